@@ -1,0 +1,33 @@
+"""amqp_broker: a message broker that speaks AMQP 0-9-1.
+
+    with amqp_broker.running() as broker:
+        connect(broker.url)
+
+Importing this package loads none of its parts and none of the other packages of the project, whose general
+names (queues, storage) must never meet those of a program that merely embeds a broker.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if os.environ.get("AMQP_BROKER_PLAIN"):
+    from amqp_broker import plain
+
+    plain.prefer_source()
+
+if TYPE_CHECKING:
+    from amqp_broker.embedded import BrokerStartError, RunningBroker, running
+
+__version__ = "0.1.0"
+__all__ = ["BrokerStartError", "RunningBroker", "__version__", "running"]
+
+
+def __getattr__(name: str) -> object:
+    """Loads the embedded mode when it is first used."""
+    if name in ("BrokerStartError", "RunningBroker", "running"):
+        from amqp_broker import embedded
+
+        return getattr(embedded, name)
+    raise AttributeError(f"module 'amqp_broker' has no attribute {name!r}")

@@ -1,0 +1,79 @@
+"""Alarms: when memory or disk run short, publishers are held and told so (connection.blocked)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage.disk import Disk
+
+from amqp_broker.connection.connection import OPEN
+from amqp_broker.protocol import methods
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.node import Node
+
+log = logging.getLogger("amqp_broker")
+
+#: How often memory and disk are looked at, milliseconds.
+_PERIOD_MS = 1000
+
+
+class Alarms:
+    """The alarms of a node. `is_on` while any is; `reason` is what blocked clients are told."""
+
+    def __init__(self, node: Node, disk: Disk) -> None:
+        self._node = node
+        self._disk = disk
+        self.is_disk_low = False
+        self.is_disk_full = False
+        self.is_memory_high = False
+        self.has_paused = False
+
+    @property
+    def is_on(self) -> bool:
+        return self.is_disk_low or self.is_disk_full or self.is_memory_high
+
+    @property
+    def reason(self) -> str:
+        """As RabbitMQ words it."""
+        low = [name for name, is_low in (("disk", self.is_disk_low or self.is_disk_full), ("memory", self.is_memory_high)) if is_low]
+        return f"low on {' & '.join(low)}"
+
+    def start(self, now: int) -> None:
+        """Look once, and then regularly."""
+        self._look(now)
+
+    def _look(self, now: int) -> None:
+        config = self._node.config
+        free = self._disk.free_bytes()
+        self._set("is_disk_low", free < config.disk_free_limit_bytes, f"{free} octets free, {config.disk_free_limit_bytes} wanted (disk_free_limit)")
+        used = self._node.store.pager.used
+        limit = config.memory_budget_bytes
+        # Pages are stored long before this; what is left then is unacknowledged or delayed.
+        self._set("is_memory_high", used > limit + limit // 4, f"queues hold {used} octets, the budget is {limit} (memory_budget)")
+        self._node.timers.at(now + _PERIOD_MS, self._look)
+
+    def disk_full(self, is_full: bool) -> None:
+        """A write has failed for want of room, or has worked again."""
+        self._set("is_disk_full", is_full, "a write failed for want of room")
+
+    def _set(self, name: str, is_on: bool, why: str) -> None:
+        if getattr(self, name) != is_on:
+            setattr(self, name, is_on)
+            self.has_paused = True
+            log.warning("alarm %s %s: %s", name.removeprefix("is_"), "on: publishers are blocked" if is_on else "off", why)
+
+    def tell(self, connection: Connection) -> None:
+        """connection.blocked and connection.unblocked, to clients that can take them and that publish."""
+        is_blocked = self.is_on and connection.has_published
+        if connection.is_told_blocked == is_blocked or connection.state != OPEN:
+            return
+        if "connection.blocked" not in connection.session.capabilities:
+            return
+        connection.is_told_blocked = is_blocked
+        if is_blocked:
+            connection.control.send(connection, 0, methods.ConnectionBlocked(self.reason))
+        else:
+            connection.control.send(connection, 0, methods.ConnectionUnblocked())

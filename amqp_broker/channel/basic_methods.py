@@ -1,0 +1,215 @@
+"""The basic class (AMQP 0-9-1 §1.8), but for basic.publish and the common basic.ack (channel.py)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
+from amqp_broker.channel.queue_methods import queue_name
+from amqp_broker.channel.replies import reply
+from amqp_broker.errors import ChannelException, ConnectionException, precondition_failed
+from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.reply_to import REPLY_TO
+
+
+class ReplyConsumer(ChannelConsumer):
+    """The consumer of amq.rabbitmq.reply-to on one channel. `address` is what requests carry as reply-to."""
+
+    def __init__(self, channel: Any, tag: str) -> None:
+        super().__init__(channel, tag, True, False, 0, 0, None)
+        self.address = channel.connection.node.broker.reply_consumers.add(self)
+
+
+def on_basic_qos(channel: Any, method: Any) -> None:
+    """basic.qos: without global for consumers that come later, with global for the whole channel, at once."""
+    if method.prefetch_size:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.prefetch = method.prefetch_count
+        channel.revive_all()
+    else:
+        channel.consumer_prefetch = method.prefetch_count
+    reply(channel, methods.BasicQosOk())
+
+
+def on_basic_consume(channel: Any, method: Any) -> None:
+    """basic.consume"""
+    connection = channel.connection
+    tag = method.consumer_tag or _generated_tag(connection)
+    if tag in channel.consumers or (channel.reply_consumer is not None and channel.reply_consumer.tag == tag):
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method, tag)
+        return
+    name = queue_name(channel, method.queue)
+    connection.session.check(Action.READ, "queue", name)
+    queue = connection.node.broker.declarations.find_queue(connection, name)
+    limit = connection.config.max_consumers_per_channel
+    if len(channel.consumers) >= limit:
+        raise precondition_failed(f"consumers of the channel have reached the limit of {limit} (max_consumers_per_channel)")
+    _check_exclusive(channel, queue, method.exclusive)
+    priority = method.arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise precondition_failed(f"invalid arg 'x-priority' for consumer '{tag}': expected an integer")
+    priority = max(-(1 << 31), min(priority, (1 << 31) - 1))
+    consumer = ChannelConsumer(
+        channel, tag, method.no_ack, method.exclusive, priority, channel.consumer_prefetch, method.arguments
+    )
+    channel.consumers[tag] = consumer
+    if not method.nowait:
+        reply(channel, methods.BasicConsumeOk(tag))
+    queue.had_consumers = True
+    queue.add_consumer(consumer)
+    queue.dispatch(channel.vhost.now)
+
+
+def _generated_tag(connection: Any) -> str:
+    octets = connection.node.broker.random_bytes(16)
+    return "amq.ctag-" + base64.urlsafe_b64encode(octets).decode().rstrip("=")
+
+
+def _check_exclusive(channel: Any, queue: Any, is_exclusive: bool) -> None:
+    consumers = queue.dispatcher.consumers
+    if consumers and (is_exclusive or consumers[0].is_exclusive):
+        raise ChannelException(
+            ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{channel.vhost.name}' in exclusive use"
+        )
+
+
+def _consume_replies(channel: Any, method: Any, tag: str) -> None:
+    if not method.no_ack:
+        raise precondition_failed("reply consumer cannot acknowledge")
+    if channel.reply_consumer is not None:
+        raise precondition_failed("reply consumer already set")
+    channel.reply_consumer = ReplyConsumer(channel, tag)
+    if not method.nowait:
+        reply(channel, methods.BasicConsumeOk(tag))
+
+
+def on_basic_cancel(channel: Any, method: Any) -> None:
+    """basic.cancel: the answer comes after the last delivery; an unknown tag is no error."""
+    tag = method.consumer_tag
+    consumer = channel.consumers.get(tag)
+    if consumer is not None:
+        cancel_consumer(channel, consumer)
+    elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
+        channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.reply_consumer = None
+    if not method.nowait:
+        reply(channel, methods.BasicCancelOk(tag))
+
+
+def on_basic_get(channel: Any, method: Any) -> None:
+    """basic.get"""
+    connection = channel.connection
+    name = queue_name(channel, method.queue)
+    connection.session.check(Action.READ, "queue", name)
+    queue = connection.node.broker.declarations.find_queue(connection, name)
+    if queue.dispatcher.is_single_active:
+        raise ChannelException(
+            ReplyCode.RESOURCE_LOCKED,
+            f"cannot obtain access to queue '{name}' in vhost '{channel.vhost.name}': basic.get operations are not "
+            "supported by queues with a single active consumer",
+        )
+    queue.last_used = channel.vhost.now
+    entry = queue.get(channel.vhost.now)
+    if entry is None:
+        reply(channel, methods.BasicGetEmpty())
+        return
+    message, is_redelivered = entry.message, entry.is_redelivered
+    if method.no_ack:
+        tag = channel.pass_tag()
+        queue.take_at_once(entry)
+    else:
+        getter = channel.getters.get(queue)
+        if getter is None or getter.queue is not queue:
+            getter = ChannelConsumer(channel, "", False, False, 0, 0, None)
+            getter.prefix = b""
+            getter.queue = queue
+            getter.is_cancelled = True
+            channel.getters[queue] = getter
+        getter.unacked += 1
+        queue.take_held(entry, getter)
+        tag = channel.hold(entry)
+    address = message.address
+    reply(
+        channel,
+        methods.BasicGetOk(tag, is_redelivered, address.exchange, address.routing_key, queue.ready.count),
+    )
+    channel.output.put_content(message, channel.channel_id, connection.frame_max)
+
+
+def on_basic_ack(channel: Any, method: Any) -> None:
+    """basic.ack"""
+    channel.receive_ack(method.delivery_tag, method.multiple)
+
+
+def on_basic_nack(channel: Any, method: Any) -> None:
+    """basic.nack (RabbitMQ's extension)"""
+    if channel.transaction is not None:
+        channel.transaction.add_nack(channel, method.delivery_tag, method.multiple, method.requeue)
+        return
+    if method.multiple:
+        entries = channel.take_until(method.delivery_tag)
+    else:
+        entries = [channel.take_one(method.delivery_tag)]
+    settle_negatively(channel, entries, method.requeue)
+
+
+def on_basic_reject(channel: Any, method: Any) -> None:
+    """basic.reject"""
+    if channel.transaction is not None:
+        channel.transaction.add_nack(channel, method.delivery_tag, False, method.requeue)
+        return
+    settle_negatively(channel, [channel.take_one(method.delivery_tag)], method.requeue)
+
+
+def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
+    """Put deliveries back to their original positions, or refuse them for good (dead letters)."""
+    queues: dict[Any, None] = {}
+    if requeue:
+        return_entries(channel, entries, queues)
+    else:
+        for entry in entries:
+            queue = entry.consumer.queue
+            channel.forget_holders([entry])
+            queue.reject(entry, channel.vhost.now)
+            queues[queue] = None
+    for queue in queues:
+        channel.wants_dispatch(queue)
+    channel.dispatch()
+
+
+def on_basic_recover(channel: Any, method: Any) -> None:
+    """basic.recover: everything unacknowledged on the channel returns to its queues."""
+    _recover(channel, method.requeue)
+    reply(channel, methods.BasicRecoverOk())
+
+
+def on_basic_recover_async(channel: Any, method: Any) -> None:
+    """basic.recover-async: basic.recover without an answer."""
+    _recover(channel, method.requeue)
+
+
+def _recover(channel: Any, requeue: bool) -> None:
+    if not requeue:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+    settle_negatively(channel, channel.take_all(), True)
+
+
+HANDLERS = {
+    c.BASIC_QOS: on_basic_qos,
+    c.BASIC_CONSUME: on_basic_consume,
+    c.BASIC_CANCEL: on_basic_cancel,
+    c.BASIC_GET: on_basic_get,
+    c.BASIC_ACK: on_basic_ack,
+    c.BASIC_NACK: on_basic_nack,
+    c.BASIC_REJECT: on_basic_reject,
+    c.BASIC_RECOVER: on_basic_recover,
+    c.BASIC_RECOVER_ASYNC: on_basic_recover_async,
+}

@@ -1,0 +1,96 @@
+cimport cython
+from octets.buffer cimport get_u16, get_u32, get_u64
+from queues.classic cimport ClassicQueue
+from queues.message cimport Entry, Message, make_message
+from amqp_broker.connection.output cimport Output
+from amqp_broker.connection.connection cimport Connection
+from amqp_broker.channel.consumer cimport ChannelConsumer
+from amqp_broker.protocol.content cimport ContentScanner
+from amqp_broker.routes cimport PublishRoute
+from amqp_broker.vhost cimport VHost
+
+cdef class Channel:
+    cdef public Connection connection
+    cdef public unsigned int channel_id
+    cdef public VHost vhost
+    cdef public Output output
+    cdef public ContentScanner scanner
+    cdef public bint is_closing
+    cdef public bint is_open
+    cdef public bint is_flowing
+    cdef public object last_queue
+    cdef public int expecting
+    cdef public dict routes
+    cdef public PublishRoute route
+    cdef public bytes last_raw
+    cdef public bint is_mandatory
+    cdef public bint is_immediate
+    cdef public bytes header
+    cdef public list body
+    cdef public unsigned long long body_size
+    cdef public unsigned long long body_received
+    cdef public unsigned long long max_message_bytes
+    cdef public bint is_confirming
+    cdef public unsigned long long published
+    cdef public unsigned long long confirmed
+    cdef public bint turn_is_noted
+    cdef public bint turn_is_stored
+    cdef public object pending_confirms
+    cdef public list nacked
+    cdef public object transaction
+    cdef public dict consumers
+    cdef public list unacked
+    cdef public unsigned long long first_tag
+    cdef public Py_ssize_t head
+    cdef public Py_ssize_t unacked_deliveries
+    cdef public Py_ssize_t prefetch
+    cdef public Py_ssize_t consumer_prefetch
+    cdef public Py_ssize_t max_unacked
+    cdef public dict getters
+    cdef public object reply_consumer
+    cdef public list _to_dispatch
+
+    @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, raw=bytes)
+    cdef int receive_publish(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
+    @cython.locals(size="unsigned long long", body_end=Py_ssize_t)
+    cdef Py_ssize_t receive_header(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end,
+                                   Py_ssize_t length) except -1
+    @cython.locals(header=bytes, body=list, size="unsigned long long")
+    cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
+    @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int)
+    cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
+    cpdef int note_outcome(self, int outcome) except -1
+    cdef PublishRoute _find_route(self)
+    cdef int _note_turn(self) except -1
+    cpdef bint end_turn(self, long long position) except -1
+    @cython.locals(last="unsigned long long")
+    cpdef bint synced(self, long long position) except -1
+    @cython.locals(output=Output, refused="unsigned long long")
+    cdef void _confirm(self, unsigned long long last) except *
+    @cython.locals(count="long long")
+    cdef int _ack_until(self, unsigned long long last) except -1
+    @cython.locals(unacked=list)
+    cpdef unsigned long long hold(self, Entry entry) except? 0
+    cpdef unsigned long long pass_tag(self) except? 0
+    @cython.locals(connection=Connection)
+    cpdef int write_deliver(self, bytes prefix, unsigned long long tag, bint is_redelivered, Message message) except -1
+    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=ClassicQueue)
+    cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
+    @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=ClassicQueue)
+    cdef void _ack_until_tag(self, unsigned long long tag) except *
+    @cython.locals(index=Py_ssize_t)
+    cdef Py_ssize_t _index_until(self, unsigned long long tag) except -2
+    @cython.locals(index=Py_ssize_t, entry=Entry)
+    cpdef Entry take_one(self, unsigned long long tag)
+    @cython.locals(last=Py_ssize_t, index=Py_ssize_t, entry=Entry)
+    cpdef list take_until(self, unsigned long long tag)
+    @cython.locals(index=Py_ssize_t)
+    cpdef bint is_outstanding(self, unsigned long long tag)
+    @cython.locals(unacked=list, count=Py_ssize_t)
+    cdef int _advance(self, Py_ssize_t index) except -1
+    @cython.locals(other=ChannelConsumer)
+    cdef int _give_credit(self, ChannelConsumer consumer) except -1
+    @cython.locals(queue=ClassicQueue)
+    cpdef int revive(self, ChannelConsumer consumer) except -1
+    @cython.locals(queue=ClassicQueue)
+    cpdef int dispatch(self) except -1

@@ -1,0 +1,498 @@
+"""Channel: the hot half of a channel. Publishing, deliveries, acknowledgements and confirms; the other methods are in
+the handler modules beside it.
+
+    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish -> _settle_publish
+    deliver: ClassicQueue -> ChannelConsumer -> hold -> write_deliver
+    ack:     on_basic_ack -> _take_one | _take_until -> ClassicQueue.ack -> credit -> dispatch
+
+Invariants:
+1. Delivery tags count up from 1 and are never used again; `unacked[i]` belongs to the tag `first_tag + i`, and is None
+   once it is settled (or was never to be acknowledged).
+2. Confirms leave in order of publication. What was published in a turn that wrote to the journal is confirmed when
+   that turn is synced, never before.
+3. While `is_closing`, every frame but channel.close and channel.close-ok is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import cython
+
+from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.errors import ChannelException, ConnectionException
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.routes import PublishRoute
+from queues.message import SEPARATE_BODY_BYTES, Entry, Message
+
+if not cython.compiled:
+    from octets.buffer import get_u16, get_u32, get_u64
+    from queues.message import make_message
+
+_BASIC_PUBLISH = 60 << 16 | 40
+_BASIC_ACK = 60 << 16 | 80
+_BASIC_NACK = 60 << 16 | 120
+#: RabbitMQ's hard cap on a body: a larger one closes the connection.
+_MAX_BODY_BYTES = 512 * 1024 * 1024
+
+# What becomes of a published message (VHost.publish).
+ACCEPTED = 0
+STORED = 1
+REJECTED = 2
+
+# What the content assembly expects next.
+_METHOD = 0
+_HEADER = 1
+_BODY = 2
+
+#: How many routes a channel remembers.
+_ROUTES = 1000
+#: A prefix of settled deliveries of this length is cut off `unacked`.
+_CUT = 1024
+
+
+class Channel:
+    """One open channel of a connection."""
+
+    def __init__(self, connection: Any, channel_id: int) -> None:
+        self.connection = connection
+        self.channel_id = channel_id
+        self.vhost = connection.vhost
+        self.output = connection.output
+        self.scanner = connection.scanner
+        self.is_closing = False
+        self.is_open = True
+        self.is_flowing = True
+        self.last_queue: str | None = None
+        # Publishing.
+        self.expecting = _METHOD
+        self.routes: dict[bytes, PublishRoute] = {}
+        self.route = None
+        self.last_raw = b""
+        self.is_mandatory = False
+        self.is_immediate = False
+        self.header = b""
+        self.body = None
+        self.body_size = 0
+        self.body_received = 0
+        self.max_message_bytes = connection.config.max_message_size_bytes
+        # Confirms.
+        self.is_confirming = False
+        self.published = 0
+        self.confirmed = 0
+        self.turn_is_noted = False
+        self.turn_is_stored = False
+        self.pending_confirms: deque[tuple[int, int]] = deque()
+        self.nacked: list[int] = []
+        self.transaction: Any = None
+        # Deliveries.
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.unacked: list[Entry | None] = []
+        self.first_tag = 1
+        self.head = 0
+        self.unacked_deliveries = 0
+        self.prefetch = 0
+        self.consumer_prefetch = 0
+        self.max_unacked = connection.config.max_unacked_per_channel
+        self.getters: dict[Any, ChannelConsumer] = {}
+        self.reply_consumer: Any = None
+        self._to_dispatch: list[Any] = []
+
+    # -- publishing ----------------------------------------------------------------------------------------------
+
+    def receive_publish(self, data: bytes, position: int, end: int) -> None:
+        """The arguments of basic.publish, data[position:end]; its content follows."""
+        if self.expecting != _METHOD:
+            raise self._unexpected("basic.publish", "the content of the basic.publish before it")
+        start = position + 2
+        key = start + 1 + data[start]
+        if key + 2 > end or key + 2 + data[key] != end:
+            raise ConnectionException(ReplyCode.SYNTAX_ERROR, "basic.publish: arguments do not fit their frame", 60, 40)
+        bits = data[end - 1]
+        self.is_mandatory = (bits & 1) != 0
+        self.is_immediate = (bits & 2) != 0
+        raw = data[start : end - 1]
+        if raw != self.last_raw:
+            self.route = self.routes.get(raw)
+            self.last_raw = raw
+        self.expecting = _HEADER
+
+    def receive_header(self, data: bytes, position: int, end: int, length: int) -> int:
+        """A content header frame at data[position:end]. Takes the body with it when that is one frame and already
+        there (data has `length` octets). Returns the position behind what was taken."""
+        if self.expecting != _HEADER:
+            raise self._unexpected("a content header frame", "a method or the rest of a body")
+        if end - position < 22 or get_u16(data, position + 7) != 60:
+            raise ConnectionException(
+                ReplyCode.UNEXPECTED_FRAME, "expected a content header of class 60 (basic)", 60, 40
+            )
+        size = get_u64(data, position + 11)
+        if size > self.max_message_bytes:
+            self._refuse_size(size)
+        body_end = end + 8 + size
+        if size == 0:
+            self.expecting = _METHOD
+            self._complete(data[position:end], end - position, None, 0)
+            return end
+        if (
+            size < SEPARATE_BODY_BYTES
+            and body_end <= length
+            and data[end] == 3
+            and get_u32(data, end + 3) == size
+            and get_u16(data, end + 1) == self.channel_id
+            and data[body_end - 1] == 0xCE
+        ):
+            self.expecting = _METHOD
+            self._complete(data[position:body_end], end - position, None, size)
+            return body_end
+        self.header = data[position:end]
+        self.body = []
+        self.body_size = size
+        self.body_received = 0
+        self.expecting = _BODY
+        if not self.scanner.scan(self.header, 19, len(self.header) - 1):
+            raise self._malformed_properties()
+        return end
+
+    def receive_body(self, data: bytes, position: int, end: int) -> None:
+        """The payload of a body frame, data[position:end]."""
+        if self.expecting != _BODY:
+            raise self._unexpected("a content body frame", "a method or a content header")
+        self.body_received += end - position
+        if self.body_received > self.body_size:
+            excess = self.body_received - self.body_size
+            raise ConnectionException(
+                ReplyCode.FRAME_ERROR, f"content body frame exceeds remaining content size by {excess} octets", 60, 40
+            )
+        if end > position:
+            self.body.append(data[position:end])
+        if self.body_received == self.body_size:
+            self.expecting = _METHOD
+            header = self.header
+            body = self.body
+            size = self.body_size
+            self.header = b""
+            self.body = None
+            if size < SEPARATE_BODY_BYTES:
+                joined = b"".join(body)
+                frame = b"\x03\x00\x00" + size.to_bytes(4, "big") + joined + b"\xce"
+                self._complete(header + frame, len(header), None, size)
+            else:
+                self._complete(header, len(header), body, size)
+
+    def _complete(self, content: bytes, header_end: int, body: list[bytes] | None, size: int) -> None:
+        """A message is whole: check it, route it, hand it to the queues."""
+        scanner = self.scanner
+        if not scanner.scan(content, 19, header_end - 1):
+            raise self._malformed_properties()
+        vhost = self.vhost
+        route = self.route
+        if route is None or route.generation != vhost.generation:
+            route = self._find_route()
+        now = vhost.now
+        message = make_message(
+            route.address,
+            content,
+            header_end,
+            body,
+            size,
+            scanner.is_persistent,
+            scanner.priority,
+            scanner.expiration,
+            now,
+        )
+        if self.is_confirming:
+            self.published += 1
+            if not self.turn_is_noted:
+                self._note_turn()
+        if (
+            scanner.expiration < -1
+            or scanner.has_copies
+            or scanner.reply_to_end
+            or scanner.user_id_end
+            or self.is_immediate
+            or not route.is_plain
+            or self.transaction is not None
+        ):
+            self.connection.publisher.publish(self, route, message)
+            return
+        if not route.queues:
+            route.unroutable += 1
+            if self.is_mandatory:
+                self.return_message(message)
+            return
+        outcome = vhost.publish(message, route.queues, now)
+        if outcome:
+            self.note_outcome(outcome)
+
+    def note_outcome(self, outcome: int) -> None:
+        """What the queues said of the message published last decides on its confirm."""
+        if self.is_confirming:
+            if outcome == STORED:
+                self.turn_is_stored = True
+            elif outcome == REJECTED:
+                self.nacked.append(self.published)
+
+    def _find_route(self) -> PublishRoute:
+        """The present route of `last_raw`, permission checked. Raises ChannelException."""
+        route = self.connection.publisher.find_route(self, self.last_raw)
+        if len(self.routes) >= _ROUTES:
+            self.routes.clear()
+        self.routes[self.last_raw] = route
+        self.route = route
+        return route
+
+    def _refuse_size(self, size: int) -> None:
+        if size > _MAX_BODY_BYTES:
+            raise ConnectionException(
+                ReplyCode.FRAME_ERROR, f"message size {size} is larger than the protocol's limit of {_MAX_BODY_BYTES}", 60, 40
+            )
+        raise ChannelException(
+            ReplyCode.PRECONDITION_FAILED,
+            f"message size {size} is larger than configured max size {self.max_message_bytes}",
+            60,
+            40,
+        )
+
+    def _malformed_properties(self) -> ConnectionException:
+        return ConnectionException(ReplyCode.SYNTAX_ERROR, "content header: malformed properties", 60, 40)
+
+    def unexpected_method(self, index: int) -> ConnectionException:
+        """A method frame came where a content frame was due."""
+        return self._unexpected(f"method {index >> 16}.{index & 0xFFFF}", "a content frame")
+
+    def _unexpected(self, got: str, wanted: str) -> ConnectionException:
+        return ConnectionException(
+            ReplyCode.UNEXPECTED_FRAME, f"got {got} on channel {self.channel_id}, expected {wanted}", 60, 40
+        )
+
+    def return_message(self, message: Message) -> None:
+        """basic.return: a mandatory message that no queue got."""
+        payload = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + message.address.raw
+        self.output.put_frame(1, self.channel_id, payload)
+        self.output.put_content(message, self.channel_id, self.connection.frame_max)
+        self.connection.touch()
+
+    # -- confirms ------------------------------------------------------------------------------------------------
+
+    def _note_turn(self) -> None:
+        self.turn_is_noted = True
+        self.connection.node.confirming.append(self)
+
+    def end_turn(self, position: int) -> bool:
+        """The turn is over; `position` covers everything that it wrote. Returns whether a sync is awaited."""
+        self.turn_is_noted = False
+        if self.turn_is_stored:
+            self.turn_is_stored = False
+            self.pending_confirms.append((self.published, position))
+            return True
+        if self.pending_confirms:
+            self.pending_confirms.append((self.published, self.pending_confirms[-1][1]))
+            return True
+        self._confirm(self.published)
+        return False
+
+    def synced(self, position: int) -> bool:
+        """Confirm what waited for a sync up to `position`. Returns whether more waits."""
+        pending = self.pending_confirms
+        last = 0
+        while pending and pending[0][1] <= position:
+            last = pending.popleft()[0]
+        if last:
+            self._confirm(last)
+        return len(pending) > 0
+
+    def _confirm(self, last: int) -> None:
+        """Confirm everything up to the sequence number `last`: one basic.ack for each run between nacks."""
+        if not self.is_open or self.is_closing or last <= self.confirmed:
+            return
+        output = self.output
+        while self.nacked and self.nacked[0] <= last:
+            refused = self.nacked.pop(0)
+            self._ack_until(refused - 1)
+            output.put_ack(self.channel_id, _BASIC_NACK, refused, 0)
+            self.confirmed = refused
+        self._ack_until(last)
+        self.connection.touch()
+
+    def _ack_until(self, last: int) -> None:
+        count = last - self.confirmed
+        if count > 0:
+            self.output.put_ack(self.channel_id, _BASIC_ACK, last, 1 if count > 1 else 0)
+            self.confirmed = last
+
+    # -- deliveries ----------------------------------------------------------------------------------------------
+
+    def hold(self, entry: Entry) -> int:
+        """Remember a delivery until it is settled. Returns its tag."""
+        unacked = self.unacked
+        unacked.append(entry)
+        return self.first_tag + len(unacked) - 1
+
+    def pass_tag(self) -> int:
+        """The tag of a delivery that is not to be acknowledged."""
+        if self.unacked:
+            self.unacked.append(None)
+            return self.first_tag + len(self.unacked) - 1
+        self.first_tag += 1
+        return self.first_tag - 1
+
+    def write_deliver(self, prefix: bytes, tag: int, is_redelivered: bool, message: Message) -> None:
+        """Put a delivery into the connection's output."""
+        connection = self.connection
+        self.output.put_deliver(prefix, tag, is_redelivered, message, self.channel_id, connection.frame_max)
+        if not connection.is_dirty:
+            connection.touch()
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    def receive_ack(self, tag: int, multiple: bool) -> None:
+        """basic.ack (AMQP 0-9-1 §1.8.3.13)."""
+        if self.transaction is not None:
+            self.transaction.add_ack(self, tag, multiple)
+            return
+        if multiple:
+            self._ack_until_tag(tag)
+        else:
+            entry = self.take_one(tag)
+            consumer = entry.consumer
+            queue = consumer.queue
+            queue.ack(entry)
+            self._give_credit(consumer)
+        if self._to_dispatch:
+            self.dispatch()
+
+    def _ack_until_tag(self, tag: int) -> None:
+        if tag == 0 and self.head >= len(self.unacked):
+            return
+        last = self._index_until(tag)
+        unacked = self.unacked
+        index = self.head
+        while index <= last:
+            entry = unacked[index]
+            if entry is not None:
+                unacked[index] = None
+                consumer = entry.consumer
+                queue = consumer.queue
+                queue.ack(entry)
+                self._give_credit(consumer)
+            index += 1
+        self._advance(index)
+
+    def _index_until(self, tag: int) -> int:
+        """The index of the last delivery that `multiple` with this tag means."""
+        if tag == 0:
+            return len(self.unacked) - 1
+        index = tag - self.first_tag
+        if tag < self.first_tag or index >= len(self.unacked) or self.unacked[index] is None:
+            raise self._unknown_tag(tag)
+        return index
+
+    def take_one(self, tag: int) -> Entry:
+        """Take out the delivery with this tag. Raises ChannelException (406) when it is not outstanding."""
+        index = tag - self.first_tag
+        if tag < self.first_tag or index >= len(self.unacked):
+            raise self._unknown_tag(tag)
+        entry = self.unacked[index]
+        if entry is None:
+            raise self._unknown_tag(tag)
+        self.unacked[index] = None
+        if index == self.head:
+            self._advance(index + 1)
+        return entry
+
+    def take_until(self, tag: int) -> list[Entry]:
+        """Take out every delivery up to this tag, in order; 0 means all. Raises ChannelException (406)."""
+        if tag == 0 and self.head >= len(self.unacked):
+            return []
+        last = self._index_until(tag)
+        entries = []
+        for index in range(self.head, last + 1):
+            entry = self.unacked[index]
+            if entry is not None:
+                entries.append(entry)
+                self.unacked[index] = None
+        self._advance(last + 1)
+        return entries
+
+    def take_all(self) -> list[Entry]:
+        """Take out every delivery, in order."""
+        return self.take_until(0)
+
+    def is_outstanding(self, tag: int) -> bool:
+        """Whether a delivery with this tag waits for its acknowledgement."""
+        index = tag - self.first_tag
+        return 0 <= index < len(self.unacked) and self.unacked[index] is not None
+
+    def _advance(self, index: int) -> None:
+        """Everything before `index` is settled: move the head, and cut off a long settled prefix."""
+        unacked = self.unacked
+        count = len(unacked)
+        while index < count and unacked[index] is None:
+            index += 1
+        if index >= count:
+            self.first_tag += count
+            unacked.clear()
+            index = 0
+        elif index > _CUT and 2 * index > count:
+            self.first_tag += index
+            del unacked[:index]
+            index = 0
+        self.head = index
+
+    def _unknown_tag(self, tag: int) -> ChannelException:
+        return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+
+    def _give_credit(self, consumer: ChannelConsumer) -> None:
+        """One delivery of `consumer` is settled: it may take another."""
+        consumer.unacked -= 1
+        if consumer.prefix:
+            self.unacked_deliveries -= 1
+        if not consumer.is_waiting and not consumer.is_cancelled:
+            self.revive(consumer)
+        if self.prefetch and self.unacked_deliveries + 1 >= self.prefetch:
+            for other in self.consumers.values():
+                if not other.is_waiting:
+                    self.revive(other)
+
+    def revive(self, consumer: ChannelConsumer) -> None:
+        """Put a consumer back into its queue's line; `dispatch` then serves it."""
+        queue = consumer.queue
+        queue.credit_returned(consumer)
+        if consumer.is_waiting:
+            self._to_dispatch.append(queue)
+
+    def revive_all(self) -> None:
+        """Consumers may have credit again (more prefetch, flow, room in the output): serve them."""
+        for consumer in list(self.consumers.values()):
+            if not consumer.is_waiting:
+                self.revive(consumer)
+        self.dispatch()
+
+    def wants_dispatch(self, queue: Any) -> None:
+        """Serve this queue in the next `dispatch`."""
+        self._to_dispatch.append(queue)
+
+    def dispatch(self) -> None:
+        """Serve the queues whose consumers got credit or whose messages came back."""
+        queues = self._to_dispatch
+        self._to_dispatch = []
+        now = self.vhost.now
+        for queue in queues:
+            if not queue.is_deleted:
+                queue.dispatch(now)
+
+    def forget_holders(self, entries: list[Entry]) -> None:
+        """These deliveries are being returned or refused: their consumers have credit for others."""
+        for entry in entries:
+            self._give_credit(entry.consumer)
+
+    def outstanding_tags(self, tag: int) -> list[int]:
+        """The tags up to `tag` (0: all) that wait for their acknowledgement, in order."""
+        last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
+        return [self.first_tag + i for i in range(self.head, last + 1) if self.unacked[i] is not None]
+
+    def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+        """The broker ended the consumer: its queue is gone."""
+        self.connection.publisher.cancel_consumer(self, consumer)

@@ -1,0 +1,43 @@
+"""The channel class, but for channel.open (connection/control.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_broker.channel.lifecycle import close_channel
+from amqp_broker.channel.replies import reply
+from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods
+
+
+def on_channel_flow(channel: Any, method: Any) -> None:
+    """channel.flow (AMQP 0-9-1 §1.5.2.3): the client stops and starts deliveries on this channel."""
+    channel.is_flowing = method.active
+    reply(channel, methods.ChannelFlowOk(method.active))
+    if method.active:
+        channel.revive_all()
+
+
+def on_channel_flow_ok(channel: Any, method: Any) -> None:
+    """The broker never asks for flow, so an answer to it means nothing."""
+
+
+def on_channel_close(channel: Any, method: Any) -> None:
+    """channel.close from the client."""
+    connection = channel.connection
+    close_channel(channel)
+    channel.is_open = False
+    del connection.channels[channel.channel_id]
+    reply(channel, methods.ChannelCloseOk())
+
+
+def on_channel_close_ok(channel: Any, method: Any) -> None:
+    """An answer to a close that was never sent is passed over."""
+
+
+HANDLERS = {
+    c.CHANNEL_FLOW: on_channel_flow,
+    c.CHANNEL_FLOW_OK: on_channel_flow_ok,
+    c.CHANNEL_CLOSE: on_channel_close,
+    c.CHANNEL_CLOSE_OK: on_channel_close_ok,
+}

@@ -1,0 +1,21 @@
+cimport cython
+from queues.consumer cimport Consumer
+from queues.message cimport Entry, Message
+from amqp_broker.channel.channel cimport Channel
+
+cdef class ChannelConsumer(Consumer):
+    cdef public Channel channel
+    cdef public str tag
+    cdef public bint is_exclusive
+    cdef public bint is_cancelled
+    cdef public Py_ssize_t prefetch
+    cdef public Py_ssize_t unacked
+    cdef public object arguments
+    cdef public bytes prefix
+
+    @cython.locals(channel=Channel)
+    cpdef bint has_credit(self)
+    @cython.locals(channel=Channel)
+    cpdef int deliver(self, Entry entry) except -1
+    @cython.locals(channel=Channel)
+    cpdef int deliver_at_once(self, Message message, bint is_redelivered) except -1

@@ -1,0 +1,61 @@
+"""ChannelConsumer: a consumer of a queue, at the end of a channel. It writes deliveries into the connection's output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queues.consumer import Consumer
+from queues.message import Entry, Message
+
+#: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).
+_DELIVER_HEAD = b"\x00\x00\x00\x00\x00\x3c\x00\x3c"
+
+
+class ChannelConsumer(Consumer):
+    """One basic.consume, or (without a tag) the getter that holds what basic.get has fetched.
+
+    prefetch: the limit of unacknowledged deliveries, 0 for none. unacked: how many there are.
+    """
+
+    def __init__(
+        self, channel: Any, tag: str, no_ack: bool, is_exclusive: bool, priority: int, prefetch: int, arguments: Any
+    ) -> None:
+        super().__init__(no_ack, priority)
+        self.channel = channel
+        self.tag = tag
+        self.is_exclusive = is_exclusive
+        self.prefetch = prefetch
+        self.arguments = arguments
+        self.unacked = 0
+        self.is_cancelled = False
+        octets = tag.encode("utf-8", "surrogateescape")
+        self.prefix = (
+            b"\x01" + channel.channel_id.to_bytes(2, "big") + _DELIVER_HEAD + bytes([len(octets)]) + octets
+        )
+
+    def has_credit(self) -> bool:
+        channel = self.channel
+        if not channel.is_flowing:
+            return False
+        if not self.no_ack:
+            if self.prefetch and self.unacked >= self.prefetch:
+                return False
+            if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
+                return False
+            if channel.unacked_deliveries >= channel.max_unacked:
+                return False
+        return channel.connection.has_room()
+
+    def deliver(self, entry: Entry) -> None:
+        channel = self.channel
+        self.unacked += 1
+        channel.unacked_deliveries += 1
+        channel.write_deliver(self.prefix, channel.hold(entry), entry.is_redelivered, entry.message)
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
+        channel = self.channel
+        channel.write_deliver(self.prefix, channel.pass_tag(), is_redelivered, message)
+
+    def on_queue_gone(self) -> None:
+        self.is_cancelled = True
+        self.channel.on_consumer_cancelled(self)

@@ -1,0 +1,86 @@
+"""How a channel begins and ends, and how a consumer leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.replies import reply
+from amqp_broker.errors import ConnectionException
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.connection.connection import Connection
+
+
+def open_channel(connection: Connection, channel_id: int) -> None:
+    """channel.open. Raises ConnectionException when there are too many (530)."""
+    limit = connection.session.channel_max
+    if limit and len(connection.channels) >= limit:
+        raise ConnectionException(
+            ReplyCode.NOT_ALLOWED, f"number of channels opened ({len(connection.channels)}) has reached the "
+            f"negotiated channel_max ({limit})", 20, 10
+        )
+    user = connection.node.broker.metadata.user(connection.session.user)
+    allowed = user.limits.get("max-channels", -1) if user is not None else -1
+    if 0 <= allowed <= connection.node.count_channels(connection.session.user):
+        raise ConnectionException(
+            ReplyCode.NOT_ALLOWED,
+            f"number of channels opened for user '{connection.session.user}' has reached the maximum allowed limit ({allowed})",
+            20,
+            10,
+        )
+    channel = Channel(connection, channel_id)
+    connection.channels[channel_id] = channel
+    reply(channel, methods.ChannelOpenOk())
+
+
+def close_channel(channel: Channel) -> None:
+    """Give back everything that a channel holds: consumers leave, deliveries return to their queues."""
+    broker = channel.connection.node.broker
+    vhost = channel.vhost
+    channel.transaction = None
+    queues: dict[Any, None] = {}
+    for consumer in list(channel.consumers.values()):
+        consumer.is_cancelled = True
+        consumer.queue.remove_consumer(consumer)
+        consumer.queue.last_used = vhost.now
+        queues[consumer.queue] = None
+    channel.consumers.clear()
+    if channel.reply_consumer is not None:
+        broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.reply_consumer = None
+    return_entries(channel, channel.take_all(), queues)
+    for queue in queues:
+        if not queue.is_deleted:
+            if queue.declaration.is_auto_delete and queue.had_consumers and not queue.dispatcher.consumers:
+                broker.declarations.remove_queue(vhost, queue)
+            else:
+                queue.dispatch(vhost.now)
+    broker.dead_letters.run(vhost.now)
+
+
+def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]) -> None:
+    """Put deliveries back into their queues, which are added to `queues`, to be dispatched by the caller."""
+    by_queue: dict[Any, list[Any]] = {}
+    for entry in entries:
+        by_queue.setdefault(entry.consumer.queue, []).append(entry)
+    for queue, group in by_queue.items():
+        channel.forget_holders(group)
+        queue.put_back(group, channel.vhost.now)
+        queues[queue] = None
+
+
+def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
+    """The client or the broker ends a consumer; what it holds stays with the channel."""
+    channel.consumers.pop(consumer.tag, None)
+    consumer.is_cancelled = True
+    queue = consumer.queue
+    queue.remove_consumer(consumer)
+    queue.last_used = channel.vhost.now
+    if queue.declaration.is_auto_delete and not queue.dispatcher.consumers:
+        channel.connection.node.broker.declarations.remove_queue(channel.vhost, queue)
+    else:
+        queue.dispatch(channel.vhost.now)

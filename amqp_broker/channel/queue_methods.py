@@ -1,0 +1,83 @@
+"""The queue class (AMQP 0-9-1 §1.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exchanges.bindings import QUEUE, Destination
+
+from amqp_broker.channel.replies import reply, reply_when_synced
+from amqp_broker.errors import ChannelException
+from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+
+
+def queue_name(channel: Any, name: str) -> str:
+    """The queue that a method means: an empty name is the queue declared last on the channel."""
+    if name:
+        return name
+    if channel.last_queue is None:
+        raise ChannelException(ReplyCode.NOT_FOUND, "no previously declared queue")
+    return str(channel.last_queue)
+
+
+def on_queue_declare(channel: Any, method: Any) -> None:
+    """queue.declare"""
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
+    if not method.queue and method.passive:
+        method = method.replace(queue=queue_name(channel, ""))
+    name, queue, ticket = declarations.declare_queue(connection, method)
+    channel.last_queue = name
+    ready = queue.ready.count if queue is not None else 0
+    consumers = len(queue.dispatcher.consumers) if queue is not None else 1
+    reply_when_synced(channel, ticket, methods.QueueDeclareOk(name, ready, consumers), method.nowait)
+
+
+def on_queue_bind(channel: Any, method: Any) -> None:
+    """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
+    declarations = channel.connection.node.broker.declarations
+    name = queue_name(channel, method.queue)
+    key = method.routing_key or ("" if method.queue else name)
+    destination = Destination(QUEUE, name)
+    ticket = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
+    reply_when_synced(channel, ticket, methods.QueueBindOk(), method.nowait)
+
+
+def on_queue_unbind(channel: Any, method: Any) -> None:
+    """queue.unbind"""
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
+    name = queue_name(channel, method.queue)
+    key = method.routing_key or ("" if method.queue else name)
+    ticket = 0
+    if name in connection.vhost.queues or not method.exchange:
+        destination = Destination(QUEUE, name)
+        ticket = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
+    reply_when_synced(channel, ticket, methods.QueueUnbindOk())
+
+
+def on_queue_purge(channel: Any, method: Any) -> None:
+    """queue.purge"""
+    declarations = channel.connection.node.broker.declarations
+    count = declarations.purge_queue(channel.connection, queue_name(channel, method.queue))
+    if not method.nowait:
+        reply(channel, methods.QueuePurgeOk(count))
+
+
+def on_queue_delete(channel: Any, method: Any) -> None:
+    """queue.delete"""
+    declarations = channel.connection.node.broker.declarations
+    name = queue_name(channel, method.queue)
+    count, ticket = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
+    reply_when_synced(channel, ticket, methods.QueueDeleteOk(count), method.nowait)
+
+
+HANDLERS = {
+    c.QUEUE_DECLARE: on_queue_declare,
+    c.QUEUE_BIND: on_queue_bind,
+    c.QUEUE_UNBIND: on_queue_unbind,
+    c.QUEUE_PURGE: on_queue_purge,
+    c.QUEUE_DELETE: on_queue_delete,
+}

@@ -1,0 +1,75 @@
+"""The command amqp-broker: finds the subcommand, and turns every expected failure into one line and status 2.
+
+Subcommands are loaded by name, so that `amqp-broker serve` never pays for the load generator or the
+inspector. A subcommand that cannot do what it was asked raises click.ClickException; nothing else is caught
+here, so that a defect of ours shows its traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from amqp_broker import __version__, plain
+from amqp_broker.setting import ConfigError
+
+COMMANDS = {
+    "bench": "amqp_broker.bench.cli:bench",
+    "config": "amqp_broker.cli.config:config",
+    "definitions": "amqp_broker.cli.definitions:definitions",
+    "inspect": "amqp_broker.cli.inspect:inspect",
+    "serve": "amqp_broker.cli.serve:serve",
+}
+STATUS_USAGE = 2
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{target} is {command!r}, not a click command")
+        return command
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, message="amqp-broker %(version)s")
+def command() -> None:
+    """A message broker that speaks AMQP 0-9-1."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command with these arguments (the process's, without any) and returns the exit status."""
+    plain.pin_packages()
+    try:
+        status = command.main(args=arguments, prog_name="amqp-broker", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return STATUS_USAGE
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "amqp-broker"
+        return refuse(f"{where}: {error.format_message()}")
+    except ConfigError as error:
+        return refuse(f"amqp-broker: {error}")
+    except click.Abort:
+        return refuse("amqp-broker: interrupted")
+    return status if isinstance(status, int) else 0
+
+
+def refuse(text: str) -> int:
+    """Prints one line on standard error; returns the status of a command that could not begin."""
+    print(" ".join(text.split()), file=sys.stderr)
+    return STATUS_USAGE

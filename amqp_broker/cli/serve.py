@@ -1,0 +1,72 @@
+"""`amqp-broker serve`: resolves the settings and hands them to the server.
+
+What stops a broker from starting (a foreign folder, a port in use, a second broker on the folder) becomes one
+line on standard error and status 2. The server itself is imported after the settings are known to be right.
+"""
+
+from __future__ import annotations
+
+import select
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from amqp_broker.cli.settings import add_setting_flags, resolve_flags
+from amqp_broker.config import TEMPORARY_PREFIX
+
+
+@click.command()
+@add_setting_flags
+def serve(config_file: str | None, **values: object) -> int:
+    """Run the broker until SIGTERM or SIGINT."""
+    config = resolve_flags(config_file, values).config
+    from amqp_broker.server.main import (
+        serve as run,
+    )  # late: a bad flag is answered before the broker is loaded
+    from storage.errors import StorageError
+
+    with _removed_with_parent(config.data_dir if config.data_dir_is_temporary else None):
+        try:
+            return run(config)
+        except StorageError as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:
+            raise click.ClickException(_explain(error, config.data_dir)) from error
+
+
+def _explain(error: OSError, data_dir: Path) -> str:
+    """One line for a failure of the operating system: what failed, on what, and the way out."""
+    subject = f"{error.filename}: " if error.filename else ""
+    if isinstance(error, PermissionError):
+        return f"{subject}{error.strerror}; run as another user, or choose another --data-dir or --listen"
+    return f"{subject}{error.strerror or error}; data folder {data_dir}"
+
+
+@contextmanager
+def _removed_with_parent(folder: Path | None) -> Iterator[None]:
+    """When the block is left because the parent is gone, removes the folder, as the parent would have done.
+
+    Only a folder that was plainly made for this purpose is accepted: any other may be somebody's data.
+    """
+    wanted = Path(tempfile.gettempdir(), TEMPORARY_PREFIX)
+    if folder is not None and (folder.parent != wanted.parent or not folder.name.startswith(wanted.name)):
+        raise click.ClickException(
+            f"data_dir_is_temporary: '{folder}' is not temporary; allowed: {wanted}..."
+        )
+    try:
+        yield
+    finally:
+        if folder is not None and _parent_is_gone():
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # best effort: this process ends here, and nobody is left to tell
+
+
+def _parent_is_gone() -> bool:
+    """True if standard input, to which nothing is ever written, is at its end."""
+    readable, _, _ = select.select([0], [], [], 0)
+    return bool(readable)

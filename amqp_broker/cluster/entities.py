@@ -1,0 +1,134 @@
+"""What the metadata holds: values that never change; a change puts a new one in the old one's place.
+
+`arguments_raw` is a field table as octets, without the four of its length, just as the client sent it:
+nothing here looks inside. Names are text with surrogateescape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from exchanges.bindings import EXCHANGE, QUEUE
+from exchanges.registry import PREDECLARED
+
+DESTINATION_KINDS: Final = (QUEUE, EXCHANGE)
+
+
+@dataclass(frozen=True, slots=True)
+class VHost:
+    """`limits` has the keys max-connections and max-queues; a missing or negative one is no limit."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = "classic"
+    tracing: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """`password_hash` is a text of auth/passwords.py, empty where no password opens the account.
+
+    `limits` has the keys max-connections and max-channels; a missing or negative one is no limit.
+    """
+
+    name: str
+    password_hash: str = ""
+    tags: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionGrant:
+    """Three patterns over the names of the queues and exchanges of `vhost`."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGrant:
+    """Two patterns over routing keys of one exchange of `vhost`."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy or an operator policy: `definition` holds for what `pattern` matches and `apply_to` admits."""
+
+    vhost: str
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A runtime parameter that this broker merely keeps; `value` is any JSON value."""
+
+    vhost: str
+    component: str
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalParameter:
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRecord:
+    """A durable exchange. `is_predeclared`: it came with its vhost and goes with it."""
+
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool = False
+    internal: bool = False
+    arguments_raw: bytes = b""
+    is_predeclared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A durable queue. `queue_id` was never another queue's and never will be."""
+
+    vhost: str
+    name: str
+    queue_id: int
+    type: str = "classic"
+    auto_delete: bool = False
+    arguments_raw: bytes = b""
+
+
+class BindingRecord(NamedTuple):
+    """A binding between durable things of one vhost; `destination_kind` is "queue" or "exchange"."""
+
+    source: str
+    destination_kind: str
+    destination: str
+    binding_key: str
+    arguments_raw: bytes
+
+
+def predeclared_exchanges(vhost: str) -> list[ExchangeRecord]:
+    """The exchanges of a new vhost (AMQP 0-9-1 §3.1.3.1, and the ones that RabbitMQ adds)."""
+    return [
+        ExchangeRecord(vhost, name, type_name, internal=internal, is_predeclared=True)
+        for name, type_name, internal in PREDECLARED
+    ]

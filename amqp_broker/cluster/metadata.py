@@ -1,0 +1,486 @@
+"""Metadata: the state machine of all that outlives a restart, save messages.
+
+Vhosts, users, permissions, policies, parameters, durable exchanges and queues, and the bindings between
+them. It is fed by a log of commands (commands.py) and is the same on every node that has applied the same
+commands. It knows no AMQP error, no clock, no disk and no other node: whether a command makes sense is
+checked before it is proposed. One that has been overtaken (its vhost is gone, its name is taken) changes
+nothing, and the proposer sees so by looking.
+
+Invariants:
+1. `apply` depends on the state and the command only; applied twice in a row, a command changes nothing
+   the second time.
+2. A queue id is used once: ids of declared queues rise, also across deletions (`next_queue_id`).
+3. Nothing refers to what is not there: permissions to their user and vhost, bindings to both of their
+   ends.
+4. Each look-up by name or id costs the same whatever the number of things; each listing is in the order
+   of creation.
+5. A machine that applies all of `snapshot()` in an empty state is equal to this one, the orders included.
+6. `access_generation` rises when users or permissions change, `policy_generation` when policies do: while
+   one stays equal, what was computed from it stays true.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.commands import Command
+from amqp_broker.cluster.entities import (
+    BindingRecord,
+    ExchangeRecord,
+    GlobalParameter,
+    Parameter,
+    PermissionGrant,
+    Policy,
+    QueueRecord,
+    TopicGrant,
+    User,
+    VHost,
+)
+from amqp_broker.cluster.vhost_state import VHostState, describe_content, describe_queue, describe_vhost
+from exchanges.bindings import EXCHANGE, QUEUE
+
+
+class Metadata:
+    """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
+
+    def __init__(self) -> None:
+        self._vhosts: dict[str, VHostState] = {}
+        self._users: dict[str, User] = {}
+        self._permissions: dict[tuple[str, str], PermissionGrant] = {}
+        self._topic_permissions: dict[tuple[str, str], dict[str, TopicGrant]] = {}
+        self._global_parameters: dict[str, GlobalParameter] = {}
+        self._queues_by_id: dict[int, QueueRecord] = {}
+        self._next_queue_id = 1
+        self.access_generation = 0
+        self.policy_generation = 0
+        self._handlers: dict[str, Callable[[Command], bool]] = {
+            "vhost.put": self._put_vhost,
+            "vhost.limits": self._limit_vhost,
+            "vhost.delete": self._delete_vhost,
+            "user.put": self._put_user,
+            "user.limits": self._limit_user,
+            "user.delete": self._delete_user,
+            "permission.set": self._set_permission,
+            "permission.clear": self._clear_permission,
+            "topic_permission.set": self._set_topic_permission,
+            "topic_permission.clear": self._clear_topic_permission,
+            "policy.set": self._set_policy,
+            "policy.clear": self._clear_policy,
+            "operator_policy.set": self._set_policy,
+            "operator_policy.clear": self._clear_policy,
+            "parameter.set": self._set_parameter,
+            "parameter.clear": self._clear_parameter,
+            "global_parameter.set": self._set_global_parameter,
+            "global_parameter.clear": self._clear_global_parameter,
+            "exchange.declare": self._declare_exchange,
+            "exchange.delete": self._delete_exchange,
+            "queue.declare": self._declare_queue,
+            "queue.delete": self._delete_queue,
+            "queue_id.reserve": self._reserve_queue_ids,
+            "binding.add": self._add_binding,
+            "binding.remove": self._remove_binding,
+        }
+
+    def apply(self, command: Command) -> bool:
+        """Applies one command. True: something changed. False: it was so already, or was overtaken.
+
+        Raises ValueError where the command has no known form, and only then; nothing has changed then.
+        """
+        commands.check_command(command)
+        return self._handlers[command["op"]](command)
+
+    def snapshot(self) -> list[Command]:
+        """The commands that make this state out of an empty one."""
+        taken = [command for state in self._vhosts.values() for command in describe_vhost(state.vhost)]
+        for user in self._users.values():
+            taken.append(commands.put_user(user.name, user.password_hash, user.tags))
+            if user.limits:
+                taken.append(commands.limit_user(user.name, user.limits))
+        for grant in self._permissions.values():
+            taken.append(
+                commands.set_permission(grant.user, grant.vhost, grant.configure, grant.write, grant.read)
+            )
+        for topic in self.topic_permissions():
+            taken.append(
+                commands.set_topic_permission(
+                    topic.user, topic.vhost, topic.exchange, topic.write, topic.read
+                )
+            )
+        for parameter in self._global_parameters.values():
+            taken.append(commands.set_global_parameter(parameter.name, copy.deepcopy(parameter.value)))
+        for state in self._vhosts.values():
+            taken.extend(describe_content(state))
+        for queue in self._queues_by_id.values():
+            taken.append(describe_queue(queue))
+        taken.append(commands.reserve_queue_ids(self._next_queue_id))
+        for name, state in self._vhosts.items():
+            taken.extend(commands.add_binding(name, binding) for binding in state.bindings.all())
+        return taken
+
+    def copy(self) -> Metadata:
+        """A machine in the same state, to try commands out on. Costs one pass over what it holds."""
+        other = Metadata()
+        other._vhosts = {name: state.copy() for name, state in self._vhosts.items()}
+        other._users = dict(self._users)
+        other._permissions = dict(self._permissions)
+        other._topic_permissions = {key: dict(grants) for key, grants in self._topic_permissions.items()}
+        other._global_parameters = dict(self._global_parameters)
+        other._queues_by_id = dict(self._queues_by_id)
+        other._next_queue_id = self._next_queue_id
+        other.access_generation = self.access_generation
+        other.policy_generation = self.policy_generation
+        return other
+
+    # Vhosts, users and what users may do
+
+    def vhost(self, name: str) -> VHost | None:
+        state = self._vhosts.get(name)
+        return state.vhost if state else None
+
+    def vhosts(self) -> list[VHost]:
+        return [state.vhost for state in self._vhosts.values()]
+
+    def user(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def users(self) -> list[User]:
+        return list(self._users.values())
+
+    def permission(self, user: str, vhost: str) -> PermissionGrant | None:
+        """What the user may do in the vhost; None: nothing, not even open it."""
+        return self._permissions.get((user, vhost))
+
+    def permissions(self) -> list[PermissionGrant]:
+        return list(self._permissions.values())
+
+    def topic_permission(self, user: str, vhost: str, exchange: str) -> TopicGrant | None:
+        """The limits on routing keys; None: there are none."""
+        return self._topic_permissions.get((user, vhost), {}).get(exchange)
+
+    def topic_permissions(self) -> list[TopicGrant]:
+        return [grant for grants in self._topic_permissions.values() for grant in grants.values()]
+
+    def _put_vhost(self, command: Command) -> bool:
+        name = command["vhost"]
+        state = self._vhosts.get(name)
+        vhost = VHost(
+            name,
+            command["description"],
+            tuple(command["tags"]),
+            command["default_queue_type"],
+            command["tracing"],
+            state.vhost.limits if state else {},
+        )
+        if state is None:
+            self._vhosts[name] = VHostState(vhost)
+            return True
+        changed = state.vhost != vhost
+        state.vhost = vhost
+        return changed
+
+    def _limit_vhost(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None or state.vhost.limits == command["limits"]:
+            return False
+        state.vhost = replace(state.vhost, limits=dict(command["limits"]))
+        return True
+
+    def _delete_vhost(self, command: Command) -> bool:
+        name = command["vhost"]
+        state = self._vhosts.pop(name, None)
+        if state is None:
+            return False
+        for queue in state.queues.values():
+            del self._queues_by_id[queue.queue_id]
+        self._drop_permissions(1, name)
+        self.access_generation += 1
+        self.policy_generation += 1
+        return True
+
+    def _put_user(self, command: Command) -> bool:
+        name = command["user"]
+        known = self._users.get(name)
+        limits = known.limits if known else {}
+        user = User(name, command["password_hash"], tuple(command["tags"]), limits)
+        return self._replace_user(known, user)
+
+    def _limit_user(self, command: Command) -> bool:
+        user = self._users.get(command["user"])
+        return user is not None and self._replace_user(user, replace(user, limits=dict(command["limits"])))
+
+    def _replace_user(self, known: User | None, user: User) -> bool:
+        if known == user:
+            return False
+        self._users[user.name] = user
+        self.access_generation += 1
+        return True
+
+    def _delete_user(self, command: Command) -> bool:
+        name = command["user"]
+        if self._users.pop(name, None) is None:
+            return False
+        self._drop_permissions(0, name)
+        self.access_generation += 1
+        return True
+
+    def _drop_permissions(self, part: int, name: str) -> None:
+        """Drops all grants of a user (part 0 of the key) or in a vhost (part 1)."""
+        for grants in (self._permissions, self._topic_permissions):
+            for key in [key for key in grants if key[part] == name]:
+                del grants[key]
+
+    def _set_permission(self, command: Command) -> bool:
+        key = (command["user"], command["vhost"])
+        grant = PermissionGrant(*key, command["configure"], command["write"], command["read"])
+        if not self._may_refer_to(*key) or self._permissions.get(key) == grant:
+            return False
+        self._permissions[key] = grant
+        self.access_generation += 1
+        return True
+
+    def _clear_permission(self, command: Command) -> bool:
+        if self._permissions.pop((command["user"], command["vhost"]), None) is None:
+            return False
+        self.access_generation += 1
+        return True
+
+    def _set_topic_permission(self, command: Command) -> bool:
+        key, exchange = (command["user"], command["vhost"]), command["exchange"]
+        grant = TopicGrant(*key, exchange, command["write"], command["read"])
+        if not self._may_refer_to(*key) or self.topic_permission(*key, exchange) == grant:
+            return False
+        self._topic_permissions.setdefault(key, {})[exchange] = grant
+        self.access_generation += 1
+        return True
+
+    def _clear_topic_permission(self, command: Command) -> bool:
+        key = (command["user"], command["vhost"])
+        grants = self._topic_permissions.get(key, {})
+        if grants.pop(command["exchange"], None) is None:
+            return False
+        if not grants:
+            del self._topic_permissions[key]
+        self.access_generation += 1
+        return True
+
+    def _may_refer_to(self, user: str, vhost: str) -> bool:
+        return user in self._users and vhost in self._vhosts
+
+    # Policies and parameters
+
+    def policies(self, vhost: str) -> list[Policy]:
+        state = self._vhosts.get(vhost)
+        return list(state.policies.values()) if state else []
+
+    def operator_policies(self, vhost: str) -> list[Policy]:
+        state = self._vhosts.get(vhost)
+        return list(state.operator_policies.values()) if state else []
+
+    def parameters(self, vhost: str) -> list[Parameter]:
+        state = self._vhosts.get(vhost)
+        return list(state.parameters.values()) if state else []
+
+    def parameter(self, vhost: str, component: str, name: str) -> Parameter | None:
+        state = self._vhosts.get(vhost)
+        return state.parameters.get((component, name)) if state else None
+
+    def global_parameters(self) -> list[GlobalParameter]:
+        return list(self._global_parameters.values())
+
+    def global_parameter(self, name: str) -> GlobalParameter | None:
+        return self._global_parameters.get(name)
+
+    def _policies_of(self, command: Command) -> dict[str, Policy] | None:
+        state = self._vhosts.get(command["vhost"])
+        if state is None:
+            return None
+        return state.operator_policies if command["op"].startswith("operator_") else state.policies
+
+    def _set_policy(self, command: Command) -> bool:
+        policies = self._policies_of(command)
+        policy = Policy(
+            command["vhost"],
+            command["name"],
+            command["pattern"],
+            command["apply_to"],
+            command["priority"],
+            copy.deepcopy(command["definition"]),
+        )
+        if policies is None or _is_same(policies.get(policy.name), policy, "definition"):
+            return False
+        policies[policy.name] = policy
+        self.policy_generation += 1
+        return True
+
+    def _clear_policy(self, command: Command) -> bool:
+        policies = self._policies_of(command)
+        if policies is None or policies.pop(command["name"], None) is None:
+            return False
+        self.policy_generation += 1
+        return True
+
+    def _set_parameter(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        key, value = (command["component"], command["name"]), copy.deepcopy(command["value"])
+        parameter = Parameter(command["vhost"], *key, value)
+        if state is None or _is_same(state.parameters.get(key), parameter, "value"):
+            return False
+        state.parameters[key] = parameter
+        return True
+
+    def _clear_parameter(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        key = (command["component"], command["name"])
+        return state is not None and state.parameters.pop(key, None) is not None
+
+    def _set_global_parameter(self, command: Command) -> bool:
+        parameter = GlobalParameter(command["name"], copy.deepcopy(command["value"]))
+        if _is_same(self._global_parameters.get(parameter.name), parameter, "value"):
+            return False
+        self._global_parameters[parameter.name] = parameter
+        return True
+
+    def _clear_global_parameter(self, command: Command) -> bool:
+        return self._global_parameters.pop(command["name"], None) is not None
+
+    # Exchanges, queues and bindings
+
+    @property
+    def next_queue_id(self) -> int:
+        """The lowest id that a new queue may have."""
+        return self._next_queue_id
+
+    def exchange(self, vhost: str, name: str) -> ExchangeRecord | None:
+        state = self._vhosts.get(vhost)
+        return state.exchanges.get(name) if state else None
+
+    def exchanges(self, vhost: str) -> list[ExchangeRecord]:
+        """All exchanges of the vhost, the predeclared ones first."""
+        state = self._vhosts.get(vhost)
+        return list(state.exchanges.values()) if state else []
+
+    def queue(self, vhost: str, name: str) -> QueueRecord | None:
+        state = self._vhosts.get(vhost)
+        return state.queues.get(name) if state else None
+
+    def queue_by_id(self, queue_id: int) -> QueueRecord | None:
+        return self._queues_by_id.get(queue_id)
+
+    def queues(self, vhost: str) -> list[QueueRecord]:
+        state = self._vhosts.get(vhost)
+        return list(state.queues.values()) if state else []
+
+    def queue_count(self, vhost: str) -> int:
+        state = self._vhosts.get(vhost)
+        return len(state.queues) if state else 0
+
+    def bindings(self, vhost: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.all() if state else []
+
+    def bindings_from(self, vhost: str, source: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.from_source(source) if state else []
+
+    def bindings_to(self, vhost: str, destination_kind: str, destination: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.to_destination(destination_kind, destination) if state else []
+
+    def _declare_exchange(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None or command["name"] in state.exchanges:
+            return False
+        state.exchanges[command["name"]] = ExchangeRecord(
+            state.vhost.name,
+            command["name"],
+            command["type"],
+            command["auto_delete"],
+            command["internal"],
+            commands.decode_arguments(command["arguments_raw"]),
+        )
+        return True
+
+    def _delete_exchange(self, command: Command) -> bool:
+        exchange = self.exchange(command["vhost"], command["name"])
+        if exchange is None or exchange.is_predeclared:
+            return False
+        state = self._vhosts[exchange.vhost]
+        del state.exchanges[exchange.name]
+        state.bindings.remove_exchange(exchange.name)
+        return True
+
+    def _declare_queue(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        queue_id = command["queue_id"]
+        if state is None or command["name"] in state.queues or queue_id < self._next_queue_id:
+            return False
+        queue = QueueRecord(
+            state.vhost.name,
+            command["name"],
+            queue_id,
+            command["type"],
+            command["auto_delete"],
+            commands.decode_arguments(command["arguments_raw"]),
+        )
+        state.queues[queue.name] = queue
+        self._queues_by_id[queue_id] = queue
+        self._next_queue_id = queue_id + 1
+        return True
+
+    def _delete_queue(self, command: Command) -> bool:
+        queue = self.queue(command["vhost"], command["name"])
+        if queue is None or queue.queue_id != command["queue_id"]:
+            return False
+        state = self._vhosts[queue.vhost]
+        del state.queues[queue.name]
+        del self._queues_by_id[queue.queue_id]
+        state.bindings.remove_destination(QUEUE, queue.name)
+        return True
+
+    def _reserve_queue_ids(self, command: Command) -> bool:
+        if command["next_queue_id"] <= self._next_queue_id:
+            return False
+        self._next_queue_id = command["next_queue_id"]
+        return True
+
+    def _add_binding(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None:
+            return False
+        source = state.exchanges.get(command["source"])
+        ends: Mapping[str, ExchangeRecord | QueueRecord]
+        ends = state.queues if command["destination_kind"] == QUEUE else state.exchanges
+        destination = ends.get(command["destination"])
+        if source is None or destination is None:
+            return False
+        # The names of the two ends are taken from there: of many bindings, each keeps no copy of its own.
+        kind = QUEUE if command["destination_kind"] == QUEUE else EXCHANGE
+        raw = commands.decode_arguments(command["arguments_raw"])
+        return state.bindings.add(
+            BindingRecord(source.name, kind, destination.name, command["binding_key"], raw)
+        )
+
+    def _remove_binding(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        return state is not None and state.bindings.remove(
+            BindingRecord(
+                command["source"],
+                command["destination_kind"],
+                command["destination"],
+                command["binding_key"],
+                commands.decode_arguments(command["arguments_raw"]),
+            )
+        )
+
+
+def _is_same(known: object, new: object, json_field: str) -> bool:
+    """Whether two entities are equal, in their JSON field also by type: 1, 1.0 and true are three values."""
+    return known == new and _as_text(known, json_field) == _as_text(new, json_field)
+
+
+def _as_text(entity: object, json_field: str) -> str:
+    return json.dumps(getattr(entity, json_field), sort_keys=True)

@@ -1,0 +1,419 @@
+"""Config: every setting of the broker, once: one frozen dataclass whose fields carry type, default, unit, doc
+and group.
+
+Command-line flags, environment variables, TOML keys and docs/configuration.md are all generated from its
+fields, so a setting is added by adding one field. Precedence: flag, environment, file, default
+(`amqp_broker.config_sources`).
+
+An attribute that holds a number says its unit last (`memory_budget_bytes`, `heartbeat_ms`). The setting's key
+is the same name without the unit, because the value that a person writes carries it: `--memory-budget
+256MiB`, AMQP_BROKER_HEARTBEAT=30s, `page_size = "256KiB"`. `frame_max`, `initial_frame_max` and `channel_max`
+are spelt as AMQP does.
+
+Invariants:
+1. A Config that exists is valid: the constructor checks bounds and the rules between fields, and raises
+   ConfigError.
+2. It never changes; nothing keeps a global one.
+3. The text of a secret never leaves through `show`, `repr` or an error.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from amqp_broker.setting import ConfigError, Setting, setting, setting_of
+from amqp_broker.setting_kinds import (
+    ADDRESSES,
+    BOOLEAN,
+    COUNT,
+    DURATION,
+    FILE,
+    FOLDER,
+    FRAME_SIZE,
+    NAMES,
+    SECRET,
+    SIZE,
+    TEXT,
+    Address,
+)
+
+KIB = 1 << 10
+MIB = 1 << 20
+SECOND = 1000
+
+NETWORK = "Network"
+PROTOCOL = "Protocol"
+SECURITY = "Security"
+STORAGE = "Storage and memory"
+FLOW = "Flow control"
+LIMITS = "Limits"
+QUEUES = "Queues and consumers"
+NODE = "Node"
+
+TEMPORARY_PREFIX = "amqp-broker-"  # how the name of a temporary data folder begins
+LOOPBACK_HOSTS = ("localhost", "::1")
+
+
+def default_memory_budget_bytes() -> int:
+    """40 % of the machine's memory, or of its control group's if that is less; at least 64 MiB."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limit = Path(limit_file).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if limit.isdigit():
+            total = min(total, int(limit))
+    return max(64 * MIB, total * 2 // 5 // MIB * MIB)
+
+
+def default_node_name() -> str:
+    return f"amqp-broker@{os.uname().nodename}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that can be set.
+
+    Numbers are octets (`_bytes`, `frame_max`), milliseconds (`_ms`) or counts.
+    """
+
+    listen: tuple[Address, ...] = setting(
+        ADDRESSES,
+        (Address("127.0.0.1", 5672),),
+        NETWORK,
+        "Addresses for plain AMQP. Port 0 takes a free one. Empty: none.",
+    )
+    tls_listen: tuple[Address, ...] = setting(ADDRESSES, (), NETWORK, "Addresses for AMQP over TLS.")
+    tls_certificate: Path | None = setting(FILE, None, NETWORK, "The server's certificate chain, PEM.")
+    tls_key: Path | None = setting(FILE, None, NETWORK, "The server's private key, PEM.")
+    tls_client_ca: Path | None = setting(
+        FILE,
+        None,
+        NETWORK,
+        "Authorities whose client certificates are accepted, PEM; needed for the EXTERNAL mechanism.",
+    )
+    tls_verify_client: bool = setting(
+        BOOLEAN, False, NETWORK, "Refuse TLS clients that show no certificate signed by `tls_client_ca`."
+    )
+    listen_backlog: int = setting(
+        COUNT,
+        1024,
+        NETWORK,
+        "Connections that the kernel keeps waiting to be accepted.",
+        minimum=1,
+        maximum=65535,
+    )
+    tls_handshake_timeout_ms: int = setting(
+        DURATION, 5 * SECOND, NETWORK, "A TLS handshake that takes longer is dropped.", minimum=100
+    )
+    handshake_timeout_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        NETWORK,
+        "From the accepted transport to connection.open; later ones are dropped.",
+        minimum=100,
+    )
+    closing_timeout_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        NETWORK,
+        "How long a close waits for the other side's close-ok before the transport goes.",
+        minimum=100,
+    )
+    shutdown_timeout_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        NETWORK,
+        "How long a stopping broker waits for its connections to close.",
+        minimum=0,
+    )
+
+    frame_max: int = setting(
+        FRAME_SIZE,
+        128 * KIB,
+        PROTOCOL,
+        "Largest frame offered in connection.tune, in octets, envelope included.",
+        minimum=4096,
+        maximum=16 * MIB,
+    )
+    initial_frame_max: int = setting(
+        FRAME_SIZE,
+        8 * KIB,
+        PROTOCOL,
+        "Largest frame accepted before the login is complete.",
+        minimum=4096,
+        maximum=16 * MIB,
+    )
+    channel_max: int = setting(
+        COUNT, 2047, PROTOCOL, "Channels that one connection may have open at once.", minimum=1, maximum=65535
+    )
+    heartbeat_ms: int = setting(
+        DURATION,
+        60 * SECOND,
+        PROTOCOL,
+        "Heartbeat interval offered in connection.tune, in whole seconds.",
+        minimum=0,
+        maximum=65535 * SECOND,
+        off=0,
+    )
+
+    default_user: str = setting(TEXT, "guest", SECURITY, "The administrator made in an empty data folder.")
+    default_password: str = setting(
+        SECRET,
+        "guest",
+        SECURITY,
+        "Its password. Prefer the environment or the file: flags show in the process list.",
+    )
+    default_vhost: str = setting(TEXT, "/", SECURITY, "The virtual host made in an empty data folder.")
+    loopback_users: tuple[str, ...] = setting(
+        NAMES, ("guest",), SECURITY, "Users who may log in from this machine only."
+    )
+    login_backoff_ms: int = setting(
+        DURATION,
+        1 * SECOND,
+        SECURITY,
+        "After a failed login its address waits this long; doubled each time, to `login_backoff_max`.",
+        minimum=0,
+        off=0,
+    )
+    login_backoff_max_ms: int = setting(DURATION, 30 * SECOND, SECURITY, "The longest such wait.", minimum=0)
+    login_refusal_delay_ms: int = setting(
+        DURATION,
+        3 * SECOND,
+        SECURITY,
+        "Wait before dropping a failed login without the authentication_failure_close capability.",
+        minimum=0,
+    )
+
+    data_dir: Path = setting(
+        FOLDER,
+        lambda: Path("data"),
+        STORAGE,
+        "The folder that holds everything durable.",
+        default_text="./data",
+    )
+    memory_budget_bytes: int = setting(
+        SIZE,
+        default_memory_budget_bytes,
+        STORAGE,
+        "What all queues together may keep in RAM; beyond it they page to disk.",
+        minimum=1 * MIB,
+        default_text="40 % of RAM, at least 64MiB",
+    )
+    disk_free_limit_bytes: int = setting(
+        SIZE,
+        256 * MIB,
+        STORAGE,
+        "With less free disk than this, publishers of persistent messages are blocked.",
+        minimum=0,
+    )
+    journal_segment_size_bytes: int = setting(
+        SIZE,
+        64 * MIB,
+        STORAGE,
+        "A journal segment that has grown to this size is followed by a new one.",
+        minimum=64 * KIB,
+    )
+    journal_limit_bytes: int = setting(
+        SIZE,
+        256 * MIB,
+        STORAGE,
+        "With a longer journal, what is still live in its oldest segment moves to the queues' own pages.",
+        minimum=128 * KIB,
+    )
+    page_size_bytes: int = setting(
+        SIZE,
+        256 * KIB,
+        STORAGE,
+        "Messages that leave RAM are written in pages of about this size.",
+        minimum=4 * KIB,
+        maximum=64 * MIB,
+    )
+    page_segment_size_bytes: int = setting(
+        SIZE, 16 * MIB, STORAGE, "Size of the files that hold a queue's pages.", minimum=64 * KIB
+    )
+    queue_head_messages: int = setting(
+        COUNT, 512, STORAGE, "Messages at its head that a queue keeps in RAM although it pages.", minimum=1
+    )
+    queue_head_size_bytes: int = setting(
+        SIZE,
+        1 * MIB,
+        STORAGE,
+        "Size at which that head is long enough, even with fewer messages.",
+        minimum=4 * KIB,
+    )
+    recover: bool = setting(
+        BOOLEAN,
+        False,
+        STORAGE,
+        "Set damaged parts of the data folder aside (never deleting them) and start; without it, refuse.",
+    )
+
+    output_limit_bytes: int = setting(
+        SIZE, 1 * MIB, FLOW, "Unsent output of a connection at which deliveries to it stop.", minimum=64 * KIB
+    )
+    output_pause_bytes: int = setting(
+        SIZE,
+        4 * MIB,
+        FLOW,
+        "Unsent output of a connection at which nothing more is read from it: it never reads its replies.",
+        minimum=64 * KIB,
+    )
+    publish_backlog_bytes: int = setting(
+        SIZE,
+        32 * MIB,
+        FLOW,
+        "Journal octets waiting for a sync at which publishers are paused.",
+        minimum=64 * KIB,
+    )
+    max_unconfirmed_per_channel: int = setting(
+        COUNT,
+        1_000_000,
+        FLOW,
+        "Unconfirmed publishes of a channel at which its connection is paused.",
+        minimum=1,
+    )
+    max_unacked_per_channel: int = setting(
+        COUNT,
+        1_000_000,
+        FLOW,
+        "Unacknowledged deliveries of a channel at which deliveries to it stop.",
+        minimum=1,
+    )
+
+    max_connections: int = setting(
+        COUNT, 10_000, LIMITS, "Connections at once; more are refused with 530.", minimum=1
+    )
+    max_pending_handshakes: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "Transports that have not logged in yet; the oldest is dropped when one more comes.",
+        minimum=1,
+    )
+    max_consumers_per_channel: int = setting(COUNT, 1000, LIMITS, "Consumers of one channel.", minimum=1)
+    max_message_size_bytes: int = setting(
+        SIZE,
+        128 * MIB,
+        LIMITS,
+        "Largest message body; above it the channel closes with 406.",
+        minimum=1,
+        maximum=512 * MIB,
+    )
+    max_header_size_bytes: int = setting(
+        SIZE,
+        128 * KIB,
+        LIMITS,
+        "Largest content header (properties and headers table) of a message.",
+        minimum=1 * KIB,
+    )
+    max_table_depth: int = setting(
+        COUNT, 128, LIMITS, "Nesting of tables and arrays in a field table.", minimum=1, maximum=500
+    )
+    max_tx_size_bytes: int = setting(
+        SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB
+    )
+    max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
+    max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
+    max_exchanges: int = setting(COUNT, 100_000, LIMITS, "Exchanges of the node.", minimum=1)
+    max_bindings: int = setting(COUNT, 5_000_000, LIMITS, "Bindings of the node.", minimum=1)
+
+    consumer_timeout_ms: int = setting(
+        DURATION,
+        0,
+        QUEUES,
+        "A delivery that stays unacknowledged for longer cancels its consumer and is requeued.",
+        minimum=0,
+        off=0,
+    )
+    delivery_limit: int = setting(
+        COUNT,
+        -1,
+        QUEUES,
+        "Deliveries after which a message is dropped or dead-lettered, for queues that set no x-delivery-limit.",
+        minimum=-1,
+        off=-1,
+    )
+
+    node_name: str = setting(
+        TEXT,
+        default_node_name,
+        NODE,
+        "Name of this node in the management API.",
+        default_text="amqp-broker@ and the host's name",
+    )
+    log_level: str = setting(
+        TEXT,
+        "info",
+        NODE,
+        "The least that is logged on standard error.",
+        choices=("debug", "info", "warning", "error"),
+    )
+    load_definitions: Path | None = setting(
+        FILE, None, NODE, "Definitions in RabbitMQ's JSON format, imported at each start."
+    )
+    exit_with_parent: bool = setting(
+        BOOLEAN,
+        False,
+        NODE,
+        "Stop when standard input reaches its end: for a broker inside another program.",
+        is_hidden=True,
+    )
+    data_dir_is_temporary: bool = setting(
+        BOOLEAN,
+        False,
+        NODE,
+        "Remove the data folder when the parent is gone, who would have removed it.",
+        is_hidden=True,
+    )
+
+    def __post_init__(self) -> None:
+        for each in SETTINGS:
+            each.check(getattr(self, each.attribute))
+        self._check_rules()
+
+    def _check_rules(self) -> None:
+        """The rules between fields."""
+        if not self.listen and not self.tls_listen:
+            raise self._refuse("listen", "at least one address here or in tls_listen, or nobody can come in")
+        if self.tls_listen and (self.tls_certificate is None or self.tls_key is None):
+            raise self._refuse("tls_listen", "only together with tls_certificate and tls_key; set both")
+        if self.tls_verify_client and self.tls_client_ca is None:
+            raise self._refuse(
+                "tls_verify_client", "only together with tls_client_ca, the accepted authorities"
+            )
+        if self.heartbeat_ms % SECOND:
+            raise self._refuse("heartbeat", "whole seconds from 1s to 65535s, or off")
+        if self.initial_frame_max > self.frame_max:
+            raise self._refuse("initial_frame_max", f"at most frame_max, which is {self.frame_max}")
+        if self.journal_limit_bytes < 2 * self.journal_segment_size_bytes:
+            raise self._refuse(
+                "journal_limit",
+                "at least twice the journal_segment_size; make one larger or the other smaller",
+            )
+        if self.output_pause_bytes < self.output_limit_bytes:
+            raise self._refuse("output_pause", f"at least output_limit, which is {self.output_limit_bytes}")
+        is_open = any(not is_loopback(address.host) for address in self.listen + self.tls_listen)
+        if is_open and self.default_password == "guest" and self.default_user not in self.loopback_users:
+            raise self._refuse(
+                "loopback_users",
+                f"a list with {self.default_user}, whose password everybody knows; or set default_password",
+            )
+
+    def _refuse(self, key: str, allowed: str) -> ConfigError:
+        each = SETTINGS_BY_KEY[key]
+        return ConfigError(
+            f"{key}: {each.show(getattr(self, each.attribute))!r} is not valid; allowed: {allowed}"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach the host (a name other than localhost could be anything)."""
+    return host in LOOPBACK_HOSTS or host.startswith("127.")
+
+
+SETTINGS: tuple[Setting, ...] = tuple(setting_of(field) for field in fields(Config))
+SETTINGS_BY_KEY: dict[str, Setting] = {each.key: each for each in SETTINGS}

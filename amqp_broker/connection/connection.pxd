@@ -1,0 +1,54 @@
+cimport cython
+from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.connection.output cimport Output
+from amqp_broker.channel.channel cimport Channel
+from amqp_broker.protocol.content cimport ContentScanner
+from amqp_broker.vhost cimport VHost
+
+cdef class Connection:
+    cdef public object node
+    cdef public object control
+    cdef public object publisher
+    cdef public object config
+    cdef public object peer
+    cdef public long long number
+    cdef public int state
+    cdef public Output output
+    cdef public ContentScanner scanner
+    cdef public VHost vhost
+    cdef public dict channels
+    cdef public Channel current
+    cdef public Py_ssize_t frame_max
+    cdef public Py_ssize_t payload_max
+    cdef public Py_ssize_t output_limit
+    cdef public bytes pending
+    cdef public bint is_dirty
+    cdef public bint is_writable
+    cdef public bint is_starved
+    cdef public bint is_parked
+    cdef public bint is_paused
+    cdef public bint has_published
+    cdef public bint is_told_blocked
+    cdef public long long last_received
+    cdef public long long last_sent
+    cdef public long long received_bytes
+    cdef public object session
+    cdef public int handshake_step
+    cdef public list exclusive_queues
+    cdef public Py_ssize_t position
+    cdef public object transport
+
+    cpdef int touch(self) except -1
+    @cython.locals(output=Output)
+    cpdef bint has_room(self)
+    cpdef int receive_data(self, bytes data, long long now) except -1
+    @cython.locals(source="const unsigned char*", consumed=Py_ssize_t)
+    cpdef int receive_buffer(self, bytearray data, Py_ssize_t length, long long now) except -1
+    cdef Py_ssize_t receive(self, const unsigned char* data, Py_ssize_t length, long long now) except -1
+    cdef bint _receive_protocol_header(self, const unsigned char* data, Py_ssize_t length) except -1
+    @cython.locals(position=Py_ssize_t, kind=int, size="unsigned int", end=Py_ssize_t, channel_id="unsigned int",
+                   channel=Channel, index="unsigned int")
+    cdef bint _receive_frames(self, const unsigned char* data, Py_ssize_t length) except -1
+    cdef Channel _find_channel(self, unsigned int channel_id)
+    cdef int _receive_elsewhere(self, int kind, unsigned int channel_id, const unsigned char* data,
+                                 Py_ssize_t position, Py_ssize_t end) except -1

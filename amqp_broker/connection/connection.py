@@ -1,0 +1,219 @@
+"""Connection: frames in, frames out, for one client. The hot half; handshake, methods and closing are in control.py.
+
+    AWAIT_HEADER -> STARTING -> OPEN -> (CLOSING ->) CLOSED
+        the protocol header       `Control.refuse`      the driver may drop the transport
+
+Invariants:
+1. Frames of one chunk are handled in order, to completion. While `is_parked`, nothing is handled: what arrives waits
+   in `pending`, and the driver stops reading.
+2. Everything that is said goes through `output`; `touch` puts the connection on the node's list for this turn.
+3. An exception is handled in one place, `receive`: soft ones close the channel, hard ones the connection, and a defect
+   of ours closes the connection with 541.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+from amqp_broker.channel.channel import Channel
+from amqp_broker.connection.output import Output
+from amqp_broker.errors import ChannelException, ConnectionException
+from amqp_broker.protocol.constants import PROTOCOL_HEADER, ReplyCode
+from amqp_broker.protocol.content import ContentScanner
+
+if not cython.compiled:
+    from octets.buffer import get_u16, get_u32, get_u64
+
+AWAIT_HEADER = 0
+STARTING = 1
+OPEN = 2
+CLOSING = 3
+CLOSED = 4
+
+_METHOD = 1
+_HEADER = 2
+_BODY = 3
+_HEARTBEAT = 8
+_BASIC_PUBLISH = 60 << 16 | 40
+_BASIC_ACK = 60 << 16 | 80
+
+
+class Connection:
+    """One client connection. `peer` says who it is (connection/peer.py)."""
+
+    def __init__(self, node: Any, control: Any, publisher: Any, config: Any, peer: Any, number: int, now: int) -> None:
+        self.node = node
+        self.control = control
+        self.publisher = publisher
+        self.config = config
+        self.peer = peer
+        self.number = number
+        self.state = AWAIT_HEADER
+        self.output = Output()
+        self.scanner = ContentScanner(config.max_table_depth)
+        self.vhost = None
+        self.channels: dict[int, Channel] = {}
+        self.current = None
+        self.frame_max = config.initial_frame_max
+        self.payload_max = config.initial_frame_max - 8
+        self.output_limit = config.output_limit_bytes
+        self.pending = b""
+        self.is_dirty = False
+        self.is_writable = True
+        self.is_starved = False
+        self.is_parked = False
+        self.is_paused = False
+        self.has_published = False
+        self.is_told_blocked = False
+        self.last_received = now
+        self.last_sent = now
+        self.received_bytes = 0
+        self.session = None
+        self.handshake_step = 0
+        self.exclusive_queues: list[Any] = []
+        self.transport = None
+        self.position = 0
+
+    # -- output --------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """There is something in the output: the driver writes it at the end of the turn."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.node.dirty.append(self)
+
+    def has_room(self) -> bool:
+        """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""
+        output = self.output
+        if self.is_writable and output.chunk_bytes + output.buffer.length < self.output_limit:
+            return True
+        self.is_starved = True
+        return False
+
+    def take_output(self) -> list[bytes]:
+        """What is to be written now, in order."""
+        self.is_dirty = False
+        self.last_sent = self.node.now
+        return self.output.take()
+
+    # -- input ---------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """A chunk from the transport. Keeps what is not a whole frame yet."""
+        if self.pending:
+            data = self.pending + data
+        consumed = self.receive(data, len(data), now)
+        self.pending = data[consumed:]
+
+    def receive_buffer(self, data: bytearray, length: int, now: int) -> None:
+        """A chunk in a buffer of the driver's, behind what was `pending` before: data[:length] is all there is."""
+        if not cython.compiled:
+            self.pending = b""
+            self.receive_data(bytes(data[:length]), now)
+            return
+        source = data
+        consumed = self.receive(source, length, now)
+        self.pending = source[consumed:length]
+
+    def receive(self, data: bytes, length: int, now: int) -> int:
+        """Handle every whole frame of data[:length]. Returns how many octets were consumed."""
+        self.last_received = now
+        self.position = 0
+        if self.vhost is not None:
+            self.vhost.now = now
+        while self.position < length and not self.is_parked:
+            try:
+                if self.state == AWAIT_HEADER:
+                    if not self._receive_protocol_header(data, length):
+                        break
+                elif not self._receive_frames(data, length):
+                    break
+            except ChannelException as error:
+                self.control.on_channel_exception(self, error)
+            except ConnectionException as error:
+                self.control.on_connection_exception(self, error)
+            except Exception as error:
+                self.control.on_defect(self, error)
+            if self.state == CLOSED:
+                return length
+        return self.position
+
+    def _receive_protocol_header(self, data: bytes, length: int) -> bool:
+        """The first eight octets (AMQP 0-9-1 §4.2.2). Returns whether there is more to do."""
+        if length < 8 and data[:length] == b"AMQP"[:length]:
+            return False
+        if length < 8 and length >= 4 and data[:4] == b"AMQP":
+            return False
+        header = data[: min(length, 8)]
+        self.position = length if length < 8 else 8
+        self.control.on_protocol_header(self, header)
+        return True
+
+    def _receive_frames(self, data: bytes, length: int) -> bool:
+        """Handle frames until the data or the patience ends. Returns whether there may be more to do."""
+        position = self.position
+        while length - position >= 7:
+            kind = data[position]
+            size = get_u32(data, position + 3)
+            if size > self.payload_max or kind > 8:
+                self.position = length
+                self._refuse_frame(kind, size)
+            end = position + 8 + size
+            if end > length:
+                self.position = position
+                return False
+            if data[end - 1] != 0xCE:
+                self.position = length
+                raise ConnectionException(
+                    ReplyCode.FRAME_ERROR, f"frame of {size} octets ends with {data[end - 1]} instead of 206"
+                )
+            self.position = end
+            channel_id = get_u16(data, position + 1)
+            channel = self.current
+            if channel is None or channel.channel_id != channel_id or not channel.is_open:
+                channel = self._find_channel(channel_id)
+            if channel is None or channel.is_closing or self.state != OPEN:
+                self._receive_elsewhere(kind, channel_id, data, position, end)
+            elif kind == _METHOD:
+                if size < 4:
+                    raise ConnectionException(ReplyCode.SYNTAX_ERROR, f"method frame of {size} octets")
+                index = get_u32(data, position + 7)
+                if channel.expecting:
+                    raise channel.unexpected_method(index)
+                if index == _BASIC_PUBLISH:
+                    self.has_published = True
+                    channel.receive_publish(data, position + 11, end - 1)
+                elif index == _BASIC_ACK and size == 13:
+                    channel.receive_ack(get_u64(data, position + 11), data[position + 19] & 1)
+                else:
+                    self.control.on_channel_method(channel, data[position + 7 : end - 1])
+            elif kind == _HEADER:
+                self.position = channel.receive_header(data, position, end, length)
+            elif kind == _BODY:
+                channel.receive_body(data, position + 7, end - 1)
+            else:
+                self._receive_elsewhere(kind, channel_id, data, position, end)
+            position = self.position
+            if self.is_parked or self.state == CLOSED:
+                return False
+        self.position = position
+        return False
+
+    def _find_channel(self, channel_id: int) -> Channel | None:
+        channel = self.channels.get(channel_id)
+        if channel is not None and not channel.is_closing:
+            self.current = channel
+        return channel
+
+    def _receive_elsewhere(self, kind: int, channel_id: int, data: bytes, position: int, end: int) -> None:
+        """A frame that is not for an open channel of an open connection."""
+        self.control.on_frame(self, kind, channel_id, data[position + 7 : end - 1])
+
+    def _refuse_frame(self, kind: int, size: int) -> None:
+        if kind not in (_METHOD, _HEADER, _BODY, _HEARTBEAT):
+            raise ConnectionException(ReplyCode.FRAME_ERROR, f"unknown frame type {kind}")
+        raise ConnectionException(
+            ReplyCode.FRAME_ERROR, f"frame payload of {size} octets is above the negotiated {self.payload_max}"
+        )

@@ -1,0 +1,260 @@
+"""Handshake: the connection class: start, tune, open, close, and what may come later on channel 0 (AMQP 0-9-1 §1.4)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth import sasl
+from amqp_broker.auth.sasl import SaslError
+from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
+from amqp_broker.errors import ConnectionException
+from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.fields import Table
+from amqp_broker.session import Session
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+
+log = logging.getLogger("amqp_broker.connection")
+
+PRODUCT = "amqp-broker"
+#: kombu chooses its flow control by product and version, so the version is the one whose behaviour is followed.
+COMPATIBLE_VERSION = "4.1.0"
+
+CAPABILITIES = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+
+_LOCALE = "en_US"
+_MIN_FRAME_MAX = 4096
+
+
+class Handshake:
+    """Shared by all connections of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._failures: dict[str, tuple[int, int]] = {}
+        self._handlers = {
+            c.CONNECTION_START_OK: self.on_connection_start_ok,
+            c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
+            c.CONNECTION_OPEN: self.on_connection_open,
+            c.CONNECTION_CLOSE: self.on_connection_close,
+            c.CONNECTION_CLOSE_OK: self.on_connection_close_ok,
+            c.CONNECTION_UPDATE_SECRET: self.on_connection_update_secret,
+        }
+        self._server_properties = Table(
+            {
+                "capabilities": CAPABILITIES,
+                "cluster_name": node.config.node_name,
+                "copyright": "the amqp-broker authors",
+                "information": "AMQP 0-9-1 with RabbitMQ's extensions",
+                "platform": "Python",
+                "product": PRODUCT,
+                "version": COMPATIBLE_VERSION,
+            }
+        )
+
+    def mechanisms(self, connection: Connection) -> bytes:
+        """The offer, separated by spaces; EXTERNAL only where a certificate can name the user."""
+        offer = b"PLAIN AMQPLAIN"
+        return offer + b" EXTERNAL" if connection.peer.certificate_name else offer
+
+    def on_protocol_header(self, connection: Connection, header: bytes) -> None:
+        """AMQP 0-9-1 §4.2.2: an unsupported header is answered with the supported one, and the end."""
+        control = connection.control
+        if header not in (c.PROTOCOL_HEADER, c.PROTOCOL_HEADER_0_9):
+            connection.output.put_raw(c.PROTOCOL_HEADER)
+            connection.touch()
+            control.drop(connection)
+            return
+        connection.state = STARTING
+        start = methods.ConnectionStart(0, 9, self._server_properties, self.mechanisms(connection), _LOCALE.encode())
+        control.send(connection, 0, start)
+
+    def on_method(self, connection: Connection, method: Any) -> None:
+        """A method of the connection class on channel 0. Raises ConnectionException."""
+        handler = self._handlers.get(method.index)
+        if handler is None:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name}: a client does not send it")
+        handler(connection, method)
+
+    def _expect(self, connection: Connection, method: Any, state: int) -> None:
+        if connection.handshake_step != state:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} at the wrong time")
+
+    def on_connection_start_ok(self, connection: Connection, method: Any) -> None:
+        """Authentication. A refusal is connection.close 403 where the client can take it."""
+        self._expect(connection, method, 0)
+        peer = connection.peer
+        node = self._node
+        wait = self._backoff(peer.host)
+        try:
+            if wait:
+                raise SaslError(f"too many refused logins from {peer.host}: wait {wait} ms")
+            user = self._authenticate(connection, method.mechanism, method.response)
+        except SaslError as error:
+            self._note_failure(peer.host)
+            log.warning("login from %s refused: %s", peer, error)
+            self._refuse(connection, method)
+            return
+        self._failures.pop(peer.host, None)
+        connection.session = Session(node.broker, user, method.client_properties)
+        connection.handshake_step = 1
+        config = node.config
+        tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
+        connection.control.send(connection, 0, tune)
+
+    def _authenticate(self, connection: Connection, mechanism: str, response: bytes) -> str:
+        """The name of the user. Raises SaslError, and ConnectionException for an unknown mechanism."""
+        broker = self._node.broker
+        peer = connection.peer
+        if mechanism.encode() not in self.mechanisms(connection).split():
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
+        if mechanism == "EXTERNAL":
+            name = sasl.external(response, peer.certificate_name)
+            if broker.metadata.user(name) is None:
+                raise SaslError(f"no user '{name}'")
+        else:
+            credentials = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
+            name = credentials.user
+            user = broker.metadata.user(name)
+            if user is None or not user.password_hash:
+                raise SaslError(f"no user '{name}' with a password")
+            if not broker.passwords.verify(credentials.password, user.password_hash):
+                raise SaslError(f"wrong password for user '{name}'")
+        if name in self._node.config.loopback_users and not peer.is_loopback:
+            raise SaslError(f"user '{name}' may log in from this machine only (loopback_users)")
+        return name
+
+    def _refuse(self, connection: Connection, method: Any) -> None:
+        capabilities = method.client_properties.get("capabilities")
+        if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
+            connection.control.close(
+                connection,
+                ReplyCode.ACCESS_REFUSED,
+                f"Login was refused using authentication mechanism {method.mechanism}. "
+                "For details see the broker logfile.",
+            )
+            return
+        connection.state = CLOSING
+        delay = self._node.config.login_refusal_delay_ms
+        self._node.timers.at(self._node.now + delay, lambda now: connection.control.drop(connection))
+
+    def _backoff(self, host: str) -> int:
+        """Milliseconds that this host has to wait before it may try again."""
+        count, last = self._failures.get(host, (0, 0))
+        config = self._node.config
+        if count < 3 or not config.login_backoff_ms:
+            return 0
+        wait = min(config.login_backoff_ms << min(count - 3, 16), config.login_backoff_max_ms)
+        return max(0, last + wait - self._node.now)
+
+    def _note_failure(self, host: str) -> None:
+        count, _ = self._failures.get(host, (0, 0))
+        if len(self._failures) > 10_000:
+            self._failures.clear()
+        self._failures[host] = (count + 1, self._node.now)
+
+    def on_connection_tune_ok(self, connection: Connection, method: Any) -> None:
+        """The client may ask for less than was offered, not for more (0 means no limit, which is more)."""
+        self._expect(connection, method, 1)
+        config = self._node.config
+        channel_max = self._negotiate("channel_max", method.channel_max, config.channel_max, 1)
+        frame_max = self._negotiate("frame_max", method.frame_max, config.frame_max, _MIN_FRAME_MAX)
+        connection.frame_max = frame_max
+        connection.payload_max = frame_max - 8
+        session = connection.session
+        session.channel_max = channel_max
+        session.heartbeat_ms = method.heartbeat * 1000
+        connection.handshake_step = 2
+        self._node.watch_heartbeat(connection)
+
+    @staticmethod
+    def _negotiate(name: str, asked: int, offered: int, least: int) -> int:
+        if asked == 0 and offered:
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED,
+                f"negotiated {name} = 0 (no limit) is higher than the maximum allowed value ({offered})",
+            )
+        if offered and asked > offered:
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED, f"negotiated {name} = {asked} is higher than the maximum allowed value ({offered})"
+            )
+        if asked < least:
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED, f"negotiated {name} = {asked} is lower than the minimum allowed value ({least})"
+            )
+        return asked
+
+    def on_connection_open(self, connection: Connection, method: Any) -> None:
+        """Enter a virtual host."""
+        self._expect(connection, method, 2)
+        broker = self._node.broker
+        session = connection.session
+        name = method.virtual_host
+        vhost = broker.vhosts.get(name)
+        if vhost is None:
+            raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
+        session.vhost = name
+        if not session.has_vhost():
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
+            )
+        limit = broker.metadata.vhost(name).limits.get("max-connections", -1)
+        if 0 <= limit <= vhost.connections:
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}': "
+                f"vhost connection limit ({limit}) is reached"
+            )
+        self._check_user_limit(session)
+        vhost.connections += 1
+        vhost.now = self._node.now
+        connection.vhost = vhost
+        connection.state = OPEN
+        connection.handshake_step = 3
+        self._node.pending_handshakes.pop(connection.number, None)
+        connection.control.send(connection, 0, methods.ConnectionOpenOk())
+
+    def _check_user_limit(self, session: Session) -> None:
+        user = self._node.broker.metadata.user(session.user)
+        limit = user.limits.get("max-connections", -1) if user is not None else -1
+        if limit >= 0:
+            present = sum(
+                1
+                for each in self._node.connections.values()
+                if each.state == OPEN and each.session.user == session.user
+            )
+            if present >= limit:
+                raise ConnectionException(
+                    ReplyCode.NOT_ALLOWED,
+                    f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
+                )
+
+    def on_connection_close(self, connection: Connection, method: Any) -> None:
+        """The client leaves."""
+        connection.control.on_client_close(connection)
+
+    def on_connection_close_ok(self, connection: Connection, method: Any) -> None:
+        """An answer to a close that was never sent is passed over."""
+        if connection.state == CLOSING:
+            connection.control.drop(connection)
+
+    def on_connection_update_secret(self, connection: Connection, method: Any) -> None:
+        """Answered as RabbitMQ does with users of its own: the password was checked at the start."""
+        if connection.state != OPEN:
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} before connection.open-ok")
+        connection.control.send(connection, 0, methods.ConnectionUpdateSecretOk())
+
+

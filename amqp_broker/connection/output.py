@@ -1,0 +1,118 @@
+"""Output: what a connection has to say, until the driver writes it.
+
+Small frames are put together in one buffer, so that a turn leaves in one write. The chunks of a large body are kept as
+they are, between pieces of the buffer, for a vectored write.
+"""
+
+from __future__ import annotations
+
+from octets.buffer import Buffer
+from queues.message import Message
+
+#: A buffer that has grown beyond this is given back when it is empty, so that an idle connection is small.
+_KEEP_BYTES = 131_072
+
+
+class Output:
+    """Octets in the order in which they leave. `size` counts them."""
+
+    def __init__(self) -> None:
+        self.buffer = Buffer(256)
+        self.chunks: list[bytes] = []
+        self.chunk_bytes = 0
+
+    def size(self) -> int:
+        """Octets that wait to be taken."""
+        return self.chunk_bytes + self.buffer.length
+
+    def put_frame(self, kind: int, channel_id: int, payload: bytes) -> None:
+        """A whole frame (AMQP 0-9-1 §4.2.3)."""
+        buffer = self.buffer
+        buffer.put_u8(kind)
+        buffer.put_u16(channel_id)
+        buffer.put_longstr(payload)
+        buffer.put_u8(0xCE)
+
+    def put_raw(self, octets: bytes) -> None:
+        """Octets that are no frame: the protocol header."""
+        self.buffer.put_bytes(octets)
+
+    def put_ack(self, channel_id: int, method_index: int, delivery_tag: int, bits: int) -> None:
+        """basic.ack or basic.nack to a publisher."""
+        buffer = self.buffer
+        buffer.put_u8(1)
+        buffer.put_u16(channel_id)
+        buffer.put_u32(13)
+        buffer.put_u32(method_index)
+        buffer.put_u64(delivery_tag)
+        buffer.put_u8(bits)
+        buffer.put_u8(0xCE)
+
+    def put_deliver(
+        self,
+        prefix: bytes,
+        delivery_tag: int,
+        is_redelivered: bool,
+        message: Message,
+        channel_id: int,
+        frame_max: int,
+    ) -> None:
+        """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open."""
+        buffer = self.buffer
+        start = buffer.length
+        buffer.put_bytes(prefix)
+        buffer.put_u64(delivery_tag)
+        buffer.put_u8(1 if is_redelivered else 0)
+        buffer.put_bytes(message.address.raw)
+        buffer.put_u8(0xCE)
+        buffer.set_u32(start + 3, buffer.length - start - 8)
+        self.put_content(message, channel_id, frame_max)
+
+    def put_content(self, message: Message, channel_id: int, frame_max: int) -> None:
+        """The content header frame and the body frames, split to `frame_max`."""
+        buffer = self.buffer
+        start = buffer.length
+        if message.body is None and message.body_size + 8 <= frame_max:
+            buffer.put_bytes(message.content)
+            buffer.set_u16(start + 1, channel_id)
+            if message.body_size:
+                buffer.set_u16(start + message.header_end + 1, channel_id)
+            return
+        buffer.put_bytes(message.content[: message.header_end])
+        buffer.set_u16(start + 1, channel_id)
+        if message.body is None:
+            self._put_chunk(message.body_bytes(), channel_id, frame_max - 8)
+        else:
+            for chunk in message.body:
+                self._put_chunk(chunk, channel_id, frame_max - 8)
+
+    def _put_chunk(self, chunk: bytes, channel_id: int, limit: int) -> None:
+        """Part of a body, as one frame or several; its octets are not copied."""
+        length = len(chunk)
+        position = 0
+        buffer = self.buffer
+        while position < length:
+            size = min(limit, length - position)
+            buffer.put_u8(3)
+            buffer.put_u16(channel_id)
+            buffer.put_u32(size)
+            self.chunks.append(buffer.take())
+            self.chunks.append(chunk if size == length else chunk[position : position + size])
+            self.chunk_bytes += size + len(self.chunks[-2])
+            buffer.put_u8(0xCE)
+            position += size
+
+    def take(self) -> list[bytes]:
+        """Everything, in order; nothing is left."""
+        chunks = self.chunks
+        if self.buffer.length:
+            chunks.append(self.buffer.take())
+        if self.buffer.capacity > _KEEP_BYTES:
+            self.buffer = Buffer(256)
+        self.chunks = []
+        self.chunk_bytes = 0
+        return chunks
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.take()

@@ -1,0 +1,374 @@
+"""Declarations: declare, delete, bind, unbind and purge inside one virtual host, with RabbitMQ's rules and texts.
+
+The order of checks is part of what clients know: permission, reserved names, existence, exclusive lock, equivalence.
+Every change that has to survive a restart returns a ticket; the client is answered when it is synced.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.registry import EXCHANGE_TYPES, PREDECLARED
+from exchanges.router import ExchangeEntry
+from queues.arguments import ArgumentError, UnsupportedQueueType, parse_arguments
+from queues.classic import ClassicQueue
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.entities import BindingRecord
+from amqp_broker.declared import (
+    QueueDeclaration,
+    check_equivalent_argument,
+    check_equivalent_flag,
+    check_equivalent_queue,
+)
+from amqp_broker.errors import (
+    ChannelException,
+    ConnectionException,
+    inequivalent,
+    locked,
+    not_found,
+    precondition_failed,
+)
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.reply_to import REPLY_TO
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.vhost import VHost
+
+_RESERVED = "amq."
+_PREDECLARED = {each.name for each in PREDECLARED}
+
+
+class Declarations:
+    """The verbs on exchanges, queues and bindings, for AMQP and for whoever administers the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def find_queue(self, connection: Connection, name: str) -> ClassicQueue:
+        """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
+        vhost = connection.vhost
+        queue = vhost.queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, vhost.name)
+        owner = queue.declaration.owner
+        if owner is not None and owner is not connection:
+            raise locked(name, vhost.name)
+        return queue
+
+    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | None, int]:
+        """queue.declare. Returns name, queue (None for the reply pseudo-queue) and ticket. Raises ChannelException."""
+        vhost, session = connection.vhost, connection.session
+        name = method.queue.replace("\r", "").replace("\n", "")
+        if name == REPLY_TO or name.startswith(REPLY_TO + "."):
+            return name, None, 0
+        if method.passive:
+            session.check_any("queue", name)
+            return name, self.find_queue(connection, name), 0
+        is_durable = method.durable and not method.exclusive
+        present = vhost.queues.get(name) if name else None
+        if present is not None:
+            session.check(Action.CONFIGURE, "queue", name)
+            self._check_same_queue(connection, present, method, is_durable)
+            present.last_used = self._broker.now
+            return name, present, 0
+        if not name:
+            name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
+        elif name.startswith(_RESERVED):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
+        session.check(Action.CONFIGURE, "queue", name)
+        self._check_arguments(connection, name, method)
+        return self._add_queue(connection, name, method, is_durable)
+
+    def _check_same_queue(self, connection: Connection, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
+        declaration = queue.declaration
+        owner = declaration.owner
+        if owner is not None and owner is not connection or (owner is not None) != method.exclusive:
+            raise locked(queue.name, connection.vhost.name)
+        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments)
+
+    def _check_arguments(self, connection: Connection, name: str, method: Any) -> None:
+        """Values of the arguments, and the permissions that dead-lettering needs."""
+        vhost, session = connection.vhost, connection.session
+        try:
+            settings = parse_arguments(method.arguments)
+        except UnsupportedQueueType as error:
+            raise ConnectionException(
+                ReplyCode.NOT_IMPLEMENTED,
+                f"queue type '{error}' of queue '{name}' in vhost '{vhost.name}' is not implemented yet; use 'classic'",
+            ) from None
+        except ArgumentError as error:
+            raise precondition_failed(
+                f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
+            ) from None
+        if settings.dead_letter_exchange is not None:
+            session.check(Action.READ, "queue", name)
+            session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
+
+    def _add_queue(
+        self, connection: Connection, name: str, method: Any, is_durable: bool
+    ) -> tuple[str, ClassicQueue, int]:
+        broker, vhost = self._broker, connection.vhost
+        self._check_queue_limits(vhost)
+        declaration = QueueDeclaration(
+            name, is_durable, method.auto_delete, connection if method.exclusive else None, method.arguments, vhost.name
+        )
+        if not is_durable:
+            queue = broker.add_queue(vhost, declaration)
+            if method.exclusive:
+                connection.exclusive_queues.append(queue)
+            return name, queue, 0
+        queue_id = broker.metadata.next_queue_id
+        queue = broker.add_queue(vhost, declaration, queue_id)
+        ticket = broker.propose(
+            commands.declare_queue(
+                vhost.name, name, queue_id, auto_delete=method.auto_delete, arguments_raw=method.arguments.raw
+            )
+        )
+        return name, queue, ticket
+
+    def _check_queue_limits(self, vhost: VHost) -> None:
+        broker = self._broker
+        if broker.queue_count >= broker.config.max_queues:
+            raise precondition_failed(
+                f"cannot declare a queue: the node's limit of {broker.config.max_queues} queues (max_queues) is reached"
+            )
+        record = broker.metadata.vhost(vhost.name)
+        limit = record.limits.get("max-queues", -1) if record is not None else -1
+        if 0 <= limit <= len(vhost.queues):
+            raise precondition_failed(
+                f"cannot declare queue in vhost '{vhost.name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
+            )
+
+    def delete_queue(self, connection: Connection, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
+        """queue.delete. Returns how many messages were ready, and the ticket. A missing queue is no error."""
+        vhost = connection.vhost
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        if name not in vhost.queues:
+            return 0, 0
+        queue = self.find_queue(connection, name)
+        if if_unused and queue.dispatcher.consumers:
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
+        if if_empty and queue.ready.count:
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+        return self.remove_queue(vhost, queue)
+
+    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, int]:
+        """Delete a queue for whatever reason. Returns how many messages were ready, and the ticket."""
+        broker = self._broker
+        owner = queue.declaration.owner
+        if owner is not None and queue in owner.exclusive_queues:
+            owner.exclusive_queues.remove(queue)
+        removed = vhost.router.remove_queue(queue.name)
+        count = broker.forget_queue(vhost, queue)
+        ticket = 0
+        if queue.is_durable:
+            ticket = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
+        vhost.changed()
+        return count, max(ticket, self._remove_abandoned(vhost, removed))
+
+    def _remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> int:
+        """Auto-delete exchanges whose last binding went with what was removed."""
+        ticket = 0
+        for name in vhost.router.abandoned(removed):
+            if vhost.router.is_abandoned(name):
+                ticket = max(ticket, self.remove_exchange(vhost, name))
+        return ticket
+
+    def purge_queue(self, connection: Connection, name: str) -> int:
+        """queue.purge. Returns how many messages were dropped."""
+        connection.session.check(Action.READ, "queue", name)
+        return self.find_queue(connection, name).purge()
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    def declare_exchange(self, connection: Connection, method: Any) -> int:
+        """exchange.declare. Returns the ticket. Raises ChannelException."""
+        broker, vhost, session = self._broker, connection.vhost, connection.session
+        name = method.exchange.replace("\r", "").replace("\n", "")
+        if not name:
+            raise _default_exchange()
+        if method.passive:
+            session.check_any("exchange", name)
+            if vhost.router.get(name) is None:
+                raise not_found("exchange", name, vhost.name)
+            return 0
+        session.check(Action.CONFIGURE, "exchange", name)
+        if method.type not in EXCHANGE_TYPES:
+            raise precondition_failed(f"invalid exchange type '{method.type}'")
+        entry = vhost.router.get(name)
+        if entry is not None:
+            self._check_same_exchange(vhost, entry, method)
+            return 0
+        if name.startswith(_RESERVED):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        self._check_alternate(connection, name, method.arguments)
+        if len(vhost.router.entries()) >= broker.config.max_exchanges:
+            raise precondition_failed(
+                f"cannot declare an exchange: the limit of {broker.config.max_exchanges} (max_exchanges) is reached"
+            )
+        try:
+            broker.add_exchange(
+                vhost, name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+            )
+        except ValueError as error:
+            raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}': {error}") from None
+        if not method.durable:
+            return 0
+        return broker.propose(
+            commands.declare_exchange(
+                vhost.name,
+                name,
+                method.type,
+                auto_delete=method.auto_delete,
+                internal=method.internal,
+                arguments_raw=method.arguments.raw,
+            )
+        )
+
+    def _check_alternate(self, connection: Connection, name: str, arguments: Table) -> None:
+        alternate = arguments.get("alternate-exchange")
+        if alternate is None:
+            return
+        if not isinstance(alternate, str):
+            raise precondition_failed(
+                f"invalid arg 'alternate-exchange' for exchange '{name}' in vhost '{connection.vhost.name}': "
+                "expected a string"
+            )
+        connection.session.check(Action.READ, "exchange", name)
+        connection.session.check(Action.WRITE, "exchange", alternate)
+
+    def _check_same_exchange(self, vhost: VHost, entry: ExchangeEntry, method: Any) -> None:
+        name = entry.name
+        if method.type != entry.exchange.type_name:
+            raise inequivalent(
+                "type", "exchange", name, vhost.name, f"'{method.type}'", f"'{entry.exchange.type_name}'"
+            )
+        check_equivalent_flag("durable", "exchange", name, vhost.name, method.durable, entry.durable)
+        check_equivalent_flag("auto_delete", "exchange", name, vhost.name, method.auto_delete, entry.auto_delete)
+        check_equivalent_flag("internal", "exchange", name, vhost.name, method.internal, entry.internal)
+        arguments = entry.arguments if entry.arguments is not None else Table({}, b"")
+        check_equivalent_argument("alternate-exchange", "exchange", name, vhost.name, method.arguments, arguments)
+
+    def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> int:
+        """exchange.delete. Returns the ticket. A missing exchange is no error."""
+        vhost = connection.vhost
+        if not name:
+            raise _default_exchange()
+        connection.session.check(Action.CONFIGURE, "exchange", name)
+        if name in _PREDECLARED or name.startswith(_RESERVED):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        entry = vhost.router.get(name)
+        if entry is None:
+            return 0
+        if if_unused and not entry.exchange.is_unused:
+            raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}' in use")
+        return self.remove_exchange(vhost, name)
+
+    def remove_exchange(self, vhost: VHost, name: str) -> int:
+        """Delete an exchange for whatever reason. Returns the ticket."""
+        entry = vhost.router.get(name)
+        if entry is None:
+            return 0
+        removed = vhost.router.remove(name)
+        delayed = vhost.delayed.pop(name, None)
+        if delayed is not None:
+            delayed.delete()
+        vhost.changed()
+        ticket = 0
+        if entry.durable:
+            ticket = self._broker.propose(commands.delete_exchange(vhost.name, name))
+        return max(ticket, self._remove_abandoned(vhost, [each for each in removed if each[0] != name]))
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    def bind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
+        """queue.bind and exchange.bind. Returns the ticket."""
+        vhost = connection.vhost
+        self._check_binding(connection, destination, source, key)
+        entry = vhost.router.get(source)
+        if entry is None:
+            raise not_found("exchange", source, vhost.name)
+        if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
+            raise not_found("exchange", destination.name, vhost.name)
+        try:
+            is_new = vhost.router.bind(source, destination, key, arguments)
+        except ValueError as error:
+            raise precondition_failed(str(error)) from None
+        if not is_new:
+            return 0
+        vhost.changed()
+        if not (entry.durable and self._is_durable(vhost, destination)):
+            return 0
+        return self._broker.propose(
+            commands.add_binding(
+                vhost.name, BindingRecord(source, destination.kind, destination.name, key, arguments.raw)
+            )
+        )
+
+    def unbind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
+        """queue.unbind and exchange.unbind. Returns the ticket. What is not there is no error."""
+        vhost = connection.vhost
+        self._check_binding(connection, destination, source, key)
+        if vhost.router.get(source) is None or (
+            destination.kind == EXCHANGE and vhost.router.get(destination.name) is None
+        ):
+            return 0
+        record = self._find_record(vhost, destination, source, key, arguments)
+        if not vhost.router.unbind(source, destination, key, arguments):
+            return 0
+        vhost.changed()
+        ticket = 0
+        if record is not None:
+            ticket = self._broker.propose(commands.remove_binding(vhost.name, record))
+        if vhost.router.is_abandoned(source):
+            ticket = max(ticket, self.remove_exchange(vhost, source))
+        return ticket
+
+    def _find_record(
+        self, vhost: VHost, destination: Destination, source: str, key: str, arguments: Table
+    ) -> BindingRecord | None:
+        """The durable binding that equals this one, whose octets may differ."""
+        for record in self._broker.metadata.bindings_to(vhost.name, destination.kind, destination.name):
+            if record.source == source and record.binding_key == key:
+                if record.arguments_raw == arguments.raw or dict(decode_table(record.arguments_raw)) == dict(arguments):
+                    return record
+        return None
+
+    def _check_binding(self, connection: Connection, destination: Destination, source: str, key: str) -> None:
+        session, vhost = connection.session, connection.vhost
+        if not source or (destination.kind == EXCHANGE and not destination.name):
+            raise _default_exchange()
+        if destination.kind == QUEUE and destination.name.startswith(REPLY_TO):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue '{destination.name}' cannot be bound")
+        session.check(Action.WRITE, destination.kind, destination.name)
+        session.check(Action.READ, "exchange", source)
+        if destination.kind == QUEUE:
+            self.find_queue(connection, destination.name)
+        entry = vhost.router.get(source)
+        if entry is not None and entry.exchange.type_name == "topic":
+            if not session.allows_topic(Action.READ, source, key):
+                raise ChannelException(
+                    ReplyCode.ACCESS_REFUSED,
+                    f"read access to topic '{key}' in exchange '{source}' in vhost '{vhost.name}' "
+                    f"refused for user '{session.user}'",
+                )
+
+    @staticmethod
+    def _is_durable(vhost: VHost, destination: Destination) -> bool:
+        if destination.kind == QUEUE:
+            return bool(vhost.queues[destination.name].is_durable)
+        entry = vhost.router.get(destination.name)
+        return entry is not None and entry.durable
+
+
+def _default_exchange() -> ChannelException:
+    return ChannelException(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")

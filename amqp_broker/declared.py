@@ -1,0 +1,115 @@
+"""What a client declared: the frozen record beside a queue or an exchange, and the rules of equivalence.
+
+A declaration of something that is there succeeds if it asks for the same (AMQP 0-9-1 §1.6.2.1, §1.7.2.1, in
+RabbitMQ's stricter reading): otherwise the texts name the first difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amqp_broker.errors import ChannelException, inequivalent
+from amqp_broker.protocol.fields import Table
+
+#: Arguments of a queue that a declaration is compared by, in the order in which differences are reported.
+_QUEUE_ARGUMENTS = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-max-priority",
+    "x-overflow",
+    "x-queue-mode",
+    "x-single-active-consumer",
+    "x-delivery-limit",
+    "x-queue-type",
+    "x-queue-version",
+)
+
+_KIND_NAMES = {
+    "t": "bool",
+    "b": "byte",
+    "B": "unsignedbyte",
+    "s": "short",
+    "u": "unsignedshort",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+    "f": "float",
+    "d": "double",
+    "D": "decimal",
+    "S": "longstr",
+    "A": "array",
+    "T": "timestamp",
+    "F": "table",
+    "V": "void",
+    "x": "binary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to."""
+
+    name: str
+    is_durable: bool
+    is_auto_delete: bool
+    owner: Any
+    arguments: Table
+    vhost: str
+
+
+def _flag(value: bool) -> str:
+    return "'true'" if value else "'false'"
+
+
+def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, received: bool, current: bool) -> None:
+    """Raises ChannelException (406) when the two differ."""
+    if received != current:
+        raise inequivalent(argument, kind, name, vhost, _flag(received), _flag(current))
+
+
+def check_equivalent_queue(declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table) -> None:
+    """Raises ChannelException (406) for the first difference."""
+    name, vhost = declaration.name, declaration.vhost
+    check_equivalent_flag("durable", "queue", name, vhost, is_durable, declaration.is_durable)
+    check_equivalent_flag("auto_delete", "queue", name, vhost, is_auto_delete, declaration.is_auto_delete)
+    for key in _QUEUE_ARGUMENTS:
+        default = "classic" if key == "x-queue-type" else None
+        check_equivalent_argument(key, "queue", name, vhost, arguments, declaration.arguments, default)
+
+
+def check_equivalent_argument(
+    key: str, kind: str, name: str, vhost: str, received: Table, current: Table, default: object = None
+) -> None:
+    """Raises ChannelException (406) when a table argument differs; integers of all widths compare by value."""
+    new, old = received.get(key, default), current.get(key, default)
+    if new == old and isinstance(new, bool) == isinstance(old, bool):
+        return
+    raise _differing(key, kind, name, vhost, received, current)
+
+
+def _differing(key: str, kind: str, name: str, vhost: str, received: Table, current: Table) -> ChannelException:
+    if key in received and key in current:
+        return inequivalent(key, kind, name, vhost, f"'{_text(received[key])}'", f"'{_text(current[key])}'")
+    return inequivalent(key, kind, name, vhost, _described(key, received), _described(key, current))
+
+
+def _described(key: str, table: Table) -> str:
+    if key not in table:
+        return "none"
+    return f"the value '{_text(table[key])}' of type '{_KIND_NAMES.get(table.kind(key), '?')}'"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)

@@ -1,0 +1,175 @@
+"""Exports the metadata as RabbitMQ's definitions.
+
+RabbitMQ imports the result, save two things that it does not have: our scrypt hashes (give such a user a
+new password there) and queue arguments of its own plugins.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+import amqp_broker
+from amqp_broker.auth import passwords
+from amqp_broker.cluster.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
+from amqp_broker.cluster.metadata import Metadata
+from amqp_broker.definitions.arguments import describe_arguments
+
+RABBIT_VERSION: Final = "3.13.0"
+"""The release of RabbitMQ whose form of definitions this is."""
+SCRYPT_ALGORITHM: Final = "amqp_broker_scrypt"
+OPERATOR_POLICY: Final = "operator_policy"
+VHOST_LIMITS: Final = "vhost-limits"
+
+Definitions = dict[str, Any]
+
+
+def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
+    """All definitions, or those inside of one vhost (which then is not named in them), as a JSON object."""
+    vhosts = [found for found in metadata.vhosts() if vhost in (None, found.name)]
+    definitions: Definitions = {
+        "rabbit_version": RABBIT_VERSION,
+        "rabbitmq_version": RABBIT_VERSION,
+        "product_name": "amqp-broker",
+        "product_version": amqp_broker.__version__,
+    }
+    if vhost is None:
+        definitions |= _shared(metadata)
+    inside: dict[str, list[dict[str, Any]]] = {
+        "parameters": [item for found in vhosts for item in _parameters(metadata, found)],
+        "policies": [_policy(item) for found in vhosts for item in metadata.policies(found.name)],
+        "queues": [_queue(item) for found in vhosts for item in metadata.queues(found.name)],
+        "exchanges": [_exchange(item) for found in vhosts for item in _own_exchanges(metadata, found.name)],
+        "bindings": [
+            _binding(found.name, item) for found in vhosts for item in metadata.bindings(found.name)
+        ],
+    }
+    if vhost is not None:
+        for items in inside.values():
+            for item in items:
+                del item["vhost"]
+    return definitions | inside
+
+
+def _shared(metadata: Metadata) -> Definitions:
+    """What lies outside of the vhosts, and the vhosts themselves."""
+    return {
+        "users": [_user(user) for user in metadata.users()],
+        "vhosts": [_vhost(vhost) for vhost in metadata.vhosts()],
+        "permissions": [
+            {
+                "user": grant.user,
+                "vhost": grant.vhost,
+                "configure": grant.configure,
+                "write": grant.write,
+                "read": grant.read,
+            }
+            for grant in metadata.permissions()
+        ],
+        "topic_permissions": [
+            {
+                "user": grant.user,
+                "vhost": grant.vhost,
+                "exchange": grant.exchange,
+                "write": grant.write,
+                "read": grant.read,
+            }
+            for grant in metadata.topic_permissions()
+        ],
+        "global_parameters": [
+            {"name": parameter.name, "value": copy.deepcopy(parameter.value)}
+            for parameter in metadata.global_parameters()
+        ],
+    }
+
+
+def _user(user: User) -> dict[str, Any]:
+    algorithm, password_hash = passwords.to_rabbit(user.password_hash) or (
+        SCRYPT_ALGORITHM,
+        user.password_hash,
+    )
+    return {
+        "name": user.name,
+        "password_hash": password_hash,
+        "hashing_algorithm": algorithm,
+        "tags": list(user.tags),
+        "limits": dict(user.limits),
+    }
+
+
+def _vhost(vhost: VHost) -> dict[str, Any]:
+    about = {
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "default_queue_type": vhost.default_queue_type,
+    }
+    return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": copy.deepcopy(about)}
+
+
+def _parameters(metadata: Metadata, vhost: VHost) -> list[dict[str, Any]]:
+    """The vhost's parameters, and what RabbitMQ holds as such: operator policies and limits."""
+    found = [
+        (parameter.component, parameter.name, copy.deepcopy(parameter.value))
+        for parameter in metadata.parameters(vhost.name)
+    ]
+    found += [
+        (OPERATOR_POLICY, policy.name, _policy_value(policy))
+        for policy in metadata.operator_policies(vhost.name)
+    ]
+    if vhost.limits:
+        found.append((VHOST_LIMITS, "limits", dict(vhost.limits)))
+    return [
+        {"vhost": vhost.name, "component": component, "name": name, "value": value}
+        for component, name, value in found
+    ]
+
+
+def _policy_value(policy: Policy) -> dict[str, Any]:
+    return {
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": copy.deepcopy(dict(policy.definition)),
+        "priority": policy.priority,
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    return {"vhost": policy.vhost, "name": policy.name, **_policy_value(policy)}
+
+
+def _own_exchanges(metadata: Metadata, vhost: str) -> list[ExchangeRecord]:
+    return [exchange for exchange in metadata.exchanges(vhost) if not exchange.is_predeclared]
+
+
+def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": True,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        **describe_arguments(exchange.arguments_raw),
+    }
+
+
+def _queue(queue: QueueRecord) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.type,
+        "durable": True,
+        "auto_delete": queue.auto_delete,
+        **describe_arguments(queue.arguments_raw),
+    }
+
+
+def _binding(vhost: str, binding: BindingRecord) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "vhost": vhost,
+        "destination": binding.destination,
+        "destination_type": binding.destination_kind,
+        "routing_key": binding.binding_key,
+        **describe_arguments(binding.arguments_raw),
+    }

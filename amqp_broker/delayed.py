@@ -1,0 +1,121 @@
+"""DelayedMessages: what an x-delayed-message exchange holds back until it is due (header x-delay, milliseconds).
+
+Persistent messages of a durable exchange are in the journal, like those of a queue, under an id of the exchange's own;
+the due time takes the place of the expiry.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from exchanges.delayed import delay_of
+from exchanges.router import UnknownExchange
+from queues.message import Entry, Message, make_entry
+from queues.recovery import RecoveredQueue
+
+from amqp_broker.message_facts import MessageFacts, copy_keys
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.vhost import VHost
+
+
+class DelayedMessages:
+    """The messages that one exchange holds back."""
+
+    def __init__(self, broker: Broker, vhost: VHost, exchange: str, queue_id: int, is_durable: bool) -> None:
+        self.queue_id = queue_id
+        self.is_durable = is_durable
+        self.is_deleted = False
+        self.next_sequence = 1
+        self.last_segment = 0
+        self.settled: list[int] = []
+        self._broker = broker
+        self._vhost = vhost
+        self._exchange = exchange
+        self._due: list[tuple[int, int, Entry]] = []
+        self._timer_at = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, message: Message, now: int) -> bool:
+        """Hold a message back as its header says. Returns whether it was written to the journal."""
+        due = now + delay_of(MessageFacts(message).headers)
+        segment = 0
+        store = self._broker.store
+        if self.is_durable and message.is_persistent:
+            segment = store.segment(self)
+            store.append_message(message, self.queue_id, self.next_sequence, due, 0)
+        self._hold(make_entry(message, self.next_sequence, due, segment))
+        self.next_sequence += 1
+        return segment != 0
+
+    def _hold(self, entry: Entry) -> None:
+        store = self._broker.store
+        store.pager.used += entry.message.size
+        heapq.heappush(self._due, (entry.expires_at, entry.sequence, entry))
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._due and (self._timer_at == 0 or self._due[0][0] < self._timer_at):
+            self._timer_at = self._due[0][0]
+            self._broker.timers.at(self._timer_at, self._release)
+
+    def _release(self, now: int) -> None:
+        """Route what is due, in the order in which it is due."""
+        if self._timer_at > now or self.is_deleted:
+            return
+        self._timer_at = 0
+        while self._due and self._due[0][0] <= now:
+            entry = heapq.heappop(self._due)[2]
+            self._publish(entry.message, now)
+            self._settle(entry)
+        self._broker.dead_letters.run(now)
+        self._watch()
+
+    def _publish(self, message: Message, now: int) -> None:
+        facts = MessageFacts(message)
+        routing_keys = [message.address.routing_key, *copy_keys(facts)]
+        try:
+            route = self._vhost.router.route(self._exchange, routing_keys, facts, follow_delayed=True)
+        except UnknownExchange:
+            return
+        queues = [self._vhost.queues[name] for name in route.queues if name in self._vhost.queues]
+        if queues:
+            self._vhost.publish(message, queues, now)
+
+    def _settle(self, entry: Entry) -> None:
+        store = self._broker.store
+        store.pager.used -= entry.message.size
+        if entry.journal_segment:
+            if not self.settled:
+                store.settling(self)
+            self.settled.append(entry.sequence)
+
+    def restore(self, recovered: RecoveredQueue | None, now: int) -> None:
+        """Take over what was found in the journal."""
+        if recovered is None:
+            return
+        self.next_sequence = max(self.next_sequence, recovered.next_sequence)
+        for item in recovered.items:
+            if isinstance(item, Entry):
+                self._broker.store.touch(item.journal_segment, self)
+                self._hold(item)
+
+    def leave_segment(self, segment: int) -> None:
+        """Write again what relies on a journal segment up to `segment`."""
+        store = self._broker.store
+        for _, _, entry in self._due:
+            if 0 < entry.journal_segment <= segment:
+                entry.journal_segment = store.segment(self)
+                store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, 0)
+
+    def delete(self) -> None:
+        """The exchange is gone, and so is what it held."""
+        for _, _, entry in self._due:
+            self._settle(entry)
+        self._due = []
+        self._broker.store.end_turn()
+        self.is_deleted = True

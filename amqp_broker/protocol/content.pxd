@@ -1,0 +1,32 @@
+cimport cython
+from octets.buffer cimport get_u16, get_u32
+
+@cython.final
+cdef class ContentScanner:
+    cdef public int max_depth
+    cdef public bint is_persistent
+    cdef public bint has_copies
+    cdef public int priority
+    cdef public long long expiration
+    cdef public Py_ssize_t headers_start
+    cdef public Py_ssize_t headers_end
+    cdef public Py_ssize_t reply_to_start
+    cdef public Py_ssize_t reply_to_end
+    cdef public Py_ssize_t user_id_start
+    cdef public Py_ssize_t user_id_end
+    cdef public Py_ssize_t expiration_start
+    cdef public Py_ssize_t expiration_end
+
+    @cython.locals(flags="unsigned int")
+    cdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    cdef Py_ssize_t _scan_rest(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, unsigned int flags)
+    @cython.locals(value="long long", digit=int)
+    cdef long long _number(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    cdef Py_ssize_t _skip_short(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t _scan_headers(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    @cython.locals(length=Py_ssize_t, kind=int, size=Py_ssize_t)
+    cdef Py_ssize_t _walk(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, bint has_keys, int depth)
+    @cython.locals(last=Py_ssize_t)
+    cdef void _look_for_copies(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t length)
+    cdef Py_ssize_t _width(self, int kind)

@@ -1,0 +1,211 @@
+"""Publisher: the long way of a published message, for everything that is not simply "these queues".
+
+It checks permissions when a route is first needed, and it knows the special cases: headers exchanges, CC and BCC,
+expiration and user-id checks, direct reply-to, delayed messages, transactions, the system exchange.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from exchanges.router import Route
+from queues.message import Address, Message, build_message
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
+from amqp_broker.message_facts import MessageFacts, copy_keys
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.properties import replace_properties
+from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
+from amqp_broker.routes import PublishRoute
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.channel.channel import Channel
+
+#: The exchange at which the broker itself answers requests (system.py).
+SYSTEM_EXCHANGE = "amq.system"
+
+_ACCEPTED = 0
+_STORED = 1
+
+#: Routes by header octets that a virtual host remembers.
+_HEADER_ROUTES = 10_000
+
+
+class Publisher:
+    """Shared by all channels of a node."""
+
+    def __init__(self, broker: Broker, system: Any) -> None:
+        self._broker = broker
+        self._system = system
+        self._header_routes: dict[tuple[str, bytes, bytes], tuple[int, list[Any]]] = {}
+
+    def find_route(self, channel: Channel, raw: bytes) -> PublishRoute:
+        """The route of an exchange and routing key as two short strings. Raises ChannelException (403, 404)."""
+        vhost = channel.vhost
+        session = channel.connection.session
+        split = 1 + raw[0]
+        exchange = raw[1:split].decode("utf-8", "surrogateescape")
+        routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
+        address = Address(exchange, routing_key, raw)
+        if exchange == SYSTEM_EXCHANGE or (not exchange and routing_key.startswith(REPLY_PREFIX)):
+            return PublishRoute(address, None, [], False, vhost.generation)
+        session.check(Action.WRITE, "exchange", exchange)
+        entry = vhost.router.get(exchange)
+        if entry is None:
+            raise not_found("exchange", exchange, vhost.name)
+        if entry.internal:
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'"
+            )
+        if entry.exchange.type_name == "topic" and not session.allows_topic(Action.WRITE, exchange, routing_key):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED,
+                f"write access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost.name}' "
+                f"refused for user '{session.user}'",
+            )
+        if self._depends_on_message(vhost, exchange):
+            return PublishRoute(address, entry, [], False, vhost.generation)
+        route = vhost.router.route(exchange, [routing_key], None)
+        queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]
+        return PublishRoute(address, entry, queues, True, vhost.generation)
+
+    @staticmethod
+    def _depends_on_message(vhost: Any, exchange: str) -> bool:
+        """Whether a headers or delaying exchange can be reached from here."""
+        seen = [exchange]
+        for name in seen:
+            entry = vhost.router.get(name)
+            if entry is None:
+                continue
+            if entry.exchange.routes_by_headers or entry.exchange.delays:
+                return True
+            following = [b.destination.name for b in entry.exchange.bindings() if b.destination.kind == "exchange"]
+            if entry.alternate is not None:
+                following.append(entry.alternate)
+            seen.extend(next_ for next_ in following if next_ not in seen)
+        return False
+
+    def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
+        """Check and route one message. Raises ChannelException or ConnectionException."""
+        facts = MessageFacts(message)
+        self._check(channel, message, facts)
+        if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
+            message = self._with_reply_address(channel, message)
+            facts = MessageFacts(message)
+        if channel.transaction is not None:
+            channel.transaction.add_message(route, message, channel.is_mandatory)
+            return
+        self.route_message(channel, route, message, facts, channel.is_mandatory)
+
+    def route_message(
+        self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts, is_mandatory: bool
+    ) -> None:
+        """Hand a checked message to where it belongs."""
+        vhost = channel.vhost
+        if route.entry is None:
+            self._publish_specially(channel, route, message, facts)
+            return
+        delayed: list[str] = []
+        if route.is_plain and not channel.scanner.has_copies:
+            queues = route.queues
+        else:
+            queues, delayed = self._queues_of(vhost, route, message, facts)
+        stored = False
+        for name in delayed:
+            stored = vhost.delayed[name].add(message, vhost.now) or stored
+        if stored:
+            channel.note_outcome(_STORED)
+        if queues:
+            outcome = vhost.publish(message, queues, vhost.now)
+            if outcome:
+                channel.note_outcome(outcome)
+        elif not delayed:
+            route.unroutable += 1
+            self._broker.unroutable += 1
+            if is_mandatory:
+                channel.return_message(message)
+
+    def _queues_of(
+        self, vhost: Any, route: PublishRoute, message: Message, facts: MessageFacts
+    ) -> tuple[list[Any], list[str]]:
+        """The queues of a message whose headers matter, remembered by the octets of its headers."""
+        raw = facts.headers_raw or b""
+        key = (vhost.name, route.address.raw, raw)
+        known = self._header_routes.get(key)
+        if known is not None and known[0] == vhost.generation:
+            return known[1], []
+        try:
+            routing_keys = [route.address.routing_key, *copy_keys(facts)]
+        except ValueError as error:
+            raise precondition_failed(str(error)) from None
+        found: Route = vhost.router.route(route.address.exchange, routing_keys, facts)
+        queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
+        if not found.delayed and not self._depends_on_properties(vhost):
+            if len(self._header_routes) >= _HEADER_ROUTES:
+                self._header_routes.clear()
+            self._header_routes[key] = (vhost.generation, queues)
+        return queues, found.delayed
+
+    @staticmethod
+    def _depends_on_properties(vhost: Any) -> bool:
+        """Whether some exchange routes by properties beyond the headers (consistent hash)."""
+        return any(
+            entry.exchange.type_name == "x-consistent-hash" for entry in vhost.router.entries() if entry.exchange.routes_by_headers
+        )
+
+    def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
+        if channel.is_immediate:
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        if message.expiration < -1:
+            value = facts.properties.expiration
+            raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
+        session = channel.connection.session
+        if channel.scanner.user_id_end:
+            claimed = facts.properties.user_id
+            if claimed and claimed != session.user and not session.has_tag("impersonator"):
+                raise precondition_failed(
+                    f"user_id property set to '{claimed}' but authenticated user was '{session.user}'"
+                )
+
+    def _with_reply_address(self, channel: Channel, message: Message) -> Message:
+        """The message with its reply-to replaced by the address of the channel's reply consumer."""
+        consumer = channel.reply_consumer
+        if consumer is None:
+            raise precondition_failed("fast reply consumer does not exist")
+        properties = replace_properties(message.properties(), reply_to=consumer.address)
+        return build_message(
+            message.address,
+            properties,
+            message.body_bytes(),
+            message.is_persistent,
+            message.priority,
+            message.expiration,
+            message.timestamp,
+        )
+
+    def _publish_specially(
+        self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
+    ) -> None:
+        """A reply to a reply consumer, or a request to the broker itself."""
+        if route.address.exchange == SYSTEM_EXCHANGE:
+            self._system.request(channel, route.address.routing_key, message, facts)
+            return
+        consumer = self._broker.reply_consumers.find(route.address.routing_key)
+        if consumer is None:
+            if channel.is_mandatory:
+                channel.return_message(message)
+            return
+        consumer.deliver_at_once(message, False)
+
+    def cancel_consumer(self, channel: Channel, consumer: Any) -> None:
+        """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify)."""
+        channel.consumers.pop(consumer.tag, None)
+        if "consumer_cancel_notify" in channel.connection.session.capabilities and not channel.is_closing:
+            payload = methods.encode_method(methods.BasicCancel(consumer.tag, True))
+            channel.output.put_frame(1, channel.channel_id, payload)
+            channel.connection.touch()
+
+

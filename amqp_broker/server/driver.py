@@ -1,0 +1,186 @@
+"""Driver: runs a Node on an asyncio loop: turns, the clock, and the thread that syncs.
+
+A turn ends once per loop iteration: all inputs that the loop has delivered are in, each dirty connection is written
+once, and a sync is started unless one is running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from amqp_broker.server.transport import RECEIVE_BYTES
+
+if TYPE_CHECKING:
+    from amqp_broker.config import Config
+    from amqp_broker.node import Node
+    from amqp_broker.server.transport import ClientProtocol
+    from amqp_broker.sync_job import SyncJob
+
+log = logging.getLogger("amqp_broker.server")
+
+#: How long to wait before a write that failed for want of room is tried again, seconds.
+_FULL_DISK_RETRY_S = 1.0
+
+
+class Driver:
+    """The bridge between a loop and a node. `failed` is set to an exception when the node must stop."""
+
+    def __init__(self, node: Node, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self.node = node
+        self.config = config
+        self.failed: asyncio.Future[None] = loop.create_future()
+        self.receive_buffer = bytearray(RECEIVE_BYTES)
+        self.receive_view = memoryview(self.receive_buffer)
+        self.resting: list[ClientProtocol] = []
+        self._loop = loop
+        self._clock_offset = time.time() - time.monotonic()
+        self._turn_is_due = False
+        self._job: SyncJob | None = None
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+        self._idle: asyncio.Future[None] | None = None
+
+    def now(self) -> int:
+        """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
+        return int((time.monotonic() + self._clock_offset) * 1000)
+
+    def grow_receive_buffer(self, pending: int) -> None:
+        """A connection has nearly a whole buffer of unfinished frame: make room for its end."""
+        self.receive_buffer = bytearray(2 * max(pending, len(self.receive_buffer)))
+        self.receive_view = memoryview(self.receive_buffer)
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def wants_turn(self) -> None:
+        """Something has happened: end the turn when the loop has delivered everything that is there."""
+        if not self._turn_is_due:
+            self._turn_is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_is_due = False
+        try:
+            self._run_turn()
+        except Exception as error:
+            log.critical("defect in the node: it stops", exc_info=error)
+            self._fail(error)
+
+    def _run_turn(self) -> None:
+        now = self.now()
+        turn = self.node.end_turn(now)
+        for connection in turn.dirty:
+            protocol = connection.transport
+            chunks = connection.take_output()
+            if protocol is None or not chunks:
+                continue
+            protocol.write(chunks)
+            if connection.is_starved and connection.is_writable:
+                self._loop.call_soon(self._revive, connection)
+        for connection in turn.reading:
+            if connection.transport is not None:
+                connection.transport.set_paused(connection.is_paused)
+        for connection in turn.dropped:
+            if connection.transport is not None:
+                connection.transport.close()
+        if self.resting:
+            resting, self.resting = self.resting, []
+            for protocol in resting:
+                protocol.read_on()
+        if turn.wants_sync:
+            self._start_sync()
+        if turn.next_deadline is not None:
+            self._wake_at(turn.next_deadline, now)
+
+    def _revive(self, connection: object) -> None:
+        self.node.writable(connection, self.now())  # type: ignore[arg-type]
+        self.wants_turn()
+
+    def _wake_at(self, deadline: int, now: int) -> None:
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max(0, deadline - now) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self.node.tick(self.now())
+        except Exception as error:
+            log.critical("defect in a timer: the node stops", exc_info=error)
+            self._fail(error)
+            return
+        self.wants_turn()
+
+    # -- the disk ------------------------------------------------------------------------------------------------------
+
+    def _start_sync(self) -> None:
+        if self._job is None and not self.failed.done():
+            self._job = self.node.take_sync()
+            if self._job is not None:
+                self._syncer.submit(self._run_job, self._job)
+
+    def _run_job(self, job: SyncJob) -> None:
+        """In the sync thread."""
+        try:
+            job.run()
+        except OSError as error:
+            self._loop.call_soon_threadsafe(self._sync_failed, job, error)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._fail, error)
+        else:
+            self._loop.call_soon_threadsafe(self._synced, job)
+
+    def _synced(self, job: SyncJob) -> None:
+        self._job = None
+        if self.node.alarms.is_disk_full:
+            self.node.alarms.disk_full(False)
+        try:
+            self.node.synced(job, self.now())
+        except Exception as error:
+            log.critical("defect after a sync: the node stops", exc_info=error)
+            self._fail(error)
+            return
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+        # The turn ends at once: confirms leave, and the next sync starts, before other input is read.
+        self._end_turn()
+
+    def _sync_failed(self, job: SyncJob, error: OSError) -> None:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self.node.alarms.disk_full(True)
+            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
+            self.wants_turn()
+            return
+        log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Bring everything to the disk."""
+        while not self.failed.done():
+            if self._job is None:
+                self._start_sync()
+            if self._job is None:
+                return
+            self._idle = self._loop.create_future()
+            await asyncio.wait([self._idle, self.failed], return_when=asyncio.FIRST_COMPLETED)
+            self._idle = None
+
+    def stop_thread(self) -> None:
+        """End the sync thread."""
+        self._syncer.shutdown(wait=True, cancel_futures=True)
+
+

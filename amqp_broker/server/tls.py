@@ -1,0 +1,24 @@
+"""The TLS side of a listener."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amqp_broker.config import Config
+
+
+def tls_context(config: Config) -> ssl.SSLContext:
+    """TLS 1.2 and newer with the configured certificate; clients are asked for theirs where a CA is configured.
+
+    Raises OSError (ssl.SSLError is one) when the files cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    assert config.tls_certificate is not None
+    context.load_cert_chain(config.tls_certificate, config.tls_key)
+    if config.tls_client_ca is not None:
+        context.load_verify_locations(config.tls_client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED if config.tls_verify_client else ssl.CERT_OPTIONAL
+    return context

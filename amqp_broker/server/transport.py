@@ -1,0 +1,140 @@
+"""ClientProtocol: one client's transport, between asyncio and the node."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.connection.connection import CLOSED
+from amqp_broker.connection.peer import Peer
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.server.driver import Driver
+
+#: The receive buffer that all connections share: what is in it is handled before the next read.
+RECEIVE_BYTES = 1024 * 1024
+#: What is read at once. A connection that fills it has to wait for the next turn, or a flood of one publisher would
+#: keep everybody else from being served (libuv reads on as long as a read fills its buffer).
+READ_BYTES = 256 * 1024
+_LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> Peer:
+    remote = transport.get_extra_info("peername") or ("unix", 0)
+    local = transport.get_extra_info("sockname") or ("unix", 0)
+    certificate = transport.get_extra_info("peercert") if transport.get_extra_info("ssl_object") else None
+    name = None
+    if certificate:
+        for part in certificate.get("subject", ()):
+            for key, value in part:
+                if key == "commonName":
+                    name = value
+    host = str(remote[0])
+    return Peer(
+        host,
+        int(remote[1]),
+        str(local[0]),
+        int(local[1]),
+        transport.get_extra_info("ssl_object") is not None,
+        name,
+        host == "unix" or host.startswith(_LOOPBACK),
+    )
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """Feeds what arrives to the node, and tells it when the transport is full."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._transport: Any = None
+        self.connection: Connection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        driver = self._driver
+        self._transport = transport
+        self._transport.set_write_buffer_limits(high=driver.config.output_pause_bytes)
+        self.connection = driver.node.open_connection(_peer_of(transport), driver.now())
+        self.connection.transport = self
+        driver.wants_turn()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        connection = self.connection
+        assert connection is not None
+        pending = connection.pending
+        driver = self._driver
+        count = len(pending)
+        if count:
+            if count + READ_BYTES > len(driver.receive_buffer):
+                driver.grow_receive_buffer(count)
+            driver.receive_buffer[:count] = pending
+        return driver.receive_view[count : count + READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        connection = self.connection
+        assert connection is not None
+        driver = self._driver
+        length = len(connection.pending) + nbytes
+        now = driver.now()
+        driver.node.now = now
+        driver.node.broker.now = now
+        connection.receive_buffer(driver.receive_buffer, length, now)
+        if nbytes == READ_BYTES and not connection.is_paused:
+            self._transport.pause_reading()
+            driver.resting.append(self)
+        driver.wants_turn()
+
+    def read_on(self) -> None:
+        """The turn is over: read again, unless the node says otherwise."""
+        if self.connection is not None and not self.connection.is_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        if self.connection is not None:
+            self._driver.node.unwritable(self.connection)
+
+    def resume_writing(self) -> None:
+        if self.connection is not None:
+            self._driver.node.writable(self.connection, self._driver.now())
+            self._driver.wants_turn()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        connection = self.connection
+        if connection is not None:
+            self._driver.node.connection_lost(connection, self._driver.now())
+            self._driver.wants_turn()
+
+    # -- for the driver ----------------------------------------------------------------------------------------------
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Write what the node had to say."""
+        if self._transport.is_closing():
+            return
+        if len(chunks) == 1:
+            self._transport.write(chunks[0])
+        else:
+            self._transport.writelines(chunks)
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Stop or start reading."""
+        if self._transport.is_closing():
+            return
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close when everything is written."""
+        connection = self.connection
+        if connection is not None:
+            connection.state = CLOSED
+        if not self._transport.is_closing():
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()

@@ -1,0 +1,244 @@
+"""System: the broker's own service over AMQP: a request is a JSON message to the exchange `amq.system`.
+
+The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best): `{"ok": true,
+...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator. What has to survive a restart
+is answered when it is on the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from queues.message import Message, build_message
+
+from amqp_broker.administration import Administration
+from amqp_broker.auth.passwords import hash_password
+from amqp_broker.auth.permissions import check_pattern
+from amqp_broker.cluster import commands
+from amqp_broker.definitions import export, plan_import
+from amqp_broker.policies import check_policy
+from amqp_broker.statistics import node_statistics, queue_statistics
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.node import Node
+
+Request = dict[str, Any]
+#: An answer's fields, and the ticket that has to be synced before it is given (0: none).
+Answer = tuple[dict[str, Any], int]
+
+_JSON_PROPERTIES = b"\x80\x00\x10application/json"
+
+
+class System:
+    """Answers requests."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._administration = Administration(node)
+        self._verbs: dict[str, Callable[[Request], Answer]] = {
+            "statistics": self._statistics,
+            "queue.list": self._list_queues,
+            "vhost.create": self._create_vhost,
+            "vhost.delete": self._delete_vhost,
+            "vhost.limits": self._limit_vhost,
+            "user.put": self._put_user,
+            "user.delete": self._delete_user,
+            "user.limits": self._limit_user,
+            "permission.put": self._put_permission,
+            "permission.delete": self._delete_permission,
+            "topic_permission.put": self._put_topic_permission,
+            "topic_permission.delete": self._delete_topic_permission,
+            "policy.put": self._put_policy,
+            "policy.delete": self._delete_policy,
+            "operator_policy.put": self._put_operator_policy,
+            "operator_policy.delete": self._delete_operator_policy,
+            "definitions.export": self._export,
+            "definitions.import": self._import,
+        }
+
+    def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
+        """Serve one request; the answer goes to the message's reply-to."""
+        reply_to = facts.properties.reply_to or ""
+        try:
+            answer, ticket = self._answer(channel, verb, message)
+        except (ValueError, KeyError, TypeError) as error:
+            text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
+            answer, ticket = {"ok": False, "error": f"{verb}: {text}"}, 0
+        octets = json.dumps(answer).encode()
+
+        def send() -> None:
+            self._send(channel, reply_to, facts, octets)
+
+        if ticket:
+            self._node.park(channel.connection, ticket, send)
+        else:
+            send()
+
+    def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
+        session = channel.connection.session
+        if not session.has_tag("administrator"):
+            return {"ok": False, "error": f"{verb}: user '{session.user}' lacks the tag administrator"}, 0
+        handler = self._verbs.get(verb)
+        if handler is None:
+            return {"ok": False, "error": f"unknown verb '{verb}'; there are {', '.join(self._verbs)}"}, 0
+        body = message.body_bytes()
+        request = json.loads(body) if body else {}
+        if not isinstance(request, dict):
+            raise ValueError("the body has to be a JSON object")
+        fields, ticket = handler(request)
+        return {"ok": True, **fields}, ticket
+
+    def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
+        """Deliver an answer as a message to the default exchange."""
+        broker = self._node.broker
+        correlation_id = facts.properties.correlation_id
+        properties = _JSON_PROPERTIES
+        if correlation_id:
+            name = correlation_id.encode("utf-8", "surrogateescape")
+            properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
+        key = reply_to.encode("utf-8", "surrogateescape")
+        address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
+        answer = build_message(address, properties, octets, False, -1, -1, self._node.now)
+        consumer = broker.reply_consumers.find(reply_to)
+        if consumer is not None:
+            consumer.deliver_at_once(answer, False)
+        elif reply_to in channel.vhost.queues:
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._node.now)
+
+    def _execute(self, command: commands.Command) -> Answer:
+        return {}, self._administration.execute(command)
+
+    # -- verbs -----------------------------------------------------------------------------------------------------
+
+    def _statistics(self, request: Request) -> Answer:
+        return {"statistics": node_statistics(self._node)}, 0
+
+    def _list_queues(self, request: Request) -> Answer:
+        vhost = self._vhost(request)
+        return {"queues": [queue_statistics(queue) for queue in vhost.queues.values()]}, 0
+
+    def _vhost(self, request: Request, key: str = "vhost") -> Any:
+        name = _text(request, key)
+        vhost = self._node.broker.vhosts.get(name)
+        if vhost is None:
+            raise ValueError(f"no vhost '{name}'")
+        return vhost
+
+    def _user(self, request: Request) -> str:
+        name = _text(request, "user")
+        if self._node.broker.metadata.user(name) is None:
+            raise ValueError(f"no user '{name}'")
+        return name
+
+    def _create_vhost(self, request: Request) -> Answer:
+        """Without `permissions_for`, nobody may enter but those who are given permission later."""
+        name = _text(request, "name")
+        broker = self._node.broker
+        if name not in broker.vhosts and len(broker.vhosts) >= broker.config.max_vhosts:
+            raise ValueError(f"the limit of {broker.config.max_vhosts} vhosts (max_vhosts) is reached")
+        ticket = self._administration.execute(commands.put_vhost(name, description=request.get("description", "")))
+        user = request.get("permissions_for")
+        if user is not None:
+            if broker.metadata.user(user) is None:
+                raise ValueError(f"no user '{user}'")
+            ticket = self._administration.execute(commands.set_permission(user, name, ".*", ".*", ".*"))
+        return {}, ticket
+
+    def _delete_vhost(self, request: Request) -> Answer:
+        return self._execute(commands.delete_vhost(self._vhost(request, "name").name))
+
+    def _limit_vhost(self, request: Request) -> Answer:
+        return self._execute(commands.limit_vhost(self._vhost(request).name, request["limits"]))
+
+    def _put_user(self, request: Request) -> Answer:
+        password = request.get("password")
+        stored = hash_password(password, self._node.broker.random_bytes) if password else ""
+        tags = request.get("tags", [])
+        if isinstance(tags, str):
+            tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
+        return self._execute(commands.put_user(_text(request, "name"), stored, tags))
+
+    def _delete_user(self, request: Request) -> Answer:
+        name = _text(request, "name")
+        if self._node.broker.metadata.user(name) is None:
+            raise ValueError(f"no user '{name}'")
+        return self._execute(commands.delete_user(name))
+
+    def _limit_user(self, request: Request) -> Answer:
+        return self._execute(commands.limit_user(self._user(request), request["limits"]))
+
+    def _put_permission(self, request: Request) -> Answer:
+        patterns = [_text(request, key) for key in ("configure", "write", "read")]
+        for pattern in patterns:
+            check_pattern(pattern)
+        return self._execute(commands.set_permission(self._user(request), self._vhost(request).name, *patterns))
+
+    def _delete_permission(self, request: Request) -> Answer:
+        return self._execute(commands.clear_permission(self._user(request), self._vhost(request).name))
+
+    def _put_topic_permission(self, request: Request) -> Answer:
+        patterns = [_text(request, key) for key in ("write", "read")]
+        for pattern in patterns:
+            check_pattern(pattern)
+        return self._execute(
+            commands.set_topic_permission(
+                self._user(request), self._vhost(request).name, _text(request, "exchange"), *patterns
+            )
+        )
+
+    def _delete_topic_permission(self, request: Request) -> Answer:
+        return self._execute(
+            commands.clear_topic_permission(self._user(request), self._vhost(request).name, _text(request, "exchange"))
+        )
+
+    def _put_policy(self, request: Request) -> Answer:
+        return self._set_policy(request, operator=False)
+
+    def _put_operator_policy(self, request: Request) -> Answer:
+        return self._set_policy(request, operator=True)
+
+    def _set_policy(self, request: Request, operator: bool) -> Answer:
+        pattern, apply_to = request["pattern"], request.get("apply_to", "all")
+        priority, definition = request.get("priority", 0), request["definition"]
+        check_policy(pattern, apply_to, priority, definition, operator=operator)
+        return self._execute(
+            commands.set_policy(
+                self._vhost(request).name,
+                _text(request, "name"),
+                pattern=pattern,
+                definition=definition,
+                apply_to=apply_to,
+                priority=priority,
+                operator=operator,
+            )
+        )
+
+    def _delete_policy(self, request: Request) -> Answer:
+        return self._execute(commands.clear_policy(self._vhost(request).name, _text(request, "name")))
+
+    def _delete_operator_policy(self, request: Request) -> Answer:
+        return self._execute(
+            commands.clear_policy(self._vhost(request).name, _text(request, "name"), operator=True)
+        )
+
+    def _export(self, request: Request) -> Answer:
+        return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, 0
+
+    def _import(self, request: Request) -> Answer:
+        broker = self._node.broker
+        plan = plan_import(request["definitions"], broker.metadata, broker.random_bytes, vhost=request.get("vhost"))
+        ticket = 0
+        for command in plan.commands:
+            ticket = self._administration.execute(command)
+        return {"commands": len(plan.commands), "notes": plan.notes}, ticket
+
+
+def _text(request: Request, key: str) -> str:
+    value = request[key]
+    if not isinstance(value, str):
+        raise ValueError(f"field {key} has to be a string, got {value!r}")
+    return value

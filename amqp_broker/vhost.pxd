@@ -1,0 +1,23 @@
+cimport cython
+from queues.classic cimport ClassicQueue
+from queues.consumer cimport Consumer
+from queues.message cimport Message
+from queues.store cimport MessageStore
+
+cdef class VHost:
+    cdef public str name
+    cdef public MessageStore store
+    cdef public long long now
+    cdef public long long generation
+    cdef public dict queues
+    cdef public object router
+    cdef public list dead_letters
+    cdef public dict delayed
+    cdef public Py_ssize_t connections
+    cdef public object default_queue_type
+
+    cpdef void changed(self)
+    @cython.locals(queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
+    cpdef int publish(self, Message message, list queues, long long now) except -1
+    @cython.locals(outcome=int, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list, places=list)
+    cdef int _publish_to_many(self, Message message, list queues, long long now) except -1

@@ -1,0 +1,92 @@
+"""VHost: one virtual host at run time: its exchanges, its queues, and the way of a message from a route into queues.
+
+Declarations live in declarations.py, dead letters in dead_letters.py; both work on this object.
+
+Invariants:
+1. `generation` rises whenever a route, a permission or a policy may have changed.
+2. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from exchanges.router import Router
+from queues.classic import ClassicQueue
+from queues.message import Message
+from queues.store import MessageStore
+
+# What becomes of a published message.
+ACCEPTED = 0
+STORED = 1
+REJECTED = 2
+
+
+class VHost:
+    """now: the time of the input that is being handled, milliseconds since the epoch."""
+
+    def __init__(self, name: str, store: MessageStore, now: int) -> None:
+        self.name = name
+        self.store = store
+        self.now = now
+        self.generation = 1
+        self.queues: dict[str, ClassicQueue] = {}
+        self.router = Router(self.queues.__contains__)
+        self.dead_letters: list[Any] = []
+        self.delayed: dict[str, Any] = {}
+        self.connections = 0
+
+    def changed(self) -> None:
+        """Routes that were found before are no longer valid."""
+        self.generation += 1
+
+    def publish(self, message: Message, queues: list[ClassicQueue], now: int) -> int:
+        """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
+        (a full queue refused it)."""
+        if len(queues) > 1:
+            return self._publish_to_many(message, queues, now)
+        queue = queues[0]
+        if queue.rejects_overflow and queue.rejects(message, now):
+            return REJECTED
+        expires_at = queue.expiry_of(message, now)
+        taker = queue.taker()
+        segment = 0
+        if message.is_persistent and queue.is_durable and (taker is None or not taker.no_ack):
+            store = self.store
+            segment = store.segment(queue)
+            store.append_message(message, queue.queue_id, queue.next_sequence, expires_at, 0)
+            queue.enqueue(message, expires_at, segment, taker, now)
+            return STORED
+        queue.enqueue(message, expires_at, 0, taker, now)
+        return ACCEPTED
+
+    def _publish_to_many(self, message: Message, queues: list[ClassicQueue], now: int) -> int:
+        outcome = ACCEPTED
+        accepting = queues
+        refusing = None
+        for queue in queues:
+            if queue.rejects_overflow and queue.rejects(message, now):
+                if refusing is None:
+                    refusing = []
+                refusing.append(queue)
+                outcome = REJECTED
+        if refusing is not None:
+            accepting = [queue for queue in queues if queue not in refusing]
+        places = None
+        segment = 0
+        if message.is_persistent:
+            for queue in accepting:
+                if queue.is_durable:
+                    if places is None:
+                        places = []
+                    segment = self.store.segment(queue)
+                    places.append((queue.queue_id, queue.next_sequence, queue.expiry_of(message, now)))
+            if places is not None:
+                self.store.append_message_for(message, places)
+                if outcome == ACCEPTED:
+                    outcome = STORED
+        for queue in accepting:
+            queue.enqueue(
+                message, queue.expiry_of(message, now), segment if queue.is_durable else 0, queue.taker(), now
+            )
+        return outcome

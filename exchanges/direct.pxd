@@ -1,0 +1,5 @@
+# C types of direct.py.
+from exchanges.exchange cimport Exchange
+
+cdef class DirectExchange(Exchange):
+    cdef dict _routes

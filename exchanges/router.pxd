@@ -1,0 +1,31 @@
+# C types of router.py.
+cimport cython
+
+from exchanges.exchange cimport Exchange
+
+cdef class Route:
+    cdef public list queues
+    cdef public bint is_cacheable
+    cdef public list delayed
+
+cdef class ExchangeEntry:
+    cdef public str name
+    cdef public Exchange exchange
+    cdef public bint durable
+    cdef public bint auto_delete
+    cdef public bint internal
+    cdef public str alternate
+    cdef public bint was_bound
+    cdef public object arguments
+
+cdef class Router:
+    cdef public unsigned long long generation
+    cdef dict _entries
+    cdef dict _sources
+
+    @cython.locals(entry=ExchangeEntry, exchange=Exchange, destinations=list, queues=list)
+    cpdef Route route(self, object exchange_name, object routing_keys, object facts, bint follow_delayed=*)
+
+    @cython.locals(entry=ExchangeEntry, exchange=Exchange, destinations=list, queues=dict, delayed=list,
+                   visited=dict, pending=list, following=list, is_cacheable=bint)
+    cdef Route _walk(self, ExchangeEntry first, object routing_keys, object facts, bint follow_delayed)

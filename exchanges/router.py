@@ -1,0 +1,284 @@
+"""Router: the exchanges of one virtual host, the graph of their bindings, and a message's walk through it.
+
+It knows queues by name only (and asks whether the default exchange's queue is there), and it judges nothing:
+permissions, reserved names, equivalence of declarations and refusals are the caller's, as are the deletions
+that `is_abandoned` calls for.
+
+Invariants:
+1. `_sources[destination]` names exactly the exchanges with a binding to the destination.
+2. No binding leads to an exchange that is not there. An alternate exchange may be missing: then it is passed
+   over.
+3. A walk visits an exchange once, whatever cycles the bindings and alternates make.
+4. `generation` rises whenever a cacheable route may have changed. (A queue that comes is no such change:
+   routes of the default exchange that lack a queue are never cacheable.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.default import DefaultExchange
+from exchanges.delayed import delay_of
+from exchanges.exchange import Exchange, MessageFacts
+from exchanges.registry import DEFAULT_EXCHANGE, PREDECLARED, create_exchange
+
+
+class UnknownExchange(LookupError):
+    """There is no exchange of that name (a 404 to a client)."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no exchange {name!r}; declare it first")
+        self.name = name
+
+
+@dataclasses.dataclass
+class ExchangeEntry:
+    """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy)."""
+
+    name: str
+    exchange: Exchange
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    alternate: str | None = None
+    was_bound: bool = False
+    arguments: Mapping[str, object] | None = None
+
+
+class Route:
+    """Where a message goes.
+
+    `queues`: their names, each once. `delayed`: the x-delayed-message exchanges before which it has to wait.
+    `is_cacheable`: the same exchange and routing keys give the same route until the generation changes.
+    """
+
+    __slots__ = ("delayed", "is_cacheable", "queues")
+
+    def __init__(self, queues: list[str], is_cacheable: bool, delayed: list[str]) -> None:
+        self.queues = queues
+        self.is_cacheable = is_cacheable
+        self.delayed = delayed
+
+    def __repr__(self) -> str:
+        return f"Route(queues={self.queues!r}, is_cacheable={self.is_cacheable!r}, delayed={self.delayed!r})"
+
+
+class Router:
+    """One virtual host's exchanges; the predeclared ones are there from the start."""
+
+    def __init__(self, queue_exists: Callable[[str], bool]) -> None:
+        self.generation = 0
+        self._entries: dict[str, ExchangeEntry] = {}
+        self._sources: dict[Destination, dict[str, None]] = {}
+        for name, type_name, internal in PREDECLARED:
+            exchange = (
+                DefaultExchange(queue_exists) if name == DEFAULT_EXCHANGE else create_exchange(type_name, {})
+            )
+            self.add(name, exchange, durable=True, internal=internal)
+
+    def add(
+        self,
+        name: str,
+        exchange: Exchange,
+        *,
+        alternate: str | None = None,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+    ) -> ExchangeEntry:
+        """Add an exchange under a name that is free; ValueError where it is not."""
+        if name in self._entries:
+            raise ValueError(f"exchange {name!r} is there already; ask get() first")
+        entry = ExchangeEntry(name, exchange, durable, auto_delete, internal, alternate)
+        self._entries[name] = entry
+        self.generation += 1
+        return entry
+
+    def get(self, name: str) -> ExchangeEntry | None:
+        return self._entries.get(name)
+
+    def entries(self) -> list[ExchangeEntry]:
+        """All exchanges in the order of their declaration, the predeclared first."""
+        return list(self._entries.values())
+
+    def set_alternate(self, name: str, alternate: str | None) -> None:
+        """Change the alternate exchange in force (None: none; "": the default exchange). Raises
+        UnknownExchange."""
+        entry = self._entry(name)
+        if entry.alternate != alternate:
+            entry.alternate = alternate
+            self.generation += 1
+
+    def remove(self, name: str) -> list[tuple[str, Binding]]:
+        """Remove an exchange with the bindings from it and to it; returns these, each with its source's name.
+
+        Raises UnknownExchange, and ValueError for the default exchange. Sources among them may now be
+        abandoned.
+        """
+        entry = self._entry(name)
+        if name == DEFAULT_EXCHANGE:
+            raise ValueError("the default exchange cannot be removed: every queue is reached through it")
+        removed = [(name, binding) for binding in entry.exchange.bindings()]
+        for _, binding in removed:
+            self._forget_source(name, binding.destination)
+        del self._entries[name]
+        removed += self._remove_destination(Destination(EXCHANGE, name))
+        self.generation += 1
+        return removed
+
+    def remove_queue(self, name: str) -> list[tuple[str, Binding]]:
+        """Remove all bindings to a queue that is going away; returns them, each with its exchange's name.
+
+        To be called for every queue that is deleted, bound or not: cached routes of the default exchange end
+        here.
+        """
+        removed = self._remove_destination(Destination(QUEUE, name))
+        self.generation += 1
+        return removed
+
+    def bind(
+        self, source: str, destination: Destination, binding_key: str, arguments: Mapping[str, object]
+    ) -> bool:
+        """Add a binding. False: it was there already.
+
+        Raises UnknownExchange (source or destination), and ValueError with a text for a 406 where the
+        source's type cannot take it.
+        """
+        entry = self._entry(source)
+        if destination.kind == EXCHANGE:
+            self._entry(destination.name)
+        if not entry.exchange.bind(destination, binding_key, arguments):
+            return False
+        entry.was_bound = True
+        self._sources.setdefault(destination, {})[source] = None
+        self.generation += 1
+        return True
+
+    def unbind(
+        self, source: str, destination: Destination, binding_key: str, arguments: Mapping[str, object]
+    ) -> bool:
+        """Remove a binding; the source may then be abandoned. False: there is none such. Raises
+        UnknownExchange."""
+        entry = self._entry(source)
+        if not entry.exchange.unbind(destination, binding_key, arguments):
+            return False
+        if not entry.exchange.is_bound_to(destination):
+            self._forget_source(source, destination)
+        self.generation += 1
+        return True
+
+    def is_abandoned(self, name: str) -> bool:
+        """An auto-delete exchange that had bindings and has none left: the caller should remove it."""
+        entry = self._entries.get(name)
+        return entry is not None and entry.auto_delete and entry.was_bound and entry.exchange.is_unused
+
+    def abandoned(self, removed: Sequence[tuple[str, Binding]]) -> list[str]:
+        """The sources in what a removal returned that are now abandoned: each once, in order."""
+        return [
+            source for source in dict.fromkeys(source for source, _ in removed) if self.is_abandoned(source)
+        ]
+
+    def bindings(self) -> list[tuple[str, Binding]]:
+        """All bindings, each with its source's name; without the implicit ones of the default exchange."""
+        return [
+            (entry.name, binding) for entry in self._entries.values() for binding in entry.exchange.bindings()
+        ]
+
+    def bindings_to(self, destination: Destination) -> list[tuple[str, Binding]]:
+        """The bindings to one destination, each with its source's name."""
+        return [
+            (source, binding)
+            for source in self._sources.get(destination, {})
+            for binding in self._entries[source].exchange.bindings_to(destination)
+        ]
+
+    def route(
+        self,
+        exchange_name: str,
+        routing_keys: Sequence[str],
+        facts: MessageFacts | None,
+        follow_delayed: bool = False,
+    ) -> Route:
+        """Walk a message with its routing keys (its own, then CC and BCC) from an exchange to the queues.
+
+        An alternate exchange is tried where an exchange has nothing that matches. Where the message has to
+        wait before an exchange, the walk does not go on there, unless `follow_delayed` says that it has
+        waited. Raises UnknownExchange for the first exchange only.
+        """
+        entry = self._entries.get(exchange_name)
+        if entry is None:
+            raise UnknownExchange(exchange_name)
+        exchange = entry.exchange
+        if len(routing_keys) == 1 and not exchange.delays:
+            # Nearly every message: one key, and nothing but queues behind one exchange.
+            destinations = exchange.matches(routing_keys[0], facts)
+            queues = [destination.name for destination in destinations if destination.kind == QUEUE]
+            is_stranded = not destinations and (
+                entry.alternate is not None or exchange_name == DEFAULT_EXCHANGE
+            )
+            if len(queues) == len(destinations) and not is_stranded:
+                return Route(queues, not exchange.routes_by_headers, [])
+        return self._walk(entry, routing_keys, facts, follow_delayed)
+
+    def _walk(
+        self,
+        first: ExchangeEntry,
+        routing_keys: Sequence[str],
+        facts: MessageFacts | None,
+        follow_delayed: bool,
+    ) -> Route:
+        """The whole walk that `route` describes."""
+        queues: dict[str, None] = {}
+        delayed: list[str] = []
+        is_cacheable = True
+        visited: dict[str, None] = {first.name: None}
+        pending: list[ExchangeEntry] = [first]
+        for entry in pending:
+            exchange = entry.exchange
+            if exchange.routes_by_headers:
+                is_cacheable = False
+            if exchange.delays and not follow_delayed and facts is not None and delay_of(facts.headers) > 0:
+                delayed.append(entry.name)
+                continue
+            destinations = exchange.matches(routing_keys[0], facts)
+            if exchange.reads_every_key:
+                for routing_key in routing_keys[1:]:
+                    destinations += exchange.matches(routing_key, facts)
+            if entry.name == DEFAULT_EXCHANGE and len(destinations) < len(routing_keys):
+                is_cacheable = False
+            following: list[str] = []
+            for destination in destinations:
+                if destination.kind == QUEUE:
+                    queues[destination.name] = None
+                else:
+                    following.append(destination.name)
+            if not destinations and entry.alternate is not None:
+                following.append(entry.alternate)
+            for name in following:
+                if name not in visited and name in self._entries:
+                    visited[name] = None
+                    pending.append(self._entries[name])
+        return Route(list(queues), is_cacheable, delayed)
+
+    def _entry(self, name: str) -> ExchangeEntry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnknownExchange(name)
+        return entry
+
+    def _forget_source(self, source: str, destination: Destination) -> None:
+        """The source has no binding to the destination any more."""
+        sources = self._sources.get(destination)
+        if sources is not None:
+            sources.pop(source, None)
+            if not sources:
+                del self._sources[destination]
+
+    def _remove_destination(self, destination: Destination) -> list[tuple[str, Binding]]:
+        return [
+            (source, binding)
+            for source in self._sources.pop(destination, {})
+            for binding in self._entries[source].exchange.remove_destination(destination)
+        ]

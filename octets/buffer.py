@@ -1,0 +1,206 @@
+"""Buffer: a growable byte writer, big endian, the one place where octets are put together.
+
+Frames, journal entries and queue pages are all written through it. It knows nothing of what the octets mean.
+
+This is a leaf that every package may import. It is the only module whose methods have two bodies: compiled, they are
+pointer writes into a bytearray that is larger than its contents; plain, they extend a bytearray. Everything above it
+has one body (docs/decisions/0002-one-source.md).
+
+Invariants:
+1. `length` octets are valid; what lies behind them is undefined.
+2. A position that was handed out stays valid until `clear`, `take` or `drop_front`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import cython
+
+if cython.compiled:  # pragma: no cover
+    from cython.cimports.libc.string import memcpy, memmove
+
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">L")
+_U64 = struct.Struct(">Q")
+_unpack_u16 = _U16.unpack_from
+_unpack_u32 = _U32.unpack_from
+_unpack_u64 = _U64.unpack_from
+
+
+def get_u16(data: bytes, position: int) -> int:
+    """The unsigned 16-bit integer at `position` (big endian). The caller has checked that two octets are there."""
+    if cython.compiled:
+        return (data[position] << 8) | data[position + 1]
+    return int(_unpack_u16(data, position)[0])
+
+
+def get_u32(data: bytes, position: int) -> int:
+    """The unsigned 32-bit integer at `position` (big endian). The caller has checked that four octets are there."""
+    if cython.compiled:
+        value = data[position]
+        value = (value << 8) | data[position + 1]
+        value = (value << 8) | data[position + 2]
+        return (value << 8) | data[position + 3]
+    return int(_unpack_u32(data, position)[0])
+
+
+def get_u64(data: bytes, position: int) -> int:
+    """The unsigned 64-bit integer at `position` (big endian). The caller has checked that eight octets are there."""
+    if cython.compiled:
+        high = get_u32(data, position)
+        return (high << 32) | get_u32(data, position + 4)
+    return int(_unpack_u64(data, position)[0])
+
+
+class Buffer:
+    """A growable byte writer. `data` holds the octets (and, compiled, spare room behind them), `length` counts them."""
+
+    def __init__(self, capacity: int = 256) -> None:
+        if cython.compiled:
+            self.data = bytearray(capacity)
+            self.capacity = capacity
+        else:
+            self.data = bytearray()
+            self.capacity = 0
+        self.length = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more octets."""
+        if cython.compiled:
+            if self.length + count > self.capacity:
+                self.capacity = max(2 * self.capacity, self.length + count)
+                self.data.extend(bytes(self.capacity - len(self.data)))
+
+    def put_u8(self, value: int) -> None:
+        if cython.compiled:
+            self.reserve(1)
+            target = self.data
+            target[self.length] = value
+        else:
+            self.data.append(value)
+        self.length += 1
+
+    def put_u16(self, value: int) -> None:
+        if cython.compiled:
+            self.reserve(2)
+            target = self.data
+            position = self.length
+            target[position] = (value >> 8) & 255
+            target[position + 1] = value & 255
+        else:
+            self.data += _U16.pack(value)
+        self.length += 2
+
+    def put_u32(self, value: int) -> None:
+        if cython.compiled:
+            self.reserve(4)
+            self.set_u32(self.length, value)
+        else:
+            self.data += _U32.pack(value)
+        self.length += 4
+
+    def put_u64(self, value: int) -> None:
+        if cython.compiled:
+            self.reserve(8)
+            self.set_u32(self.length, (value >> 32) & 0xFFFFFFFF)
+            self.set_u32(self.length + 4, value & 0xFFFFFFFF)
+        else:
+            self.data += _U64.pack(value)
+        self.length += 8
+
+    def set_u16(self, position: int, value: int) -> None:
+        """Overwrite two octets at `position`, which have been put before."""
+        if cython.compiled:
+            target = self.data
+            target[position] = (value >> 8) & 255
+            target[position + 1] = value & 255
+        else:
+            _U16.pack_into(self.data, position, value)
+
+    def set_u32(self, position: int, value: int) -> None:
+        """Overwrite four octets at `position`, which have been put before."""
+        if cython.compiled:
+            target = self.data
+            target[position] = (value >> 24) & 255
+            target[position + 1] = (value >> 16) & 255
+            target[position + 2] = (value >> 8) & 255
+            target[position + 3] = value & 255
+        else:
+            _U32.pack_into(self.data, position, value)
+
+    def put_bytes(self, value: bytes) -> None:
+        """Append a bytes object."""
+        if cython.compiled:
+            count = len(value)
+            self.reserve(count)
+            target = self.data
+            source = value
+            memcpy(target + self.length, source, count)
+            self.length += count
+        else:
+            self.data += value
+            self.length = len(self.data)
+
+    def put_range(self, source: bytes, start: int, end: int) -> None:
+        """Append source[start:end]; compiled, `source` is a pointer, so the caller answers for the bounds."""
+        if cython.compiled:
+            self.reserve(end - start)
+            target = self.data
+            memcpy(target + self.length, source + start, end - start)
+            self.length += end - start
+        else:
+            self.data += source[start:end]
+            self.length = len(self.data)
+
+    def put_shortstr(self, value: bytes) -> None:
+        """Append a short string (AMQP 0-9-1 §4.2.5.3): one octet of length, at most 255 octets."""
+        if len(value) > 255:
+            raise ValueError(f"short string of {len(value)} octets: at most 255 fit; shorten the name")
+        self.put_u8(len(value))
+        self.put_bytes(value)
+
+    def put_longstr(self, value: bytes) -> None:
+        """Append a long string (AMQP 0-9-1 §4.2.5.3): four octets of length."""
+        self.put_u32(len(value))
+        self.put_bytes(value)
+
+    def get_bytes(self, start: int, end: int) -> bytes:
+        """A copy of the octets start..end, which have been put before."""
+        if start < 0 or end > self.length or start > end:
+            raise IndexError(f"octets {start}..{end} of a buffer that holds {self.length}")
+        return bytes(memoryview(self.data)[start:end])
+
+    def view(self) -> memoryview:
+        """The contents without a copy. Release it before the next put: a bytearray with a view cannot grow."""
+        return memoryview(self.data)[: self.length]
+
+    def take(self) -> bytes:
+        """A copy of the contents; the buffer is empty afterwards and keeps its room."""
+        if cython.compiled:
+            source = self.data
+            contents = source[: self.length]
+        else:
+            contents = bytes(self.data)
+            self.data.clear()
+        self.length = 0
+        return contents
+
+    def clear(self) -> None:
+        if not cython.compiled:
+            self.data.clear()
+        self.length = 0
+
+    def drop_front(self, count: int) -> None:
+        """Forget the first `count` octets."""
+        if count > self.length:
+            raise IndexError(f"cannot drop {count} of {self.length} octets")
+        if cython.compiled:
+            target = self.data
+            memmove(target, target + count, self.length - count)
+        else:
+            del self.data[:count]
+        self.length -= count

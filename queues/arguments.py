@@ -1,0 +1,191 @@
+"""QueueArguments: what a queue's arguments (x-...) and the policy on it mean, checked and merged.
+
+It knows the names, types and ranges; it does not know AMQP's errors: a bad argument raises ArgumentError with RabbitMQ's
+words, and the caller turns it into a channel exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+#: RabbitMQ's cap on all times: ten years, in milliseconds.
+MAX_TIME_MS = 315_360_000_000
+
+SUPPORTED_TYPES = ("classic",)
+#: Queue types whose rooms exist but that are not served yet.
+LATER_TYPES = ("quorum", "stream")
+
+
+class ArgumentError(ValueError):
+    """An argument with a wrong type or value. `key` names it, `reason` says what is wrong with it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"invalid arg '{key}': {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class UnsupportedQueueType(ValueError):
+    """x-queue-type names a type that this broker does not serve."""
+
+
+class Overflow(Enum):
+    """What happens when a queue is full."""
+
+    DROP_HEAD = "drop-head"
+    REJECT_PUBLISH = "reject-publish"
+    REJECT_PUBLISH_DLX = "reject-publish-dlx"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueArguments:
+    """The settings of one queue. Times in milliseconds; None means that the setting is off."""
+
+    message_ttl: int | None = None
+    expires: int | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: Overflow = Overflow.DROP_HEAD
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_priority: int | None = None
+    single_active_consumer: bool = False
+    delivery_limit: int | None = None
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(key: str, value: object, low: int, high: int | None) -> int:
+    if not _is_integer(value):
+        raise ArgumentError(key, f"expected an integer, got {_kind(value)}")
+    number = int(value)  # type: ignore[call-overload]
+    if number < low:
+        raise ArgumentError(key, f"{number} is below {low}")
+    if high is not None and number > high:
+        raise ArgumentError(key, f"{number} is above {high}")
+    return number
+
+
+def _string(key: str, value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if not isinstance(value, str):
+        raise ArgumentError(key, f"expected a string, got {_kind(value)}")
+    return value
+
+
+def _boolean(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentError(key, f"expected a boolean, got {_kind(value)}")
+    return value
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _overflow(key: str, value: object) -> Overflow:
+    text = _string(key, value)
+    try:
+        return Overflow(text)
+    except ValueError:
+        allowed = ", ".join(each.value for each in Overflow)
+        raise ArgumentError(key, f"'{text}' is not one of {allowed}") from None
+
+
+#: Argument name -> (field of QueueArguments, check).
+_READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
+    "x-message-ttl": ("message_ttl", lambda k, v: _integer(k, v, 0, MAX_TIME_MS)),
+    "x-expires": ("expires", lambda k, v: _integer(k, v, 1, MAX_TIME_MS)),
+    "x-max-length": ("max_length", lambda k, v: _integer(k, v, 0, None)),
+    "x-max-length-bytes": ("max_length_bytes", lambda k, v: _integer(k, v, 0, None)),
+    "x-overflow": ("overflow", _overflow),
+    "x-dead-letter-exchange": ("dead_letter_exchange", _string),
+    "x-dead-letter-routing-key": ("dead_letter_routing_key", _string),
+    "x-max-priority": ("max_priority", lambda k, v: _integer(k, v, 0, 255)),
+    "x-single-active-consumer": ("single_active_consumer", _boolean),
+    "x-delivery-limit": ("delivery_limit", lambda k, v: _integer(k, v, -1, None)),
+}
+
+
+def _accept(key: str, value: object) -> None:
+    """Arguments that are checked and have no effect here."""
+    if key == "x-queue-mode" and _string(key, value) not in ("default", "lazy"):
+        raise ArgumentError(key, f"'{value!s}' is not one of default, lazy")
+    if key == "x-queue-version":
+        _integer(key, value, 1, 2)
+    if key == "x-queue-master-locator":
+        _string(key, value)
+
+
+_ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+
+
+def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
+    """Check a queue's arguments. Raises ArgumentError, or UnsupportedQueueType; unknown names are ignored."""
+    kind = arguments.get("x-queue-type")
+    if kind is not None:
+        name = _string("x-queue-type", kind)
+        if name in LATER_TYPES:
+            raise UnsupportedQueueType(name)
+        if name not in SUPPORTED_TYPES:
+            raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
+    fields: dict[str, object] = {}
+    for key, value in arguments.items():
+        reader = _READERS.get(key)
+        if reader is not None:
+            fields[reader[0]] = reader[1](key, value)
+        elif key in _ACCEPTED:
+            _accept(key, value)
+    if "dead_letter_routing_key" in fields and "dead_letter_exchange" not in fields:
+        raise ArgumentError("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
+    if fields.get("delivery_limit") == -1:
+        del fields["delivery_limit"]
+    if fields.get("max_priority") == 0:
+        del fields["max_priority"]
+    return QueueArguments(**fields)  # type: ignore[arg-type]
+
+
+#: Policy key -> field. For the first group the lower of the queue's own and the policy's value wins.
+_POLICY_MINIMUM = {
+    "message-ttl": "message_ttl",
+    "expires": "expires",
+    "max-length": "max_length",
+    "max-length-bytes": "max_length_bytes",
+    "delivery-limit": "delivery_limit",
+}
+_POLICY_DEFAULT = {
+    "dead-letter-exchange": "dead_letter_exchange",
+    "dead-letter-routing-key": "dead_letter_routing_key",
+}
+
+
+def with_policy(
+    arguments: QueueArguments,
+    policy: Mapping[str, object],
+    operator_policy: Mapping[str, object] | None = None,
+) -> QueueArguments:
+    """The settings in force: a limit is the lowest of argument and policies, other settings are the argument's first.
+
+    An operator policy's overflow wins over everything (RabbitMQ's rule). The definitions have been checked before.
+    """
+    changes: dict[str, object] = {}
+    definitions = [policy] + ([operator_policy] if operator_policy else [])
+    for key, field in _POLICY_MINIMUM.items():
+        values = [definition[key] for definition in definitions if key in definition]
+        own = getattr(arguments, field)
+        numbers = [value for value in [own, *values] if isinstance(value, int) and value >= 0]
+        if numbers:
+            changes[field] = min(numbers)
+    for key, field in _POLICY_DEFAULT.items():
+        if getattr(arguments, field) is None and key in policy:
+            changes[field] = str(policy[key])
+    if operator_policy and "overflow" in operator_policy:
+        changes["overflow"] = Overflow(operator_policy["overflow"])
+    elif "overflow" in policy and arguments.overflow is Overflow.DROP_HEAD:
+        changes["overflow"] = Overflow(policy["overflow"])
+    return replace(arguments, **changes)  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+cimport cython
+from queues.consumer cimport Consumer
+from queues.dispatcher cimport Dispatcher
+from queues.message cimport Entry, Message, make_entry
+from queues.page cimport Page
+from queues.pager cimport Pager
+from queues.ready cimport Ready
+from queues.store cimport MessageStore
+
+cdef class ClassicQueue:
+    cdef public str name
+    cdef public unsigned long long queue_id
+    cdef public bint is_durable
+    cdef public bint is_deleted
+    cdef public bint is_limited
+    cdef public bint rejects_overflow
+    cdef public bint has_dead_letters
+    cdef public bint _expires_soon
+    cdef public MessageStore store
+    cdef public Pager pager
+    cdef public object timers
+    cdef public object dead_letter
+    cdef public object settings
+    cdef public unsigned long long next_sequence
+    cdef public Py_ssize_t unacked
+    cdef public list settled
+    cdef public unsigned int last_segment
+    cdef public dict held
+    cdef public long long published
+    cdef public long long delivered
+    cdef public long long settled_count
+    cdef public long long redelivered
+    cdef public Ready ready
+    cdef public Dispatcher dispatcher
+    cdef public long long _expiry_at
+    cdef public long long message_ttl
+    cdef public long long max_length
+    cdef public long long max_length_bytes
+    # What the virtual host keeps about it; the queue does not look at it.
+    cdef public object declaration
+    cdef public long long last_used
+    cdef public bint had_consumers
+
+    @cython.locals(ready=Ready)
+    cpdef bint rejects(self, Message message, long long now) except -1
+    @cython.locals(ttl="long long")
+    cpdef long long expiry_of(self, Message message, long long now)
+    cpdef Consumer taker(self)
+    @cython.locals(sequence="unsigned long long", entry=Entry)
+    cpdef void enqueue(self, Message message, long long expires_at, unsigned int journal_segment, Consumer taker,
+                       long long now) except *
+    cdef int _hand_over(self, Entry entry, Consumer consumer) except -1
+    @cython.locals(ready=Ready, entry=Entry)
+    cdef void _enforce_limits(self, long long now) except *
+    @cython.locals(ready=Ready, entry=Entry, consumer=Consumer)
+    cpdef int dispatch(self, long long now) except -1
+    @cython.locals(ready=Ready, entry=Entry)
+    cpdef Entry get(self, long long now)
+    cpdef int take_held(self, Entry entry, Consumer consumer) except -1
+    cpdef int credit_returned(self, Consumer consumer) except -1
+    cpdef int ack(self, Entry entry) except -1
+    cpdef int reject(self, Entry entry, long long now) except -1
+    @cython.locals(entry=Entry)
+    cpdef int put_back(self, list entries, long long now) except -1
+    cdef int _forget(self, Entry entry) except -1
+    cdef int _mark_settled(self, unsigned long long sequence) except -1
+    cdef int _drop(self, Entry entry, str reason, long long now) except -1
+    cdef int _watch(self, long long expires_at) except -1
+    @cython.locals(ready=Ready, entry=Entry)
+    cpdef void expire(self, long long now) except *

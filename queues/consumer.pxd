@@ -1,0 +1,11 @@
+from queues.message cimport Entry, Message
+
+cdef class Consumer:
+    cdef public object queue
+    cdef public bint no_ack
+    cdef public bint is_waiting
+    cdef public int priority
+
+    cpdef bint has_credit(self)
+    cpdef int deliver(self, Entry entry) except -1
+    cpdef int deliver_at_once(self, Message message, bint is_redelivered) except -1

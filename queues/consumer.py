@@ -1,0 +1,38 @@
+"""Consumer: what a queue knows of whom it delivers to. The channel implements it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queues.message import Entry, Message
+
+
+class Consumer:
+    """Somebody who takes messages of one queue.
+
+    no_ack: deliveries are settled at once (`deliver_at_once`), the others are held until they are settled (`deliver`).
+    priority: the argument x-priority; higher is served first.
+    is_waiting: it stands in the dispatcher's line; cleared when it is found without credit.
+    """
+
+    def __init__(self, no_ack: bool, priority: int) -> None:
+        self.queue: Any = None
+        self.no_ack = no_ack
+        self.priority = priority
+        self.is_waiting = False
+
+    def has_credit(self) -> bool:
+        """Whether one more delivery may be handed over now."""
+        raise NotImplementedError
+
+    def deliver(self, entry: Entry) -> None:
+        """Take an entry and answer for it until it is settled."""
+        raise NotImplementedError
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
+        """Take a message that the queue has already forgotten."""
+        raise NotImplementedError
+
+    def on_queue_gone(self) -> None:
+        """The queue was deleted: the consumer is cancelled by the broker."""
+        raise NotImplementedError

@@ -1,0 +1,45 @@
+cimport cython
+
+@cython.final
+cdef class Address:
+    cdef public str exchange
+    cdef public str routing_key
+    cdef public bytes raw
+
+@cython.final
+@cython.freelist(4096)
+cdef class Message:
+    cdef public Address address
+    cdef public bytes content
+    cdef public list body
+    cdef public unsigned long long body_size
+    cdef public long long expiration
+    cdef public long long timestamp
+    cdef public long long size
+    cdef public Py_ssize_t header_end
+    cdef public bint is_persistent
+    cdef public int priority
+
+    cpdef bytes properties(self)
+    cpdef bytes body_bytes(self)
+
+@cython.locals(message=Message)
+cpdef Message make_message(Address address, bytes content, Py_ssize_t header_end, list body,
+                           unsigned long long body_size, bint is_persistent, int priority, long long expiration,
+                           long long timestamp)
+
+@cython.final
+@cython.freelist(4096)
+cdef class Entry:
+    cdef public Message message
+    cdef public unsigned long long sequence
+    cdef public long long expires_at
+    cdef public object page
+    cdef public object consumer
+    cdef public unsigned int journal_segment
+    cdef public unsigned int returns
+    cdef public bint is_redelivered
+
+@cython.locals(entry=Entry)
+cpdef Entry make_entry(Message message, unsigned long long sequence, long long expires_at,
+                       unsigned int journal_segment)

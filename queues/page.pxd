@@ -1,0 +1,56 @@
+cimport cython
+from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from queues.message cimport Address, Entry, Message, make_entry, make_message
+
+@cython.final
+cdef class AddressBook:
+    cdef dict _known
+    cdef Py_ssize_t _limit
+
+    @cython.locals(address=Address)
+    cpdef Address find(self, bytes raw)
+
+@cython.locals(flags=int)
+cpdef int put_message(Buffer buffer, Message message) except -1
+
+@cython.locals(data="const unsigned char*", flags=int, header_end=Py_ssize_t, content_length=Py_ssize_t,
+               position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list)
+cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressBook addresses)
+
+@cython.final
+cdef class Page:
+    cdef public bytes data
+    cdef public Py_ssize_t size
+    cdef public object location
+    cdef public Py_ssize_t count
+    cdef public Py_ssize_t live
+    cdef public unsigned long long first
+    cdef public unsigned long long last
+    cdef public long long message_bytes
+    cdef public Py_ssize_t durable_count
+    cdef public long long durable_bytes
+    cdef public unsigned int oldest_segment
+    cdef public bint has_expiring
+    cdef public bint is_recovered
+
+    @cython.locals(blob=bytes, data="const unsigned char*", length=Py_ssize_t, position=Py_ssize_t, found=list,
+                   size=Py_ssize_t, end=Py_ssize_t, sequence="unsigned long long", message=Message, entry=Entry)
+    cpdef list entries(self, AddressBook addresses)
+
+@cython.final
+cdef class PageBuilder:
+    cdef public Buffer buffer
+    cdef public Py_ssize_t count
+    cdef public unsigned long long first
+    cdef public unsigned long long last
+    cdef public long long message_bytes
+    cdef public Py_ssize_t durable_count
+    cdef public long long durable_bytes
+    cdef public unsigned int oldest_segment
+    cdef public bint has_expiring
+
+    cdef void _reset(self)
+    @cython.locals(start=Py_ssize_t)
+    cpdef int add(self, Message message, unsigned long long sequence, long long expires_at,
+                   unsigned int journal_segment, unsigned int returns, bint is_redelivered) except -1
+    cpdef Page seal(self)

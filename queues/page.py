@@ -1,0 +1,247 @@
+"""Page: a run of ready messages of one queue, packed into one blob.
+
+What a queue holds beyond its head lives in pages: no Python object for a message, one write to put it on disk, one
+read to get it back. A page in RAM and a page on disk have the same octets. The same packing of a message is the
+payload of a journal entry (`put_message`, `get_message`).
+
+A packed message: flags u8, priority + 1 u8, expiration + 1 u64, timestamp u64, body size u64, header end u32, content
+length u32, address length u16; address, content; for a separate body: count u32 and each chunk as a long string.
+A page: per message u32 length of what follows, sequence u64, expires_at u64, journal segment u32, returns u16,
+redelivered u8, and the packed message.
+
+Invariants:
+1. Sequences rise within a page; a page is unpacked whole.
+2. `live` counts the messages that are not settled; a page with a location is released when it reaches 0.
+"""
+
+from __future__ import annotations
+
+import cython
+
+from octets.buffer import Buffer
+from queues.message import Address, Entry, Message
+
+if not cython.compiled:
+    from octets.buffer import get_u16, get_u32, get_u64
+    from queues.message import make_entry, make_message
+
+_FLAG_PERSISTENT = 1
+_FLAG_SEPARATE_BODY = 2
+#: Octets of a packed message before its address.
+_MESSAGE_FIXED = 36
+#: Octets of a page record after its length and before its message.
+_ENTRY_FIXED = 23
+
+
+class AddressBook:
+    """Shares one Address between the messages that have the same; forgets all when it holds `limit` of them."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._known: dict[bytes, Address] = {}
+        self._limit = limit
+
+    def find(self, raw: bytes) -> Address:
+        """The address with these octets (two short strings)."""
+        address = self._known.get(raw)
+        if address is None:
+            split = 1 + raw[0]
+            address = Address(
+                raw[1:split].decode("utf-8", "surrogateescape"),
+                raw[split + 1 :].decode("utf-8", "surrogateescape"),
+                raw,
+            )
+            if len(self._known) >= self._limit:
+                self._known.clear()
+            self._known[raw] = address
+        return address
+
+
+def put_message(buffer: Buffer, message: Message) -> None:
+    """Append the packed message."""
+    flags = _FLAG_PERSISTENT if message.is_persistent else 0
+    if message.body is not None:
+        flags |= _FLAG_SEPARATE_BODY
+    buffer.put_u8(flags)
+    buffer.put_u8(message.priority + 1)
+    buffer.put_u64(message.expiration + 1)
+    buffer.put_u64(message.timestamp)
+    buffer.put_u64(message.body_size)
+    buffer.put_u32(message.header_end)
+    buffer.put_u32(len(message.content))
+    buffer.put_u16(len(message.address.raw))
+    buffer.put_bytes(message.address.raw)
+    buffer.put_bytes(message.content)
+    if message.body is not None:
+        buffer.put_u32(len(message.body))
+        for chunk in message.body:
+            buffer.put_longstr(chunk)
+
+
+def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Message:
+    """Unpack the message in blob[start:end]. Raises ValueError when the octets do not add up."""
+    if end > len(blob) or end - start < _MESSAGE_FIXED:
+        raise ValueError(
+            f"packed message of {end - start} octets is shorter than its fixed part of {_MESSAGE_FIXED}"
+        )
+    data = blob
+    flags = data[start]
+    header_end = get_u32(data, start + 26)
+    content_length = get_u32(data, start + 30)
+    position = start + _MESSAGE_FIXED
+    address_length = get_u16(data, start + 34)
+    if position + address_length + content_length > end or header_end > content_length or address_length < 2:
+        raise ValueError(
+            f"packed message of {end - start} octets announces {address_length} + {content_length}"
+        )
+    address = addresses.find(blob[position : position + address_length])
+    position += address_length
+    content = blob[position : position + content_length]
+    position += content_length
+    body = None
+    if flags & _FLAG_SEPARATE_BODY:
+        body, position = _get_chunks(blob, position, end)
+    return make_message(
+        address,
+        content,
+        header_end,
+        body,
+        get_u64(data, start + 18),
+        (flags & _FLAG_PERSISTENT) != 0,
+        data[start + 1] - 1,
+        get_u64(data, start + 2) - 1,
+        get_u64(data, start + 10),
+    )
+
+
+def _get_chunks(blob: bytes, position: int, end: int) -> tuple[list[bytes], int]:
+    """The chunks of a separate body at `position`, and the position behind them."""
+    count = int.from_bytes(blob[position : position + 4], "big")
+    position += 4
+    chunks = []
+    for _ in range(count):
+        length = int.from_bytes(blob[position : position + 4], "big")
+        position += 4
+        if position + length > end:
+            raise ValueError(f"body chunk of {length} octets ends beyond the record's end")
+        chunks.append(blob[position : position + length])
+        position += length
+    return chunks, position
+
+
+class Page:
+    """A sealed page. `data` is None while it is only on disk; `location` is None while it is only in RAM.
+
+    count, message_bytes: its messages and the sum of their body sizes; durable_count, durable_bytes: the persistent
+    ones among them. first, last: sequences. oldest_segment: the oldest journal segment that one of its messages relies
+    on, 0 for none. is_recovered: found at a restart, so that its transient messages are gone.
+    """
+
+    def __init__(self, data: bytes | None, count: int, first: int, last: int, message_bytes: int) -> None:
+        self.data = data
+        self.size = len(data) if data is not None else 0
+        self.location = None
+        self.count = count
+        self.live = count
+        self.first = first
+        self.last = last
+        self.message_bytes = message_bytes
+        self.durable_count = 0
+        self.durable_bytes = 0
+        self.oldest_segment = 0
+        self.has_expiring = False
+        self.is_recovered = False
+
+    def entries(self, addresses: AddressBook) -> list[Entry]:
+        """Unpack all messages, in order. Raises ValueError when the octets do not add up.
+
+        Of a page that was found at a restart, transient messages are left out.
+        """
+        blob = self.data
+        data = blob
+        length = len(blob)
+        position = 0
+        found = []
+        page = self if self.location is not None else None
+        while position < length:
+            if length - position < 4 + _ENTRY_FIXED:
+                raise ValueError(f"page of {length} octets is cut at {position}")
+            size = get_u32(data, position)
+            position += 4
+            end = position + size
+            if end > length or size < _ENTRY_FIXED:
+                raise ValueError(f"page of {length} octets: the record at {position} announces {size}")
+            sequence = get_u64(data, position)
+            message = get_message(blob, position + _ENTRY_FIXED, end, addresses)
+            if self.is_recovered and not message.is_persistent:
+                position = end
+                continue
+            entry = make_entry(message, sequence, get_u64(data, position + 8), get_u32(data, position + 16))
+            entry.returns = get_u16(data, position + 20)
+            entry.is_redelivered = data[position + 22] != 0
+            entry.page = page
+            if page is not None:
+                entry.journal_segment = 0
+            found.append(entry)
+            position = end
+        return found
+
+
+class PageBuilder:
+    """The open page at a queue's tail."""
+
+    def __init__(self) -> None:
+        self.buffer = Buffer(4096)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.count = 0
+        self.first = 0
+        self.last = 0
+        self.message_bytes = 0
+        self.durable_count = 0
+        self.durable_bytes = 0
+        self.oldest_segment = 0
+        self.has_expiring = False
+
+    def add(
+        self,
+        message: Message,
+        sequence: int,
+        expires_at: int,
+        journal_segment: int,
+        returns: int,
+        is_redelivered: bool,
+    ) -> None:
+        """Pack one more message behind the others; `sequence` is above all of them."""
+        buffer = self.buffer
+        start = buffer.length
+        buffer.put_u32(0)
+        buffer.put_u64(sequence)
+        buffer.put_u64(expires_at)
+        buffer.put_u32(journal_segment)
+        buffer.put_u16(min(returns, 65535))
+        buffer.put_u8(1 if is_redelivered else 0)
+        put_message(buffer, message)
+        buffer.set_u32(start, buffer.length - start - 4)
+        if self.count == 0:
+            self.first = sequence
+        self.last = sequence
+        self.count += 1
+        self.message_bytes += message.body_size
+        if message.is_persistent:
+            self.durable_count += 1
+            self.durable_bytes += message.body_size
+        if expires_at:
+            self.has_expiring = True
+        if journal_segment and (self.oldest_segment == 0 or journal_segment < self.oldest_segment):
+            self.oldest_segment = journal_segment
+
+    def seal(self) -> Page:
+        """The page so far; the builder is empty afterwards."""
+        page = Page(self.buffer.take(), self.count, self.first, self.last, self.message_bytes)
+        page.durable_count = self.durable_count
+        page.durable_bytes = self.durable_bytes
+        page.oldest_segment = self.oldest_segment
+        page.has_expiring = self.has_expiring
+        self._reset()
+        return page

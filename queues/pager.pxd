@@ -1,0 +1,23 @@
+cimport cython
+from queues.page cimport AddressBook, Page
+
+@cython.final
+cdef class Pager:
+    cdef public object page_store
+    cdef public AddressBook addresses
+    cdef public long long budget_bytes
+    cdef public long long tight_bytes
+    cdef public long long used
+    cdef public list released
+    cdef public Py_ssize_t page_bytes
+    cdef public Py_ssize_t head_messages
+    cdef public long long head_bytes
+    cdef public long long pages_stored
+    cdef public long long pages_loaded
+
+    cpdef int store(self, unsigned long long queue_id, Page page) except -1
+    cpdef int drop(self, Page page) except -1
+    cpdef int load(self, unsigned long long queue_id, Page page) except -1
+    cpdef int read_ahead(self, unsigned long long queue_id, Page page) except -1
+    cpdef int settle(self, unsigned long long queue_id, Page page) except -1
+    cpdef int release(self, unsigned long long queue_id, Page page) except -1

@@ -1,0 +1,79 @@
+"""Pager: the RAM that queues may use together, and the way of their pages to disk and back.
+
+`used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets. Above
+`tight_bytes` a page is stored as soon as it is sealed, and the node lets the queues store pages that they have, a little
+each turn, so that no turn is long; a queue that pages delays nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queues.page import AddressBook, Page
+from storage.page_store import PageStore
+
+#: Share of the budget above which new pages go to disk.
+_TIGHT_PERCENT = 60
+
+
+class Pager:
+    """Shared by all queues of a node.
+
+    budget_bytes: what queues may hold in RAM together. page_bytes: the size at which a page is sealed.
+    head_messages, head_bytes: what a queue keeps unpacked at its head before it begins to fill pages.
+    """
+
+    def __init__(
+        self, page_store: PageStore, budget_bytes: int, page_bytes: int, head_messages: int, head_bytes: int
+    ) -> None:
+        self.page_store = page_store
+        self.addresses = AddressBook()
+        self.budget_bytes = budget_bytes
+        self.tight_bytes = budget_bytes * _TIGHT_PERCENT // 100
+        self.page_bytes = page_bytes
+        self.head_messages = head_messages
+        self.head_bytes = head_bytes
+        self.used = 0
+        self.released: list[tuple[int, Any]] = []
+        self.pages_stored = 0
+        self.pages_loaded = 0
+
+    def store(self, queue_id: int, page: Page) -> None:
+        """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too."""
+        if page.location is None:
+            page.location = self.page_store.append(queue_id, page.data)
+            self.pages_stored += 1
+
+    def drop(self, page: Page) -> None:
+        """Forget the octets in RAM of a stored page."""
+        if page.data is not None and page.location is not None:
+            self.used -= page.size
+            page.data = None
+
+    def load(self, queue_id: int, page: Page) -> None:
+        """Bring the octets of a stored page back to RAM."""
+        if page.data is None:
+            page.data = self.page_store.read(queue_id, page.location)
+            page.size = len(page.data)
+            self.used += page.size
+            self.pages_loaded += 1
+
+    def read_ahead(self, queue_id: int, page: Page) -> None:
+        """Tell the disk that this page is wanted soon."""
+        if page.data is None:
+            self.page_store.read_ahead(queue_id, page.location)
+
+    def settle(self, queue_id: int, page: Page) -> None:
+        """One message of a stored page is settled; the page's place is released with the last."""
+        page.live -= 1
+        if page.live == 0:
+            self.release(queue_id, page)
+
+    def release(self, queue_id: int, page: Page) -> None:
+        """The page is gone: give back its RAM now, and its place on disk once its settlements are synced (`released`)."""
+        if page.data is not None:
+            self.used -= page.size
+            page.data = None
+        if page.location is not None:
+            self.released.append((queue_id, page.location))
+            page.location = None

@@ -1,0 +1,27 @@
+cimport cython
+from queues.message cimport Entry, Message, make_entry
+from queues.page cimport Page, PageBuilder
+from queues.pager cimport Pager
+
+cdef class Ready:
+    cdef public Pager pager
+    cdef public unsigned long long queue_id
+    cdef public object head
+    cdef public long long head_size
+    cdef public object pages
+    cdef public PageBuilder tail
+    cdef public Py_ssize_t count
+    cdef public long long message_bytes
+
+    @cython.locals(pager=Pager, tail=PageBuilder, before=Py_ssize_t)
+    cpdef int push(self, Message message, unsigned long long sequence, long long expires_at,
+                    unsigned int journal_segment) except -1
+    @cython.locals(page=Page)
+    cdef int _seal(self) except -1
+    @cython.locals(entry=Entry, size="long long")
+    cpdef Entry pop(self)
+    cpdef Entry peek(self)
+    @cython.locals(pager=Pager, page=Page, entries=list, entry=Entry)
+    cdef bint _refill(self) except -1
+    @cython.locals(entry=Entry)
+    cpdef int put_back(self, list entries) except -1

@@ -1,0 +1,22 @@
+cimport cython
+from octets.buffer cimport get_u16, get_u32, get_u64
+from queues.message cimport Entry, Message, make_entry
+from queues.page cimport AddressBook, get_message
+
+cdef class RecoveredQueue:
+    cdef public unsigned long long next_sequence
+    cdef public dict entries
+    cdef public list pages
+    cdef public list settled
+    cdef public list items
+    cdef public list partial_pages
+
+cdef class Recovery:
+    cdef public dict queues
+    cdef object _pager
+    cdef AddressBook _addresses
+
+    cpdef RecoveredQueue queue(self, unsigned long long queue_id)
+    @cython.locals(data="const unsigned char*", count=Py_ssize_t, start=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t,
+                   message=Message, entry=Entry, queue=RecoveredQueue, sequence="unsigned long long")
+    cdef void _take_enqueue(self, unsigned int segment, bytes payload) except *

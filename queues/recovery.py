@@ -1,0 +1,170 @@
+"""Recovery: from journal entries to what each queue holds, after a restart.
+
+`Recovery.take(kind, payload)` is fed with every entry in order; `finish()` gives, for each queue, the whole stored pages
+and the single messages, merged by sequence. It keeps no message that was settled later in the journal.
+"""
+
+from __future__ import annotations
+
+import cython
+
+from queues.message import Entry
+from queues.page import AddressBook, Page
+from queues.pager import Pager
+from queues.store import ENQUEUE, PAGES, RETURNED, SETTLE
+from storage.page_store import PageLocation
+
+if not cython.compiled:
+    from octets.buffer import get_u16, get_u32, get_u64
+    from queues.message import make_entry
+    from queues.page import get_message
+
+
+class RecoveredQueue:
+    """What the journal says of one queue.
+
+    next_sequence: above every sequence seen. items: entries and pages, in order of sequence (after `finish`).
+    """
+
+    def __init__(self) -> None:
+        self.next_sequence = 1
+        self.entries: dict[int, Entry] = {}
+        self.pages: list[Page] = []
+        self.settled: list[tuple[int, int]] = []
+        self.items: list[Entry | Page] = []
+        self.partial_pages: list[Page] = []
+
+
+class Recovery:
+    """Reads the journal of a node once."""
+
+    def __init__(self, pager: Pager) -> None:
+        self.queues: dict[int, RecoveredQueue] = {}
+        self._pager = pager
+        self._addresses: AddressBook = pager.addresses
+
+    def queue(self, queue_id: int) -> RecoveredQueue:
+        """What is known of this queue so far."""
+        found = self.queues.get(queue_id)
+        if found is None:
+            self.queues[queue_id] = found = RecoveredQueue()
+        return found
+
+    def take(self, segment: int, kind: int, payload: bytes) -> None:
+        """One journal entry. Raises ValueError when it cannot be read; an unknown kind is one too."""
+        if kind == ENQUEUE:
+            self._take_enqueue(segment, payload)
+        elif kind == SETTLE:
+            self._take_settle(payload)
+        elif kind == PAGES:
+            self._take_pages(payload)
+        elif kind == RETURNED:
+            self._take_returned(payload)
+        else:
+            raise ValueError(f"journal entry of unknown kind {kind}: written by a newer version?")
+
+    def _take_enqueue(self, segment: int, payload: bytes) -> None:
+        data = payload
+        count = get_u32(data, 0)
+        start = 4 + 26 * count
+        if start > len(payload):
+            raise ValueError(f"entry of {len(payload)} octets announces {count} queues")
+        message = get_message(payload, start, len(payload), self._addresses)
+        for index in range(count):
+            position = 4 + 26 * index
+            sequence = get_u64(data, position + 8)
+            entry = make_entry(message, sequence, get_u64(data, position + 16), segment)
+            entry.returns = get_u16(data, position + 24)
+            queue = self.queue(get_u64(data, position))
+            queue.entries[sequence] = entry
+            if sequence >= queue.next_sequence:
+                queue.next_sequence = sequence + 1
+
+    def _take_settle(self, payload: bytes) -> None:
+        queue = self.queue(int.from_bytes(payload[:8], "big"))
+        count = int.from_bytes(payload[8:12], "big")
+        entries = queue.entries
+        for index in range(count):
+            position = 12 + 16 * index
+            first = int.from_bytes(payload[position : position + 8], "big")
+            number = int.from_bytes(payload[position + 8 : position + 16], "big")
+            if number > len(entries):
+                for sequence in [each for each in entries if first <= each < first + number]:
+                    del entries[sequence]
+            else:
+                for sequence in range(first, first + number):
+                    entries.pop(sequence, None)
+            if queue.pages:
+                queue.settled.append((first, number))
+            queue.next_sequence = max(queue.next_sequence, first + number)
+
+    def _take_pages(self, payload: bytes) -> None:
+        queue = self.queue(int.from_bytes(payload[:8], "big"))
+        queue.next_sequence = max(queue.next_sequence, int.from_bytes(payload[8:16], "big"))
+        queue.pages = []
+        queue.settled = []
+        for index in range(int.from_bytes(payload[16:20], "big")):
+            start = 20 + 44 * index
+            field = memoryview(payload)[start : start + 44]
+            page = Page(
+                None,
+                int.from_bytes(field[32:36], "big"),
+                int.from_bytes(field[16:24], "big"),
+                int.from_bytes(field[24:32], "big"),
+                int.from_bytes(field[36:44], "big"),
+            )
+            page.durable_count = page.count
+            page.durable_bytes = page.message_bytes
+            page.is_recovered = True
+            page.location = PageLocation(
+                int.from_bytes(field[:4], "big"),
+                int.from_bytes(field[4:12], "big"),
+                int.from_bytes(field[12:16], "big"),
+            )
+            if page.count:
+                queue.pages.append(page)
+
+    def _take_returned(self, payload: bytes) -> None:
+        queue = self.queue(int.from_bytes(payload[:8], "big"))
+        entry = queue.entries.get(int.from_bytes(payload[8:16], "big"))
+        if entry is not None:
+            entry.returns = int.from_bytes(payload[16:20], "big")
+            entry.is_redelivered = True
+
+    def finish(self, queue_ids: list[int]) -> None:
+        """Merge, for the queues that exist; what belongs to others is forgotten."""
+        self.queues = {queue_id: self.queue(queue_id) for queue_id in queue_ids}
+        for queue_id, queue in self.queues.items():
+            self._pager.page_store.adopt(queue_id, [page.location for page in queue.pages])
+            whole = [page for page in queue.pages if not self._unpack_if_partial(queue_id, queue, page)]
+            items: list[tuple[int, Entry | Page]] = [(page.first, page) for page in whole]
+            items += list(queue.entries.items())
+            items.sort(key=lambda item: item[0])
+            queue.items = [item for _, item in items]
+            queue.entries = {}
+
+    def _unpack_if_partial(self, queue_id: int, queue: RecoveredQueue, page: Page) -> bool:
+        """Turn what is left of a page into entries if some of it is settled or stands in the journal again."""
+        gone = [
+            (first, number)
+            for first, number in queue.settled
+            if first <= page.last and first + number > page.first
+        ]
+        again = queue.entries and any(page.first <= sequence <= page.last for sequence in queue.entries)
+        if not gone and not again:
+            return False
+        self._pager.load(queue_id, page)
+        entries = page.entries(self._addresses)
+        self._pager.drop(page)
+        left = []
+        for entry in entries:
+            if entry.sequence in queue.entries:
+                continue
+            if not any(first <= entry.sequence < first + number for first, number in gone):
+                left.append(entry)
+        page.live = len(left)
+        if not left:
+            self._pager.release(queue_id, page)
+        for entry in left:
+            queue.entries[entry.sequence] = entry
+        return True

@@ -1,0 +1,35 @@
+cimport cython
+from octets.buffer cimport Buffer
+from storage.journal cimport Journal
+from queues.message cimport Message
+from queues.page cimport put_message
+from queues.pager cimport Pager
+
+@cython.final
+cdef class MessageStore:
+    cdef public Journal journal
+    cdef public Pager pager
+    cdef public long long journal_limit_bytes
+    cdef public long long position
+    cdef public unsigned int retiring_segment
+    cdef public long long retiring_position
+    cdef object _releasing
+    cdef list _settling
+    cdef dict _touched
+
+    @cython.locals(buffer=Buffer)
+    cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,
+                                   long long expires_at, unsigned int returns) except? -1
+    @cython.locals(buffer=Buffer)
+    cpdef Py_ssize_t append_message_for(self, Message message, list places) except? -1
+    cdef int _put_place(self, Buffer buffer, unsigned long long queue_id, unsigned long long sequence,
+                         long long expires_at, unsigned int returns) except -1
+    cpdef unsigned int segment(self, object queue) except? 0
+    cpdef int touch(self, unsigned int segment, object queue) except -1
+    cpdef int settling(self, object queue) except -1
+    @cython.locals(buffer=Buffer)
+    cpdef int append_settled(self, object queue, object ranges) except -1
+    cpdef int end_turn(self) except -1
+
+@cython.locals(first="unsigned long long", count="unsigned long long", sequence="unsigned long long", ranges=list)
+cpdef list ranges_of(list sequences)

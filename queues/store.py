@@ -1,0 +1,201 @@
+"""MessageStore: what queues write to the node's journal, how it is read back, and how the journal is kept short.
+
+Journal entries (numbers big endian):
+
+    ENQUEUE  u32 n, n x (u64 queue id, u64 sequence, u64 expires_at, u16 returns), packed message (queues/page.py)
+    SETTLE   u64 queue id, u32 n, n x (u64 first, u64 count)
+    PAGES    u64 queue id, u64 next sequence, u32 n, n x (u32 segment, u64 offset, u32 length, u64 first, u64 last,
+             u32 durable count, u64 durable bytes): replaces what was known of the queue's stored pages
+    RETURNED u64 queue id, u64 sequence, u32 returns
+
+Invariants:
+1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
+2. Before a journal segment is retired, everything live that relied on it has been stored in pages and synced, or
+   written to the journal again; so its length is bounded whatever stays unacknowledged.
+3. PAGES names whole pages only: what is left of a page that was unpacked is written to the journal again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import cython
+
+from octets.buffer import Buffer
+from queues.message import Message
+from queues.page import Page
+from queues.pager import Pager
+from storage.journal import Journal
+
+if not cython.compiled:
+    from queues.page import put_message
+
+ENQUEUE = 1
+SETTLE = 2
+PAGES = 3
+RETURNED = 4
+
+#: Un-synced settlements are written at the latest after this many octets even when nobody waits.
+LAZY_BYTES = 1_048_576
+
+
+class MessageStore:
+    """The durable side of all queues of a node."""
+
+    def __init__(self, journal: Journal, pager: Pager, journal_limit_bytes: int) -> None:
+        self.journal = journal
+        self.pager = pager
+        self.journal_limit_bytes = journal_limit_bytes
+        self.position = 0
+        self.retiring_segment = 0
+        self.retiring_position = 0
+        self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
+        self._settling: list[Any] = []
+        self._touched: dict[int, dict[Any, None]] = {}
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def append_message(
+        self, message: Message, queue_id: int, sequence: int, expires_at: int, returns: int
+    ) -> int:
+        """Write a message that goes to one queue. Returns the journal position that has to be synced to cover it."""
+        buffer = self.journal.open_entry(ENQUEUE)
+        buffer.put_u32(1)
+        self._put_place(buffer, queue_id, sequence, expires_at, returns)
+        put_message(buffer, message)
+        self.position = self.journal.close_entry()
+        return self.position
+
+    def append_message_for(self, message: Message, places: list[tuple[int, int, int]]) -> int:
+        """Write a message once for several queues: (queue id, sequence, expires_at) each. Returns the position."""
+        buffer = self.journal.open_entry(ENQUEUE)
+        buffer.put_u32(len(places))
+        for queue_id, sequence, expires_at in places:
+            self._put_place(buffer, queue_id, sequence, expires_at, 0)
+        put_message(buffer, message)
+        self.position = self.journal.close_entry()
+        return self.position
+
+    def _put_place(self, buffer: Buffer, queue_id: int, sequence: int, expires_at: int, returns: int) -> None:
+        buffer.put_u64(queue_id)
+        buffer.put_u64(sequence)
+        buffer.put_u64(expires_at)
+        buffer.put_u16(min(returns, 65535))
+
+    def segment(self, queue: Any) -> int:
+        """The journal segment that takes the next entry; notes that `queue` has something in it."""
+        segment = self.journal.current_segment
+        if queue.last_segment != segment:
+            queue.last_segment = segment
+            self.touch(segment, queue)
+        return segment
+
+    def touch(self, segment: int, queue: Any) -> None:
+        """Note that `queue` has something in this journal segment."""
+        queues = self._touched.get(segment)
+        if queues is None:
+            self._touched[segment] = queues = {}
+        queues[queue] = None
+
+    def settling(self, queue: Any) -> None:
+        """`queue.settled` is no longer empty: write it at the end of the turn."""
+        self._settling.append(queue)
+
+    def append_settled(self, queue: Any, ranges: Iterable[tuple[int, int]]) -> None:
+        """Write that messages are gone: (first sequence, count) each."""
+        self.segment(queue)
+        ranges = list(ranges)
+        buffer = self.journal.open_entry(SETTLE)
+        buffer.put_u64(queue.queue_id)
+        buffer.put_u32(len(ranges))
+        for first, count in ranges:
+            buffer.put_u64(first)
+            buffer.put_u64(count)
+        self.position = self.journal.close_entry()
+
+    def append_returned(self, queue: Any, sequence: int, returns: int) -> None:
+        """Write how often a message came back, for the delivery limit."""
+        self.segment(queue)
+        buffer = self.journal.open_entry(RETURNED)
+        buffer.put_u64(queue.queue_id)
+        buffer.put_u64(sequence)
+        buffer.put_u32(returns)
+        self.position = self.journal.close_entry()
+
+    def end_turn(self) -> None:
+        """Write the turn's settlements, one entry a queue; pages that they set free wait until that is synced."""
+        if self._settling:
+            queues = self._settling
+            self._settling = []
+            for queue in queues:
+                settled = queue.settled
+                queue.settled = []
+                if settled and not queue.is_deleted:
+                    self.append_settled(queue, ranges_of(settled))
+
+        if self.pager.released:
+            self._releasing.append((self.journal.position, self.pager.released))
+            self.pager.released = []
+
+    def synced(self, position: int) -> None:
+        """Everything up to `position` is on disk: what waited for that is done now."""
+        while self._releasing and self._releasing[0][0] <= position:
+            for queue_id, location in self._releasing.popleft()[1]:
+                self.pager.page_store.release(queue_id, location)
+        if self.retiring_segment and position >= self.retiring_position:
+            self.journal.retire(self.retiring_segment)
+            self.retiring_segment = 0
+
+    # -- keeping the journal short ---------------------------------------------------------------------------------
+
+    def shorten(self) -> None:
+        """When the journal is too long, let everything leave its oldest segment; `synced` deletes the segment then."""
+        journal = self.journal
+        if self.retiring_segment or journal.total_bytes <= self.journal_limit_bytes:
+            return
+        segment = journal.oldest_segment
+        if segment >= journal.current_segment:
+            return
+        self.end_turn()
+        for queue in self._touched.pop(segment, {}):
+            if not queue.is_deleted:
+                queue.leave_segment(segment)
+        self.retiring_segment = segment
+        self.retiring_position = self.position = journal.position
+
+    def append_pages(self, queue: Any, pages: list[Page]) -> None:
+        """Write which whole pages of the queue are stored."""
+        self.segment(queue)
+        buffer = self.journal.open_entry(PAGES)
+        buffer.put_u64(queue.queue_id)
+        buffer.put_u64(queue.next_sequence)
+        buffer.put_u32(len(pages))
+        for page in pages:
+            location = page.location
+            buffer.put_u32(location.segment)
+            buffer.put_u64(location.offset)
+            buffer.put_u32(location.length)
+            buffer.put_u64(page.first)
+            buffer.put_u64(page.last)
+            buffer.put_u32(page.durable_count)
+            buffer.put_u64(page.durable_bytes)
+        self.position = self.journal.close_entry()
+
+
+def ranges_of(sequences: list[int]) -> list[tuple[int, int]]:
+    """Runs of consecutive numbers as (first, count), in order."""
+    sequences.sort()
+    ranges: list[tuple[int, int]] = []
+    first = sequences[0]
+    count = 1
+    for sequence in sequences[1:]:
+        if sequence == first + count:
+            count += 1
+        elif sequence >= first + count:
+            ranges.append((first, count))
+            first = sequence
+            count = 1
+    ranges.append((first, count))
+    return ranges

@@ -1,0 +1,349 @@
+"""Disk: the port through which everything else reaches files, and FileDisk, the real one.
+
+Every path is relative to the root of the disk, with `/` between its parts; "" is the root itself. The verbs
+are the least that a log needs: files only grow, or are cut, removed or renamed. Nothing here knows what the
+octets mean.
+
+Invariants:
+1. What `append` took is in the page cache only, until `sync` of the same path has returned.
+2. A name (created, renamed, removed) is durable only when `sync_folder` of its folder has returned.
+3. After a sync has failed, no write and no sync of this disk succeeds any more: the kernel may have thrown
+   the dirty pages away, and a second sync would report success for data that is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from storage.errors import FolderInUse, ForeignFolder, SyncFailed
+from storage.folder_format import check_format, claim_format
+
+Octets = bytes | bytearray | memoryview
+
+LOCK_FILE = "LOCK"
+MAX_DESCRIPTORS = 256
+MAX_VECTORS = 512  # far below IOV_MAX of every platform
+
+
+class Disk(Protocol):
+    """What storage asks of a disk. Every verb may raise OSError; offsets, lengths and sizes are in octets."""
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """At most `length` octets from `offset`: fewer only where the file ends. FileNotFoundError: no such
+        file.
+        """
+        ...
+
+    def size(self, path: str) -> int: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; an absent folder has none."""
+        ...
+
+    def append(self, path: str, buffers: Sequence[Octets]) -> None:
+        """Write all buffers at the end of the file (created when absent). An error may leave a part of them
+        there.
+        """
+        ...
+
+    def sync(self, path: str) -> None:
+        """Make the contents of a file durable (fdatasync)."""
+        ...
+
+    def sync_folder(self, folder: str) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def truncate(self, path: str, size: int) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file; one that has the new name is replaced in the same step."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Create a folder and what lies above it; one that is there already is fine."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    def read_ahead(self, path: str, offset: int, length: int) -> None:
+        """A hint that this range is going to be read soon."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Octets that can still be written."""
+        ...
+
+
+class _Descriptor:
+    """An open file of the cache. It is closed once it is out of the cache and nobody uses it."""
+
+    __slots__ = ("is_cached", "is_dirty", "number", "users")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.users = 0
+        self.is_cached = True
+        self.is_dirty = False
+
+
+class FileDisk:
+    """A folder of the operating system as a Disk. Safe to use from the loop's and the I/O thread at once.
+
+    At most `max_descriptors` files stay open, however many there are. A file with unsynced octets is synced
+    before it loses its descriptor, since the kernel reports a failed write-back only to a descriptor that was
+    open then.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        max_descriptors: int = MAX_DESCRIPTORS,
+        is_read_only: bool = False,
+    ) -> None:
+        self.root = os.fspath(root)
+        self.is_read_only = is_read_only
+        self._max_descriptors = max_descriptors
+        self._descriptors: OrderedDict[str, _Descriptor] = OrderedDict()
+        self._guard = threading.Lock()
+        self._failure: SyncFailed | None = None
+        self._lock_descriptor = -1
+
+    # The folder as a whole
+
+    def lock(self) -> None:
+        """Take the folder for this process until `close`, and create or check its FORMAT file.
+
+        Raises FolderInUse, ForeignFolder (nothing is touched then), OSError.
+        """
+        self._check_writable()
+        if os.path.exists(self.root) and not os.path.isdir(self.root):
+            raise ForeignFolder(self.root, "a file, not a folder")
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        check_format(self, self.root)
+        descriptor = os.open(self._full(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 20, 0).strip()
+            os.close(descriptor)
+            raise FolderInUse(self.root, int(text) if text.isdigit() else 0) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock_descriptor = descriptor
+        claim_format(self, self.root)
+
+    def close(self) -> None:
+        """Close every descriptor and give the lock back. Unsynced octets stay unsynced."""
+        with self._guard:
+            for descriptor in self._descriptors.values():
+                descriptor.is_cached = False
+                if not descriptor.users:
+                    os.close(descriptor.number)
+            self._descriptors.clear()
+        if self._lock_descriptor >= 0:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = -1
+
+    def free_bytes(self) -> int:
+        status = os.statvfs(self.root)
+        return status.f_bavail * status.f_frsize
+
+    # Reading
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        with self._open(path, create=False) as descriptor:
+            data = os.pread(descriptor.number, length, offset)
+            if len(data) in (0, length):
+                return data
+            pieces = [data]
+            count = len(data)
+            while count < length and (data := os.pread(descriptor.number, length - count, offset + count)):
+                pieces.append(data)
+                count += len(data)
+            return b"".join(pieces)
+
+    def size(self, path: str) -> int:
+        return os.stat(self._full(path)).st_size
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._full(path))
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._full(folder)))
+        except FileNotFoundError:
+            return []
+
+    def read_ahead(self, path: str, offset: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with self._open(path, create=False) as descriptor:
+                os.posix_fadvise(descriptor.number, offset, length, os.POSIX_FADV_WILLNEED)
+
+    # Writing
+
+    def append(self, path: str, buffers: Sequence[Octets]) -> None:
+        self._check_writable()
+        with self._open(path, create=True) as descriptor:
+            descriptor.is_dirty = True
+            _write_all(descriptor.number, buffers)
+
+    def sync(self, path: str) -> None:
+        self._check_writable()
+        with self._open(path, create=False) as descriptor:
+            descriptor.is_dirty = False
+            try:
+                self._sync_descriptor(descriptor.number)
+            except OSError as error:
+                raise self._remember_failure(path, error) from error
+
+    def sync_folder(self, folder: str) -> None:
+        self._check_writable()
+        descriptor = os.open(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise self._remember_failure(folder or self.root, error) from error
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, path: str, size: int) -> None:
+        self._check_writable()
+        with self._open(path, create=False) as descriptor:
+            descriptor.is_dirty = True
+            os.ftruncate(descriptor.number, size)
+
+    def remove(self, path: str) -> None:
+        self._check_writable()
+        os.unlink(self._full(path))
+        self._forget(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._check_writable()
+        os.replace(self._full(old), self._full(new))
+        self._forget(old)
+        self._forget(new)
+
+    def make_folder(self, path: str) -> None:
+        self._check_writable()
+        os.makedirs(self._full(path), mode=0o700, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        self._check_writable()
+        os.rmdir(self._full(path))
+
+    # Descriptors and failures
+
+    def _full(self, path: str) -> str:
+        return os.path.join(self.root, path) if path else self.root
+
+    def _sync_descriptor(self, number: int) -> None:
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(number)
+        else:
+            os.fsync(number)
+
+    def _remember_failure(self, path: str, error: OSError) -> SyncFailed:
+        with self._guard:
+            if self._failure is None:
+                self._failure = SyncFailed(path, error)
+            return self._failure
+
+    def _check_writable(self) -> None:
+        if self.is_read_only:
+            raise OSError(errno.EROFS, "this disk was opened for reading only", self.root)
+        if self._failure is not None:
+            raise SyncFailed(self._failure.path, self._failure)
+
+    @contextmanager
+    def _open(self, path: str, create: bool) -> Iterator[_Descriptor]:
+        """The file's descriptor, which stays open at least until the block is left."""
+        with self._guard:
+            descriptor = self._descriptors.get(path)
+            if descriptor is None:
+                access = os.O_RDONLY if self.is_read_only else os.O_RDWR | os.O_APPEND
+                flags = access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+                descriptor = _Descriptor(os.open(self._full(path), flags, 0o600))
+                self._descriptors[path] = descriptor
+            else:
+                self._descriptors.move_to_end(path)
+            descriptor.users += 1
+            evicted = self._evict() if len(self._descriptors) > self._max_descriptors else None
+        try:
+            if evicted is not None:
+                self._release(*evicted)
+            yield descriptor
+        finally:
+            self._release(path, descriptor)
+
+    def _evict(self) -> tuple[str, _Descriptor]:
+        """Take the descriptor out of the cache that was used least recently, if possible a clean one."""
+        path = next(
+            (path for path, one in self._descriptors.items() if not one.is_dirty),
+            next(iter(self._descriptors)),
+        )
+        descriptor = self._descriptors.pop(path)
+        descriptor.is_cached = False
+        descriptor.users += 1
+        return path, descriptor
+
+    def _release(self, path: str, descriptor: _Descriptor) -> None:
+        with self._guard:
+            descriptor.users -= 1
+            is_last = not descriptor.users and not descriptor.is_cached
+        if not is_last:
+            return
+        try:
+            if descriptor.is_dirty and self._failure is None:
+                self._sync_descriptor(descriptor.number)
+        except OSError as error:
+            raise self._remember_failure(path, error) from error
+        finally:
+            os.close(descriptor.number)
+
+    def _forget(self, path: str) -> None:
+        """Close the descriptor of a file that has lost its name, without a sync.
+
+        After that step and not before it: a reader in between may still get the old file, never a later one.
+        """
+        with self._guard:
+            descriptor = self._descriptors.pop(path, None)
+            if descriptor is None:
+                return
+            descriptor.is_cached = False
+            descriptor.is_dirty = False
+            if not descriptor.users:
+                os.close(descriptor.number)
+
+
+def _write_all(descriptor: int, buffers: Sequence[Octets]) -> None:
+    """Write every buffer, in order, however short the single writes are."""
+    waiting = [memoryview(buffer).cast("B") for buffer in buffers]
+    try:
+        index = 0
+        while index < len(waiting):
+            written = os.writev(descriptor, waiting[index : index + MAX_VECTORS])
+            while index < len(waiting) and written >= len(waiting[index]):
+                written -= len(waiting[index])
+                index += 1
+            if written:
+                waiting[index] = waiting[index][written:]
+    finally:
+        for view in waiting:
+            view.release()

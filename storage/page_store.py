@@ -1,0 +1,330 @@
+"""Queue pages: blobs that a queue has put on disk, each one a record, in segment files of the queue's own.
+
+Files are queues/<queue_id>/<segment>.seg. It knows nothing of what a page holds, and keeps no index of pages:
+the caller remembers each PageLocation and tells which ones are live. Nothing but a few integers is kept per
+queue.
+
+Invariants:
+1. `append` reaches the page cache only; a page is durable once `sync` of its queue has returned.
+2. A segment file is removed when no page in it is live any more and whatever says that they are dead is
+   durable (`release` takes the journal position of that, `synced` says how far the journal is).
+3. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from storage.disk import Disk, Octets
+from storage.errors import CorruptRecord
+from storage.records import HEADER_BYTES, Fault, RecordKind, check_record, pack_header, payload_length
+
+PAGES_FOLDER = "queues"
+SEGMENT_BYTES = 16 * 1024 * 1024
+SUFFIX = ".seg"
+
+
+class PageLocation(NamedTuple):
+    """Where a page lies: segment number, offset of its record in that file, length of the page, in octets."""
+
+    segment: int
+    offset: int
+    length: int
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes on disk."""
+        return HEADER_BYTES + self.length
+
+
+class _SegmentFile:
+    """The counts of one segment file."""
+
+    __slots__ = ("disk_bytes", "live_bytes", "live_pages")
+
+    def __init__(self, disk_bytes: int) -> None:
+        self.disk_bytes = disk_bytes
+        self.live_bytes = 0
+        self.live_pages = 0
+
+
+class _QueueFiles:
+    """The segment files of one queue. `active` is the segment that is appended to, 0 while there is none."""
+
+    __slots__ = ("active", "dirty", "has_new_names", "last_segment", "segments")
+
+    def __init__(self, last_segment: int) -> None:
+        self.segments: dict[int, _SegmentFile] = {}
+        self.active = 0
+        self.last_segment = last_segment
+        self.dirty: list[int] = []
+        self.has_new_names = False
+
+
+class PageSync:
+    """What to sync for some queues' pages. `run` does file work only; it may run in another thread."""
+
+    def __init__(self, disk: Disk, files: list[str], folders: list[str]) -> None:
+        self._disk = disk
+        self._files = files
+        self._folders = folders
+
+    def run(self) -> None:
+        """Make them durable. Raises OSError; the node must stop then."""
+        for path in self._files:
+            with suppress(FileNotFoundError):  # its pages were released since: nothing is left to keep
+                self._disk.sync(path)
+        for folder in self._folders:
+            with suppress(FileNotFoundError):  # its queue was dropped since
+                self._disk.sync_folder(folder)
+
+
+class PageStore:
+    """All queues' pages. See the module's docstring."""
+
+    def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._disk = disk
+        self._segment_bytes = segment_bytes
+        self._queues: dict[int, _QueueFiles] = {}
+        self._dirty_queues: dict[int, None] = {}
+        self._dead: deque[tuple[int, int, int]] = deque()  # (journal position, queue id, segment)
+        self._synced_position = 0
+        self._orphans_are_gone = False
+
+    # Pages
+
+    def append(self, queue_id: int, page: Octets) -> PageLocation:
+        """Put a page at the end of the queue's newest segment. Raises OSError; nothing has been appended
+        then.
+        """
+        queue = self._queues.get(queue_id) or self._open_queue(queue_id)
+        if not queue.active or queue.segments[queue.active].disk_bytes >= self._segment_bytes:
+            self._start_segment(queue_id, queue)
+        number = queue.active
+        segment = queue.segments[number]
+        offset = segment.disk_bytes
+        header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(number, offset), page)
+        location = PageLocation(number, offset, len(page))
+        try:
+            self._disk.append(page_path(queue_id, number), [header, page])
+        except OSError:
+            # A part of the page may be there, so that the end of this file is not known any more.
+            queue.active = 0
+            if not segment.live_pages:
+                self._bury(queue_id, number, 0)
+            raise
+        segment.disk_bytes += location.disk_bytes
+        segment.live_bytes += location.disk_bytes
+        segment.live_pages += 1
+        if number not in queue.dirty:
+            queue.dirty.append(number)
+        self._dirty_queues[queue_id] = None
+        return location
+
+    def read(self, queue_id: int, location: PageLocation) -> bytes:
+        """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
+        path = page_path(queue_id, location.segment)
+        try:
+            data = self._disk.read(path, location.offset, location.disk_bytes)
+        except FileNotFoundError:
+            raise CorruptRecord(path, location.offset, "the file is missing") from None
+        if len(data) < location.disk_bytes:
+            raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
+        if payload_length(data, 0) != location.length:
+            raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
+        record = check_record(data, 0, location.offset)
+        if isinstance(record, Fault):
+            raise CorruptRecord(path, location.offset, record.value)
+        place = (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset))
+        if (record.kind, record.context, record.position) != place:
+            raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
+        return data[HEADER_BYTES:]
+
+    def read_ahead(self, queue_id: int, location: PageLocation) -> None:
+        """Have the disk fetch a page that is going to be read soon. Raises OSError."""
+        self._disk.read_ahead(page_path(queue_id, location.segment), location.offset, location.disk_bytes)
+
+    def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
+        """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
+        already).
+        """
+        queue = self._queues[queue_id]
+        segment = queue.segments[location.segment]
+        if segment.live_pages == 0:
+            raise ValueError(
+                f"page {location} of queue {queue_id} cannot be released: no page of its segment is live"
+            )
+        segment.live_pages -= 1
+        segment.live_bytes -= location.disk_bytes
+        if segment.live_pages:
+            return
+        if location.segment == queue.active:
+            queue.active = 0
+        self._bury(queue_id, location.segment, position)
+
+    def synced(self, position: int) -> None:
+        """The journal is durable so far: remove the segments that waited for it. Raises OSError."""
+        self._synced_position = max(self._synced_position, position)
+        while self._dead and self._dead[0][0] <= self._synced_position:
+            _, queue_id, number = self._dead.popleft()
+            self._remove_segment(queue_id, number)
+
+    # Durability
+
+    def take_sync(self, queue_ids: Iterable[int] | None = None) -> PageSync | None:
+        """What to sync for these queues (None: all); None: nothing. The caller runs it or stops the node."""
+        files: list[str] = []
+        folders: list[str] = []
+        has_new_queue = False
+        for queue_id in list(self._dirty_queues) if queue_ids is None else queue_ids:
+            if queue_id not in self._dirty_queues:
+                continue
+            del self._dirty_queues[queue_id]
+            queue = self._queues[queue_id]
+            files += [page_path(queue_id, number) for number in queue.dirty]
+            queue.dirty = []
+            if queue.has_new_names:
+                folders.append(_folder(queue_id))
+                has_new_queue = True
+                queue.has_new_names = False
+        if has_new_queue:
+            folders += [PAGES_FOLDER, ""]
+        return PageSync(self._disk, files, folders) if files or folders else None
+
+    def sync(self, queue_id: int) -> None:
+        """Make all pages of the queue durable; no file is touched when nothing is new. Raises OSError."""
+        if (work := self.take_sync([queue_id])) is not None:
+            work.run()
+
+    def sync_all(self) -> None:
+        """`sync` for every queue with new pages."""
+        if (work := self.take_sync()) is not None:
+            work.run()
+
+    # Recovery
+
+    def adopt(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
+        """At recovery, before `drop_orphans`: these pages of the queue are live. May be called several times."""
+        if self._orphans_are_gone:
+            raise RuntimeError("drop_orphans has removed what was not adopted before; adopt all pages first")
+        queue = self._queues.get(queue_id) or self._open_queue(queue_id)
+        for location in locations:
+            segment = queue.segments.get(location.segment)
+            if segment is None:
+                path = page_path(queue_id, location.segment)
+                segment = _SegmentFile(self._disk.size(path) if self._disk.exists(path) else 0)
+                queue.segments[location.segment] = segment
+                queue.last_segment = max(queue.last_segment, location.segment)
+            segment.live_pages += 1
+            segment.live_bytes += location.disk_bytes
+
+    def drop_orphans(self, known: Container[int]) -> None:
+        """At recovery, after every `adopt`: remove the segments without a live page and the folders of other
+        queues.
+
+        Raises OSError.
+        """
+        self._orphans_are_gone = True
+        for name in self._disk.list(PAGES_FOLDER):
+            if not name.isdigit():
+                continue
+            queue_id = int(name)
+            if queue_id not in known:
+                self.drop_queue(queue_id)
+                continue
+            queue = self._queues.get(queue_id)
+            live = queue.segments if queue is not None else {}
+            for number in page_segments(self._disk, queue_id):
+                if number not in live:
+                    self._disk.remove(page_path(queue_id, number))
+
+    def drop_queue(self, queue_id: int) -> None:
+        """Remove all pages of a queue that is durably gone. Raises OSError."""
+        self._queues.pop(queue_id, None)
+        self._dirty_queues.pop(queue_id, None)
+        self._dead = deque(one for one in self._dead if one[1] != queue_id) if self._dead else self._dead
+        folder = _folder(queue_id)
+        if not self._disk.exists(folder):
+            return
+        for name in self._disk.list(folder):
+            self._disk.remove(f"{folder}/{name}")
+        self._disk.remove_folder(folder)
+
+    # Figures
+
+    def live_bytes(self, queue_id: int) -> int:
+        """Octets of the queue's live pages on disk, record headers included."""
+        queue = self._queues.get(queue_id)
+        return sum(segment.live_bytes for segment in queue.segments.values()) if queue is not None else 0
+
+    def disk_bytes(self, queue_id: int) -> int:
+        """Octets of the queue's segment files."""
+        queue = self._queues.get(queue_id)
+        return sum(segment.disk_bytes for segment in queue.segments.values()) if queue is not None else 0
+
+    def sparse_segments(self, queue_id: int) -> list[int]:
+        """Segments that are no longer appended to and are less than half live: worth moving their pages.
+        Ascending.
+        """
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            return []
+        return sorted(
+            number
+            for number, segment in queue.segments.items()
+            if number != queue.active and segment.live_pages and 2 * segment.live_bytes < segment.disk_bytes
+        )
+
+    # Segments
+
+    def _open_queue(self, queue_id: int) -> _QueueFiles:
+        numbers = page_segments(self._disk, queue_id)
+        queue = self._queues[queue_id] = _QueueFiles(numbers[-1] if numbers else 0)
+        return queue
+
+    def _start_segment(self, queue_id: int, queue: _QueueFiles) -> None:
+        self._disk.make_folder(_folder(queue_id))
+        queue.last_segment += 1
+        queue.active = queue.last_segment
+        queue.segments[queue.active] = _SegmentFile(0)
+        queue.has_new_names = True
+        self._dirty_queues[queue_id] = None
+
+    def _bury(self, queue_id: int, number: int, position: int) -> None:
+        """Remove a dead segment, now or once the journal is synced up to `position`."""
+        if position <= self._synced_position and not self._dead:
+            self._remove_segment(queue_id, number)
+        else:
+            latest = self._dead[-1][0] if self._dead else 0
+            self._dead.append((max(position, latest), queue_id, number))
+
+    def _remove_segment(self, queue_id: int, number: int) -> None:
+        queue = self._queues[queue_id]
+        del queue.segments[number]
+        if number in queue.dirty:
+            queue.dirty.remove(number)
+        path = page_path(queue_id, number)
+        if self._disk.exists(path):
+            self._disk.remove(path)
+
+
+def page_position(segment: int, offset: int) -> int:
+    """The position of a page record: it names its place."""
+    return (segment << 32) | offset
+
+
+def _folder(queue_id: int) -> str:
+    return f"{PAGES_FOLDER}/{queue_id}"
+
+
+def page_path(queue_id: int, segment: int) -> str:
+    return f"{PAGES_FOLDER}/{queue_id}/{segment:08d}{SUFFIX}"
+
+
+def page_segments(disk: Disk, queue_id: int) -> list[int]:
+    """The numbers of the queue's segment files, ascending."""
+    names = (name.removesuffix(SUFFIX) for name in disk.list(_folder(queue_id)) if name.endswith(SUFFIX))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())

@@ -1,0 +1,143 @@
+"""The record: the one envelope of everything that storage puts on a disk.
+
+A record is a header of 24 octets, little endian, and its payload:
+
+    u32 length     of the payload
+    u32 crc        CRC-32 (zlib's) over the header without this field, then the payload
+    u8  version    1
+    u8  kind       RecordKind
+    u16 reserved   0
+    u32 context    BATCH: octets from where its batch begins in the file to here; PAGE: queue id modulo 2**32
+    u64 position   where the record starts in its log, so that a stale or misplaced one is known as such
+
+What a payload means is its owner's business. records_grammar.py says the same with construct; a test holds
+both equal.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from typing import NamedTuple
+
+Octets = bytes | bytearray | memoryview
+
+VERSION = 1
+_HEADER = struct.Struct("<IIBBHIQ")
+_TWO_INTEGERS = struct.Struct("<QQ")
+_ONE_INTEGER = struct.Struct("<Q")
+HEADER_BYTES = _HEADER.size
+
+
+class RecordKind(enum.IntEnum):
+    """What a record holds."""
+
+    SEGMENT = 0  # first in a journal segment: its number, and the position of what follows
+    BATCH = 1  # entries of the journal
+    GAP = 2  # stands for a damaged part that was set aside: the position after it
+    PAGE = 3  # a queue's page
+
+
+KINDS = tuple(int(kind) for kind in RecordKind)
+
+
+class Fault(enum.Enum):
+    """Why octets are not a record."""
+
+    SHORT_HEADER = "the file ends inside a record header"
+    SHORT_PAYLOAD = "the file ends inside the record"
+    CRC = "the checksum does not match"
+    VERSION = "the record has a version that this program does not know"
+    KIND = "the record is of a kind that this program does not know"
+    MISPLACED = "an intact record that belongs to another place"
+
+
+class Record(NamedTuple):
+    """A checked record at `offset` of its file. Its payload is the octets start..start + length of `data`."""
+
+    kind: int
+    context: int
+    position: int
+    data: bytes
+    start: int
+    length: int
+    offset: int
+
+    @property
+    def payload(self) -> memoryview:
+        return memoryview(self.data)[self.start : self.start + self.length]
+
+    @property
+    def end(self) -> int:
+        """The offset in its file at which the next record begins."""
+        return self.offset + HEADER_BYTES + self.length
+
+
+def pack_header(kind: int, context: int, position: int, payload: Octets) -> bytes:
+    """The 24 octets that go before `payload`."""
+    bare = _HEADER.pack(len(payload), 0, VERSION, kind, 0, context, position)
+    crc = zlib.crc32(payload, zlib.crc32(bare[8:], zlib.crc32(bare[:4])))
+    return _HEADER.pack(len(payload), crc, VERSION, kind, 0, context, position)
+
+
+def payload_length(data: bytes, start: int) -> int:
+    """The length that the header at `start` of `data` states, unchecked."""
+    return int.from_bytes(data[start : start + 4], "little")
+
+
+def position_of(data: bytes, start: int) -> int:
+    """The position that the header at `start` of `data` states, unchecked."""
+    return int.from_bytes(data[start + 16 : start + 24], "little")
+
+
+def check_record(data: bytes, start: int, offset: int) -> Record | Fault:
+    """The record whose header begins at `start` of `data` and whose whole payload is there; `offset` is in
+    its file.
+
+    A record whose checksum holds but whose version or kind is unknown is not torn: a newer program wrote it.
+    """
+    length, crc, version, kind, _, context, position = _HEADER.unpack_from(data, start)
+    octets = memoryview(data)[start : start + HEADER_BYTES + length]
+    if crc != zlib.crc32(octets[HEADER_BYTES:], zlib.crc32(octets[8:HEADER_BYTES], zlib.crc32(octets[:4]))):
+        return Fault.CRC
+    if version != VERSION:
+        return Fault.VERSION
+    if kind not in KINDS:
+        return Fault.KIND
+    return Record(kind, context, position, data, start + HEADER_BYTES, length, offset)
+
+
+def pack_segment(number: int, start_position: int) -> bytes:
+    """The record that every journal segment begins with."""
+    payload = _TWO_INTEGERS.pack(number, start_position)
+    return pack_header(RecordKind.SEGMENT, 0, start_position, payload) + payload
+
+
+SEGMENT_BYTES = len(pack_segment(1, 0))
+
+
+def unpack_segment(payload: memoryview) -> tuple[int, int]:
+    """(segment number, start position) of a SEGMENT record. Raises ValueError when the payload has another
+    size.
+    """
+    if len(payload) != _TWO_INTEGERS.size:
+        raise ValueError(f"a segment head of {len(payload)} octets instead of {_TWO_INTEGERS.size}")
+    number, start_position = _TWO_INTEGERS.unpack(payload)
+    return number, start_position
+
+
+def pack_gap(position: int, next_position: int) -> bytes:
+    """The record that stands for a damaged part which covered position..next_position."""
+    payload = _ONE_INTEGER.pack(next_position)
+    return pack_header(RecordKind.GAP, 0, position, payload) + payload
+
+
+def unpack_gap(payload: memoryview) -> int:
+    """The position at which a log goes on after a GAP record. Raises ValueError when the payload has another
+    size.
+    """
+    if len(payload) != _ONE_INTEGER.size:
+        raise ValueError(f"a gap of {len(payload)} octets instead of {_ONE_INTEGER.size}")
+    (next_position,) = _ONE_INTEGER.unpack(payload)
+    return int(next_position)

@@ -1,0 +1,212 @@
+"""NaiveMetadata: what the metadata machine should do, written as lists that are searched from end to end."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+Row = dict[str, Any]
+
+TABLES = (
+    "vhosts",
+    "users",
+    "permissions",
+    "topic_permissions",
+    "policies",
+    "operator_policies",
+    "parameters",
+    "global_parameters",
+    "exchanges",
+    "queues",
+    "bindings",
+)
+PREDECLARED = ["", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace"]
+
+
+def same(one: object, other: object) -> bool:
+    """Equality that tells 1 from true and from 1.0."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+class NaiveMetadata:
+    """Each table is a list of rows in the order of creation; a row is a dict with a key tuple under `key`."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self.next_queue_id = 1
+
+    def find(self, table: str, *key: object) -> Row | None:
+        return next((row for row in self.tables[table] if row["key"] == key), None)
+
+    def put(self, table: str, key: tuple[object, ...], **fields: object) -> bool:
+        row = {"key": key, **fields}
+        for index, known in enumerate(self.tables[table]):
+            if known["key"] == key:
+                self.tables[table][index] = row
+                return not same(known, row)
+        self.tables[table].append(row)
+        return True
+
+    def drop(self, table: str, *key: object) -> bool:
+        """Drops the rows whose key begins with these parts."""
+        kept = [row for row in self.tables[table] if row["key"][: len(key)] != key]
+        changed = len(kept) != len(self.tables[table])
+        self.tables[table] = kept
+        return changed
+
+    def drop_where(self, table: str, part: int, value: object) -> None:
+        self.tables[table] = [row for row in self.tables[table] if row["key"][part] != value]
+
+    def apply(self, command: dict[str, Any]) -> bool:
+        fields = {name: value for name, value in command.items() if name != "op"}
+        if "arguments_raw" in fields:
+            fields["arguments_raw"] = base64.b64decode(fields["arguments_raw"])
+        handler = getattr(self, command["op"].replace(".", "_"))
+        return bool(handler(**fields))
+
+    def vhost_put(self, vhost: str, **about: object) -> bool:
+        known = self.find("vhosts", vhost)
+        if known is None:
+            for name in PREDECLARED:
+                self.put("exchanges", (vhost, name), predeclared=True)
+        return self.put("vhosts", (vhost,), limits=known["limits"] if known else {}, **about)
+
+    def vhost_limits(self, vhost: str, limits: object) -> bool:
+        known = self.find("vhosts", vhost)
+        return known is not None and self.put("vhosts", (vhost,), **{**_content(known), "limits": limits})
+
+    def vhost_delete(self, vhost: str) -> bool:
+        for table in ("policies", "operator_policies", "parameters", "exchanges", "queues", "bindings"):
+            self.drop(table, vhost)
+        for table in ("permissions", "topic_permissions"):
+            self.drop_where(table, 1, vhost)
+        return self.drop("vhosts", vhost)
+
+    def user_put(self, user: str, **about: object) -> bool:
+        known = self.find("users", user)
+        return self.put("users", (user,), limits=known["limits"] if known else {}, **about)
+
+    def user_limits(self, user: str, limits: object) -> bool:
+        known = self.find("users", user)
+        return known is not None and self.put("users", (user,), **{**_content(known), "limits": limits})
+
+    def user_delete(self, user: str) -> bool:
+        for table in ("permissions", "topic_permissions"):
+            self.drop(table, user)
+        return self.drop("users", user)
+
+    def permission_set(self, user: str, vhost: str, **patterns: object) -> bool:
+        both = self.find("users", user) and self.find("vhosts", vhost)
+        return bool(both) and self.put("permissions", (user, vhost), **patterns)
+
+    def permission_clear(self, user: str, vhost: str) -> bool:
+        return self.drop("permissions", user, vhost)
+
+    def topic_permission_set(self, user: str, vhost: str, exchange: str, **patterns: object) -> bool:
+        both = self.find("users", user) and self.find("vhosts", vhost)
+        return bool(both) and self.put("topic_permissions", (user, vhost, exchange), **patterns)
+
+    def topic_permission_clear(self, user: str, vhost: str, exchange: str) -> bool:
+        return self.drop("topic_permissions", user, vhost, exchange)
+
+    def policy_set(self, vhost: str, name: str, **content: object) -> bool:
+        return bool(self.find("vhosts", vhost)) and self.put("policies", (vhost, name), **content)
+
+    def policy_clear(self, vhost: str, name: str) -> bool:
+        return self.drop("policies", vhost, name)
+
+    def operator_policy_set(self, vhost: str, name: str, **content: object) -> bool:
+        return bool(self.find("vhosts", vhost)) and self.put("operator_policies", (vhost, name), **content)
+
+    def operator_policy_clear(self, vhost: str, name: str) -> bool:
+        return self.drop("operator_policies", vhost, name)
+
+    def parameter_set(self, vhost: str, component: str, name: str, value: object) -> bool:
+        key = (vhost, component, name)
+        return bool(self.find("vhosts", vhost)) and self.put("parameters", key, value=value)
+
+    def parameter_clear(self, vhost: str, component: str, name: str) -> bool:
+        return self.drop("parameters", vhost, component, name)
+
+    def global_parameter_set(self, name: str, value: object) -> bool:
+        return self.put("global_parameters", (name,), value=value)
+
+    def global_parameter_clear(self, name: str) -> bool:
+        return self.drop("global_parameters", name)
+
+    def exchange_declare(self, vhost: str, name: str, arguments_raw: bytes, **about: object) -> bool:
+        if not self.find("vhosts", vhost) or self.find("exchanges", vhost, name):
+            return False
+        about["arguments_raw"] = arguments_raw.hex()
+        return self.put("exchanges", (vhost, name), predeclared=False, **about)
+
+    def exchange_delete(self, vhost: str, name: str) -> bool:
+        known = self.find("exchanges", vhost, name)
+        if known is None or known["predeclared"]:
+            return False
+        self.tables["bindings"] = [
+            row
+            for row in self.tables["bindings"]
+            if row["key"][:2] != (vhost, name)
+            and row["key"][:1] + row["key"][2:4] != (vhost, "exchange", name)
+        ]
+        return self.drop("exchanges", vhost, name)
+
+    def queue_declare(
+        self, vhost: str, name: str, queue_id: int, arguments_raw: bytes, **about: object
+    ) -> bool:
+        free = queue_id >= self.next_queue_id and not self.find("queues", vhost, name)
+        if not free or not self.find("vhosts", vhost):
+            return False
+        self.next_queue_id = queue_id + 1
+        about["arguments_raw"] = arguments_raw.hex()
+        return self.put("queues", (vhost, name), queue_id=queue_id, **about)
+
+    def queue_delete(self, vhost: str, name: str, queue_id: int) -> bool:
+        known = self.find("queues", vhost, name)
+        if known is None or known["queue_id"] != queue_id:
+            return False
+        self.tables["bindings"] = [
+            row
+            for row in self.tables["bindings"]
+            if row["key"][:1] + row["key"][2:4] != (vhost, "queue", name)
+        ]
+        return self.drop("queues", vhost, name)
+
+    def queue_id_reserve(self, next_queue_id: int) -> bool:
+        changed = next_queue_id > self.next_queue_id
+        self.next_queue_id = max(self.next_queue_id, next_queue_id)
+        return changed
+
+    def binding_add(
+        self,
+        vhost: str,
+        source: str,
+        destination_kind: str,
+        destination: str,
+        binding_key: str,
+        arguments_raw: bytes,
+    ) -> bool:
+        table = "queues" if destination_kind == "queue" else "exchanges"
+        ends = self.find("exchanges", vhost, source) and self.find(table, vhost, destination)
+        key = (vhost, source, destination_kind, destination, binding_key, arguments_raw)
+        if not ends or self.find("bindings", *key):
+            return False
+        self.tables["bindings"].append({"key": key})
+        return True
+
+    def binding_remove(
+        self,
+        vhost: str,
+        source: str,
+        destination_kind: str,
+        destination: str,
+        binding_key: str,
+        arguments_raw: bytes,
+    ) -> bool:
+        return self.drop("bindings", vhost, source, destination_kind, destination, binding_key, arguments_raw)
+
+
+def _content(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "key"}
