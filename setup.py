@@ -1,12 +1,19 @@
 """Builds the hot modules: every .py with a sibling .pxd is compiled with Cython from the very same file.
 
-Without a C compiler, or with AMQP_BROKER_NO_COMPILE set, nothing is compiled and the plain modules run.
+All of them or none: compiled modules call each other in C. Only what has changed is compiled again, on two cores.
+Without a C compiler or Python's headers, or with AMQP_BROKER_NO_COMPILE set, the plain modules run, and one line says
+so and what to install; AMQP_BROKER_REQUIRE_COMPILED makes that an error. What was done is written to
+build/compiled.json.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -15,6 +22,8 @@ from setuptools.errors import BaseError
 
 ROOT = Path(__file__).parent
 PACKAGES = ("octets", "exchanges", "queues", "storage", "raft", "amqp_broker", "spark_connector")
+RECORD = ROOT / "build" / "compiled.json"
+CORES = 2
 
 DIRECTIVES = {
     "language_level": 3,
@@ -23,6 +32,7 @@ DIRECTIVES = {
     "cdivision": True,
     "binding": False,
 }
+FLAGS = ["-O2", "-fno-strict-aliasing", "-w"]
 
 
 def hot_modules() -> list[Path]:
@@ -31,42 +41,78 @@ def hot_modules() -> list[Path]:
     return [path.with_suffix(".py").relative_to(ROOT) for path in found]
 
 
-class OptionalBuild(build_ext):
-    """Compiles what it can:
+def why_plain() -> str:
+    """What keeps this machine from compiling, with the way out; an empty text if nothing does."""
+    if os.environ.get("AMQP_BROKER_NO_COMPILE"):
+        return "AMQP_BROKER_NO_COMPILE is set"
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler}); on Debian and Ubuntu: apt-get install gcc libc6-dev"
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"there is no {header}; on Debian and Ubuntu: apt-get install python{version}-dev"
+    try:
+        import Cython.Build  # noqa: F401
+    except ImportError:
+        return "Cython is not installed; pip install cython"
+    return ""
 
-    a machine without a C compiler gets the plain modules and one line that says so.
-    """
+
+def record(compiled: list[str], reason: str) -> None:
+    """Notes what was done, and tells the user if the slower plain modules are going to run."""
+    if reason:
+        print(f"amqp-broker: the hot modules stay plain Python (slower): {reason}", file=sys.stderr)
+        if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
+            raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
+
+
+class AllOrNone(build_ext):
+    """Compiles every hot module; if one fails, none is put beside its source."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or CORES
 
     def run(self) -> None:
+        if not self.extensions:
+            return  # `extensions` has told why
         try:
             super().run()
         except (BaseError, OSError) as error:
-            if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
-                raise
-            print(
-                f"the hot modules stay plain Python (slower): {error}; install a C compiler and run again",
-                file=sys.stderr,
-            )
+            record([], f"compiling failed: {' '.join(str(error).split())}")
+        else:
+            record([extension.name for extension in self.extensions], "")
 
 
 def extensions() -> list[Extension]:
-    if os.environ.get("AMQP_BROKER_NO_COMPILE"):
+    """The extensions to build, translated to C as far as they have changed; none if this machine cannot compile."""
+    reason = why_plain()
+    if reason:
+        record([], reason)
         return []
-    try:
-        from Cython.Build import cythonize
-    except ImportError:
-        return []
+    from Cython.Build import cythonize
+    from Cython.Compiler.Errors import CompileError
+
     modules = [
-        Extension(
-            ".".join(path.with_suffix("").parts),
-            [str(path)],
-            extra_compile_args=["-O2", "-fno-strict-aliasing", "-w"],
-        )
+        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=FLAGS)
         for path in hot_modules()
     ]
-    return list(
-        cythonize(modules, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=0, quiet=True)
+    try:
+        return list(
+            cythonize(
+                modules, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=CORES, quiet=True
+            )
+        )
+    except CompileError as error:
+        record([], f"translating to C failed: {' '.join(str(error).split())}")
+        return []
+
+
+if __name__ == "__main__":
+    setup(
+        ext_modules=extensions() if {"build_ext", "editable_wheel", "bdist_wheel"} & set(sys.argv) else [],
+        cmdclass={"build_ext": AllOrNone},
     )
-
-
-setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuild})

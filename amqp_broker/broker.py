@@ -7,6 +7,7 @@ start the same run-time side is built from the recovered metadata.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,7 @@ class Broker:
 
     def propose(self, command: commands.Command) -> int:
         """Write and apply a metadata command. Returns the ticket that has to be synced before it is reported done."""
+        commands.check_command(command)
         self.metadata_log.append(command)
         self.metadata.apply(command)
         return self.ticket()
@@ -88,8 +90,8 @@ class Broker:
             recovery.take(segment, kind, bytes(payload))
         ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
         ids += [self.delay_id(vhost.name, each.name) for vhost in self.metadata.vhosts() for each in self._delayed(vhost.name)]
-        self.store.pager.page_store.drop_orphans(set(ids))
         recovery.finish(ids)
+        self.store.pager.page_store.drop_orphans(set(ids))
         if not self.metadata.vhosts():
             self._populate()
         for record in self.metadata.vhosts():
@@ -106,8 +108,6 @@ class Broker:
     @staticmethod
     def delay_id(vhost: str, exchange: str) -> int:
         """The id under which an exchange's delayed messages are stored: from its name, above all queue ids."""
-        import hashlib
-
         digest = hashlib.blake2b(f"{vhost}\0{exchange}".encode("utf-8", "surrogateescape"), digest_size=7).digest()
         return (1 << 61) + int.from_bytes(digest, "big")
 

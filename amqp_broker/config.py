@@ -333,7 +333,7 @@ class Config:
         COUNT,
         -1,
         QUEUES,
-        "Deliveries after which a message is dropped or dead-lettered, for queues that set no x-delivery-limit.",
+        "Deliveries after which a message is dead-lettered, for queues that set no x-delivery-limit.",
         minimum=-1,
         off=-1,
     )

@@ -37,6 +37,11 @@ class Administrator(Protocol):
         priority: int = 0,
     ) -> None: ...
     def delete_policy(self, vhost: str, name: str) -> None: ...
+    def put_operator_policy(
+        self, vhost: str, name: str, pattern: str, definition: dict[str, Any]
+    ) -> None: ...
+    def limit_vhost(self, vhost: str, limits: dict[str, int]) -> None: ...
+    def limit_user(self, user: str, limits: dict[str, int]) -> None: ...
 
 
 class RpcAdministrator:
@@ -85,6 +90,16 @@ class RpcAdministrator:
 
     def delete_policy(self, vhost: str, name: str) -> None:
         self.call("policy.delete", vhost=vhost, name=name)
+
+    def put_operator_policy(self, vhost: str, name: str, pattern: str, definition: dict[str, Any]) -> None:
+        fields = {"vhost": vhost, "name": name, "pattern": pattern, "apply_to": "queues"}
+        self.call("operator_policy.put", **fields, definition=definition, priority=0)
+
+    def limit_vhost(self, vhost: str, limits: dict[str, int]) -> None:
+        self.call("vhost.limits", vhost=vhost, limits=limits)
+
+    def limit_user(self, user: str, limits: dict[str, int]) -> None:
+        self.call("user.limits", user=user, limits=limits)
 
 
 def _ask(connection: pika.BlockingConnection, verb: str, body: bytes) -> dict[str, Any]:
@@ -140,6 +155,18 @@ class CtlAdministrator:
 
     def delete_policy(self, vhost: str, name: str) -> None:
         run_ctl(self._ctl, "clear_policy", "-p", vhost, name)
+
+    def put_operator_policy(self, vhost: str, name: str, pattern: str, definition: dict[str, Any]) -> None:
+        options = ["--apply-to", "queues"]
+        run_ctl(
+            self._ctl, "set_operator_policy", "-p", vhost, *options, name, pattern, json.dumps(definition)
+        )
+
+    def limit_vhost(self, vhost: str, limits: dict[str, int]) -> None:
+        run_ctl(self._ctl, "set_vhost_limits", "-p", vhost, json.dumps(limits))
+
+    def limit_user(self, user: str, limits: dict[str, int]) -> None:
+        run_ctl(self._ctl, "set_user_limits", user, json.dumps(limits))
 
 
 def administrator(broker: BrokerUnderTest) -> Administrator:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,24 +59,25 @@ class Restartable(Protocol):
 class BrokerProcess:
     """Our broker as a child process; `stop` and `start` keep its port and its data folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, flags: Sequence[str] = ()) -> None:
         self.url = ""
-        self._folder = folder
+        self.folder = folder
+        self._flags = flags
         self._listen = "127.0.0.1:0"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait for its `ready` line; raises BrokerFailed with what it wrote to stderr."""
-        log = self._folder / "broker.log"
+        log = self.folder / "broker.log"
         command = [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", self._listen]
-        command += ["--data-dir", str(self._folder / "data")]
+        command += ["--data-dir", str(self.folder / "data"), *self._flags]
         path = os.pathsep.join(filter(None, [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]))
         with log.open("ab") as stderr:
             process = subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                cwd=self._folder,
+                cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": path},
             )
         address = _await_ready(process)
@@ -95,7 +96,7 @@ class BrokerProcess:
         """SIGTERM; raises BrokerFailed unless it ends with status 0."""
         status = self._end(signal.SIGTERM)
         if status != 0:
-            tail = (self._folder / "broker.log").read_text(errors="replace")[-4000:]
+            tail = (self.folder / "broker.log").read_text(errors="replace")[-4000:]
             raise BrokerFailed(
                 f"SIGTERM ended the broker with status {status} where 0 is promised; stderr was:\n{tail}"
             )
@@ -176,10 +177,10 @@ def broker_under_test() -> Iterator[BrokerUnderTest]:
 
 
 @contextmanager
-def own_process() -> Iterator[BrokerProcess]:
-    """A broker of ours with a temporary data folder; it must end with status 0."""
+def own_process(*flags: str) -> Iterator[BrokerProcess]:
+    """A broker of ours with a temporary data folder and these flags; it must end with status 0."""
     with tempfile.TemporaryDirectory(prefix="broker-under-test-") as folder:
-        process = BrokerProcess(Path(folder))
+        process = BrokerProcess(Path(folder), flags)
         process.start()
         try:
             yield process

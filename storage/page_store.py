@@ -207,9 +207,11 @@ class PageStore:
     # Recovery
 
     def adopt(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
-        """At recovery, before `drop_orphans`: these pages of the queue are live. May be called several times."""
+        """At recovery, before `drop_orphans`: these pages are live. May be called again for a queue."""
         if self._orphans_are_gone:
-            raise RuntimeError("drop_orphans has removed what was not adopted before; adopt all pages first")
+            raise RuntimeError(
+                "drop_orphans came first and removed what it did not know; adopt all pages first"
+            )
         queue = self._queues.get(queue_id) or self._open_queue(queue_id)
         for location in locations:
             segment = queue.segments.get(location.segment)
@@ -295,11 +297,10 @@ class PageStore:
 
     def _bury(self, queue_id: int, number: int, position: int) -> None:
         """Remove a dead segment, now or once the journal is synced up to `position`."""
-        if position <= self._synced_position and not self._dead:
+        if position <= self._synced_position:
             self._remove_segment(queue_id, number)
         else:
-            latest = self._dead[-1][0] if self._dead else 0
-            self._dead.append((max(position, latest), queue_id, number))
+            self._dead.append((position, queue_id, number))
 
     def _remove_segment(self, queue_id: int, number: int) -> None:
         queue = self._queues[queue_id]

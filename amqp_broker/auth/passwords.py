@@ -129,10 +129,17 @@ class VerifiedPasswords:
         self._capacity = capacity
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
+    def _digest(self, password: str, stored: str) -> bytes:
+        fact = f"{len(stored)}:{stored}:{password}"
+        return hashlib.blake2b(_octets(fact), key=self._key, digest_size=32).digest()
+
+    def is_known(self, password: str, stored: str) -> bool:
+        """Whether this password was right before; costs next to nothing."""
+        return self._digest(password, stored) in self._seen
+
     def verify(self, password: str, stored: str) -> bool:
         """As `verify_password`."""
-        fact = f"{len(stored)}:{stored}:{password}"
-        digest = hashlib.blake2b(_octets(fact), key=self._key, digest_size=32).digest()
+        digest = self._digest(password, stored)
         if digest in self._seen:
             self._seen.move_to_end(digest)
             return True

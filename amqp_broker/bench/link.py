@@ -54,6 +54,7 @@ class Link:
     def __init__(self, target: Target, name: str, timeout: float = 30.0) -> None:
         self.target = target
         self.frame_max = constants.DEFAULT_FRAME_MAX
+        self.server_properties: Mapping[str, object] = {}
         self._read = b""
         try:
             self.sock = socket.create_connection((target.host, target.port), timeout)
@@ -81,7 +82,7 @@ class Link:
     def _shake_hands(self, name: str) -> None:
         target = self.target
         self._send_octets(constants.PROTOCOL_HEADER)
-        self._expect(methods.ConnectionStart, 0)
+        self.server_properties = self._expect(methods.ConnectionStart, 0).server_properties
         client = Table({**CLIENT_PROPERTIES, "connection_name": name})
         response = b"\0" + target.user.encode() + b"\0" + target.password.encode()
         self.send(methods.ConnectionStartOk(client, "PLAIN", response, "en_US"), 0)

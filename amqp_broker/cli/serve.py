@@ -39,11 +39,11 @@ def serve(config_file: str | None, **values: object) -> int:
 
 
 def _explain(error: OSError, data_dir: Path) -> str:
-    """One line for a failure of the operating system: what failed, on what, and the way out."""
-    subject = f"{error.filename}: " if error.filename else ""
+    """One line for a failure of the operating system: on what, what failed, and the way out."""
+    subject = error.filename or f"data folder {data_dir}"
     if isinstance(error, PermissionError):
-        return f"{subject}{error.strerror}; run as another user, or choose another --data-dir or --listen"
-    return f"{subject}{error.strerror or error}; data folder {data_dir}"
+        return f"{subject}: {error.strerror}; run as another user, or choose another --data-dir or --listen"
+    return f"{subject}: {error.strerror or error}"
 
 
 @contextmanager

@@ -228,6 +228,16 @@ class Connection:
 
     # Input and output
 
+    def _wait_for_room(self, deadline: float) -> None:
+        """Waits until something can be sent or read; a broker that takes nothing may have said why."""
+        try:
+            self._transport.wait(READ | WRITE, deadline, "room to send")
+        except ClientTimeout as error:
+            self._receive()
+            if self.blocked_reason is None:
+                raise
+            raise ClientTimeout(f"{error}, which says that it is blocked: {self.blocked_reason}") from None
+
     def _send_some(self) -> int:
         """Sends what fits. When the peer has gone, what it said last tells why: that is raised."""
         try:

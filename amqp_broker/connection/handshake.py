@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
+from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
 from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import constants as c
@@ -38,6 +39,8 @@ CAPABILITIES = {
 
 _LOCALE = "en_US"
 _MIN_FRAME_MAX = 4096
+#: An address may fail so often before it has to wait.
+_FREE_FAILURES = 10
 
 
 class Handshake:
@@ -99,13 +102,9 @@ class Handshake:
         self._expect(connection, method, 0)
         peer = connection.peer
         node = self._node
-        wait = self._backoff(peer.host)
         try:
-            if wait:
-                raise SaslError(f"too many refused logins from {peer.host}: wait {wait} ms")
             user = self._authenticate(connection, method.mechanism, method.response)
         except SaslError as error:
-            self._note_failure(peer.host)
             log.warning("login from %s refused: %s", peer, error)
             self._refuse(connection, method)
             return
@@ -120,22 +119,36 @@ class Handshake:
         """The name of the user. Raises SaslError, and ConnectionException for an unknown mechanism."""
         broker = self._node.broker
         peer = connection.peer
+        allowed = self._node.config.loopback_users
         if mechanism.encode() not in self.mechanisms(connection).split():
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
         if mechanism == "EXTERNAL":
             name = sasl.external(response, peer.certificate_name)
-            if broker.metadata.user(name) is None:
-                raise SaslError(f"no user '{name}'")
+            outcome = login_with_certificate(
+                broker.metadata.user(name), peer_is_loopback=peer.is_loopback, loopback_users=allowed
+            )
         else:
             credentials = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
             name = credentials.user
             user = broker.metadata.user(name)
-            if user is None or not user.password_hash:
-                raise SaslError(f"no user '{name}' with a password")
-            if not broker.passwords.verify(credentials.password, user.password_hash):
-                raise SaslError(f"wrong password for user '{name}'")
-        if name in self._node.config.loopback_users and not peer.is_loopback:
-            raise SaslError(f"user '{name}' may log in from this machine only (loopback_users)")
+            stored = user.password_hash if user is not None else ""
+            if not broker.passwords.is_known(credentials.password, stored):
+                # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password
+                # that was right before is let through, so that one bad client locks nobody out.
+                wait = self._backoff(peer.host)
+                if wait:
+                    raise SaslError(f"user '{name}': too many refused logins from {peer.host}, wait {wait} ms")
+            outcome = login_with_password(
+                user,
+                credentials.password,
+                peer_is_loopback=peer.is_loopback,
+                loopback_users=allowed,
+                verify=broker.passwords.verify,
+            )
+            if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
+                self._note_failure(peer.host)
+        if outcome is not LoginOutcome.ACCEPTED:
+            raise SaslError(f"user '{name}' {outcome.value}")
         return name
 
     def _refuse(self, connection: Connection, method: Any) -> None:
@@ -156,9 +169,9 @@ class Handshake:
         """Milliseconds that this host has to wait before it may try again."""
         count, last = self._failures.get(host, (0, 0))
         config = self._node.config
-        if count < 3 or not config.login_backoff_ms:
+        if count < _FREE_FAILURES or not config.login_backoff_ms:
             return 0
-        wait = min(config.login_backoff_ms << min(count - 3, 16), config.login_backoff_max_ms)
+        wait = min(config.login_backoff_ms << min(count - _FREE_FAILURES, 16), config.login_backoff_max_ms)
         return max(0, last + wait - self._node.now)
 
     def _note_failure(self, host: str) -> None:

@@ -36,6 +36,7 @@ _VHOST_LIMIT_NAMES: Final = ("max-connections", "max-queues")
 _USER_LIMIT_NAMES: Final = ("max-connections", "max-channels")
 _RESERVED_PREFIX: Final = "amq."
 _NOT_DURABLE: Final = "is not durable; whoever needs it declares it"
+_INSIDE_VHOSTS: Final = ("exchanges", "policies", "parameters", "queues", "bindings")
 _DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 
 End = tuple[str, str, str]
@@ -70,8 +71,9 @@ def plan_import(
 ) -> ImportPlan:
     """What brings `metadata` to what `definitions` (decoded JSON) say; `metadata` itself stays as it is.
 
-    `vhost` is where things go that name none, as in the export of a single vhost. `random_bytes` gives
-    salts for users with a password in clear. Raises DefinitionsError (a ValueError).
+    With `vhost`, everything that lives in a vhost goes into that one, whatever vhost it names, and the
+    rest is left out. `random_bytes` gives salts for users with a password in clear. Raises
+    DefinitionsError (a ValueError).
     """
     return _Importer(metadata, random_bytes, vhost).run(Entry("definitions", definitions))
 
@@ -80,6 +82,7 @@ class _Importer:
     """Applies each command to a copy of the metadata: what changes nothing there is not needed."""
 
     def __init__(self, metadata: Metadata, random_bytes: passwords.RandomBytes, vhost: str | None) -> None:
+        self._before = metadata
         self._state = metadata.copy()
         self._random_bytes = random_bytes
         self._vhost = vhost
@@ -106,6 +109,11 @@ class _Importer:
                 continue
             if not isinstance(items, list):
                 raise DefinitionsError(category, f"{type(items).__name__} found, a list is needed")
+            if items and self._vhost is not None and category not in _INSIDE_VHOSTS:
+                self._plan.notes.append(
+                    f"{category}: left out, as only virtual host '{self._vhost}' is imported"
+                )
+                continue
             for index, item in enumerate(items):
                 step(Entry(f"{category}[{index}]", item))
         return self._plan
@@ -118,10 +126,7 @@ class _Importer:
         self._plan.notes.append(f"{entry.path}: {text}")
 
     def _vhost_of(self, entry: Entry) -> str:
-        if "vhost" not in entry and self._vhost is not None:
-            name = self._vhost
-        else:
-            name = entry.text("vhost")
+        name = entry.text("vhost") if self._vhost is None else self._vhost
         if self._state.vhost(name) is None:
             entry.error("vhost", f"there is no virtual host '{name}'; add it to vhosts or create it before")
         return name
@@ -303,7 +308,8 @@ class _Importer:
         entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(SUPPORTED_TYPES)} can")
 
     def _check_queue_limit(self, entry: Entry, vhost: str) -> None:
-        record = self._state.vhost(vhost)
+        """As in RabbitMQ: a limit that was set before counts, one that the file itself brings does not."""
+        record = self._before.vhost(vhost)
         limit = record.limits.get("max-queues", -1) if record else -1
         if 0 <= limit <= self._state.queue_count(vhost):
             raise DefinitionsError(

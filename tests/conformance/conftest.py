@@ -125,8 +125,8 @@ def named(address: Address) -> Iterator[Named]:
         connection.close()
 
 
-@pytest.fixture(scope="module")
-def module_admin(broker: BrokerUnderTest) -> Administrator:
+@pytest.fixture(scope="session")
+def admin(broker: BrokerUnderTest) -> Administrator:
     """Skips every test that asks for it where RabbitMQ cannot be administered from here."""
     try:
         return administrator(broker)

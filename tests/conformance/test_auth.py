@@ -30,8 +30,7 @@ class Account(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def account(module_admin: Administrator, address: Address) -> Iterator[Account]:
-    admin = module_admin
+def account(admin: Administrator, address: Address) -> Iterator[Account]:
     unique = uuid.uuid4().hex[:8]
     account = Account(f"vhost-{unique}", f"user-{unique}", admin)
     admin.create_vhost(account.vhost)

@@ -22,8 +22,7 @@ class Place(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def place(module_admin: Administrator) -> Iterator[Place]:
-    admin = module_admin
+def place(admin: Administrator) -> Iterator[Place]:
     place = Place(f"vhost-{uuid.uuid4().hex[:8]}", admin)
     admin.create_vhost(place.vhost)
     admin.put_permission("guest", place.vhost, ".*", ".*", ".*")

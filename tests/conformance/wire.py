@@ -158,20 +158,28 @@ class Connection:
             raise Unexpected(f"the broker sent a frame of {size + 8} octets; frame_max is {self.frame_max}")
         return Frame(kind, channel, rest[:size])
 
+    def keep_frame(self, timeout_s: float = ANSWER_TIMEOUT_S) -> int | None:
+        """Receive one frame and keep it for its channel, which is returned; None once the broker closed the
+        transport.
+
+        Heartbeats are left out.
+        """
+        while (frame := self.read_frame(timeout_s)) is not None:
+            if frame.kind != codec.FRAME_HEARTBEAT:
+                self._waiting.setdefault(frame.channel, deque()).append(frame)
+                return frame.channel
+        return None
+
     def next_frame(self, channel: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Frame | None:
-        """The next frame of one channel, heartbeats left out; frames of other channels are kept for them."""
+        """The next frame of one channel; frames of other channels are kept for them, save for channel 0's."""
         waiting = self._waiting.setdefault(channel, deque())
         while not waiting:
-            frame = self.read_frame(timeout_s)
-            if frame is None:
+            received = self.keep_frame(timeout_s)
+            if received is None:
                 return None
-            if frame.kind == codec.FRAME_HEARTBEAT:
-                continue
-            if frame.channel == 0 and channel != 0:
-                raise Unexpected(
-                    f"on channel {channel} an answer was expected; the connection got {self._describe(frame)}"
-                )
-            self._waiting.setdefault(frame.channel, deque()).append(frame)
+            if received == 0 and channel != 0:
+                said = self._describe(self._waiting[0].popleft())
+                raise Unexpected(f"on channel {channel} an answer was expected; the connection got {said}")
         return waiting.popleft()
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Policies: which applies, what two of them mean together, and which are refused (RabbitMQ 3.10.8's rules)."""
+"""Policies: which applies, what two of them mean together, and which are refused, after RabbitMQ 3.10.8."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-
 def test_no_limit_is_looser_than_the_strictest(
     arguments: dict[str, int], policy: dict[str, int], operator: dict[str, int]
 ) -> None:
-    """What is shown as the merged definition, and what a queue makes of policies and arguments, agree on limits."""
+    """The merged definition that is shown, and what a queue makes of policies and arguments, agree."""
     own = parse_arguments({f"x-{key}": value for key, value in arguments.items()})
     settings = with_policy(own, policy, operator)
     merged = merged_definition(policy, operator)

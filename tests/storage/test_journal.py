@@ -161,6 +161,20 @@ def test_a_large_batch_is_split_at_entries() -> None:
     assert found == [*entries, (1, b"after")]
 
 
+def test_every_batch_is_split_anew() -> None:
+    disk = new_disk()
+    journal, _ = open_journal(disk, record_bytes=100)
+    counts = []
+    for _ in range(3):
+        append(journal, [(1, b"x" * 40)] * 6)
+        batch = journal.take_batch()
+        assert batch is not None
+        batch.write_and_sync()
+        journal.batch_done(batch)
+        counts.append(len(batch.splits))
+    assert counts == [2, 2, 2]
+
+
 def test_retired_segments_go_with_the_next_batch_after_its_sync() -> None:
     disk = new_disk()
     journal, _ = open_journal(disk, segment_bytes=100)

@@ -235,17 +235,30 @@ def test_a_message_that_holds_a_journal_does_not_turn_a_torn_tail_into_damage() 
     assert journal.torn_tail == (FIRST, ends[2], len(whole) - ends[2])
 
 
-def test_made_up_headers_in_a_torn_batch_cost_no_time() -> None:
-    """Each of them claims a long record, and a position that this segment cannot have come to yet."""
+def test_a_message_that_holds_another_journal_does_not_turn_a_torn_tail_into_damage() -> None:
+    """Its records are intact, and further on than this journal can have come in so few octets."""
     disk, ends = written()
     journal, found = open_journal(disk)
-    header = pack_header(RecordKind.BATCH, 0, 1 << 40, b"")
-    header = (4 << 20).to_bytes(4, "little") + header[4:]
-    append(journal, [(7, header * (1 << 18))])
+    stranger = pack_header(RecordKind.BATCH, 0, 1 << 40, b"strange") + b"strange"
+    append(journal, [(7, b"x" * 100 + stranger + b"x" * 100)])
     flush(journal)
     whole = disk.contents(FIRST)
     disk.overwrite(FIRST, whole[: ends[2]] + b"\0" + whole[ends[2] + 1 :])
-    assert open_journal(disk)[1] == found
+    journal, again = open_journal(disk)
+    assert again == found
+    assert journal.torn_tail == (FIRST, ends[2], len(whole) - ends[2])
+
+
+def test_a_segment_that_ends_too_early_is_damage_even_between_two_records() -> None:
+    disk = new_disk()
+    journal, _ = open_journal(disk, segment_bytes=100)
+    write(journal, [(1, b"first")])
+    end = disk.size(FIRST)
+    write(journal, [(1, b"second" * 20)], [(1, b"third")])
+    disk.overwrite(FIRST, disk.contents(FIRST)[:end])
+    with pytest.raises(CorruptRecord, match="begins at position 135 and the one before ends at 10") as raised:
+        open_journal(disk)
+    assert raised.value.file == SECOND
 
 
 def test_random_garbage_at_the_end_is_cut() -> None:

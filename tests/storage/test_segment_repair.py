@@ -169,6 +169,12 @@ def test_any_damage_is_seen_and_can_be_recovered_from(seed: int) -> None:
             crash_while_repairing(disk, segment_bytes, chance)
         journal, found = open_journal(disk, segment_bytes, recover_damaged=True)
         assert is_subsequence(found, whole)
+        # What was set aside, and what was put in its place, is durable.
+        copies = {one.copy: disk.contents(one.copy) for one in journal.set_aside if one.copy}
+        disk.crash()
+        assert {copy: disk.contents(copy) for copy in copies} == copies
+        journal, again = open_journal(disk, segment_bytes)
+        assert again == found
         for path, octets in files.items():
             if damaged_files.get(path) == octets:
                 kept = [entry for entry in whole if entry[1] in octets]

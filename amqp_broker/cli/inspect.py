@@ -1,0 +1,119 @@
+"""`amqp-broker inspect DIR`: what a data folder holds, read without a running broker and without changing anything.
+
+Exit status: 0 if the broker would start on it, 1 if it is damaged, 2 if it is no data folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+from pathlib import Path
+
+import click
+
+from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
+from amqp_broker.setting_kinds import show_size
+from storage.disk import LOCK_FILE
+from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
+
+STATUS_DAMAGED = 1
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def inspect(folder: Path, as_json: bool) -> int:
+    """Report on the data folder DIR: segments, queues, counts, bad records."""
+    disk = UnchangedDisk(folder)
+    counting = Counting(disk)
+    try:
+        report = inspect_folder(disk, counting.take)
+        if report.format is None:
+            raise click.ClickException(f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder")
+        queues = counting.finish()
+    finally:
+        disk.close()
+    is_in_use = _is_in_use(folder)
+    if as_json:
+        click.echo(json.dumps(_as_json(report, queues, counting.problems, is_in_use), indent=2))
+    else:
+        click.echo("\n".join(_as_lines(folder, report, queues, counting.problems, is_in_use)))
+    return STATUS_DAMAGED if _is_damaged(report) or counting.problems else 0
+
+
+def _is_in_use(folder: Path) -> bool:
+    """True if a broker holds the folder's lock, so that what was read may have been half written."""
+    try:
+        with open(folder / LOCK_FILE, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _is_damaged(report: FolderReport) -> bool:
+    return any(not bad.is_torn_tail for bad in _bad_records(report))
+
+
+def _bad_records(report: FolderReport) -> list[BadRecord]:
+    """One for each log, and all of the pages."""
+    logs = [log.first_bad for log in (report.journal, report.metadata) if log.first_bad is not None]
+    return logs + [bad for queue in report.queues for bad in queue.bad]
+
+
+def _as_json(
+    report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool
+) -> dict[str, object]:
+    return {
+        "is_in_use": is_in_use,
+        "is_damaged": _is_damaged(report),
+        "problems": problems,
+        "queues": [dataclasses.asdict(queue) for queue in queues],
+        "folder": dataclasses.asdict(report),
+    }
+
+
+def _as_lines(
+    folder: Path, report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool
+) -> list[str]:
+    lines = [f"{folder}: {json.dumps(report.format)}"]
+    if is_in_use:
+        lines.append("in use by a running broker: its newest records may look torn")
+    lines += _log_lines("journal", report.journal) + _log_lines("metadata", report.metadata)
+    pages = sum(queue.pages for queue in report.queues)
+    octets = sum(queue.bytes for queue in report.queues)
+    lines.append(f"pages     {pages} of {len(report.queues)} queues, {show_size(octets)}")
+    messages = sum(queue.messages for queue in queues)
+    lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
+    lines += [
+        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {show_size(queue.message_bytes)}"
+        + (" (delayed)" if queue.kind == "delayed" else "")
+        for queue in queues
+    ]
+    lines += ["", *_verdict(report, problems)]
+    return lines
+
+
+def _log_lines(name: str, log: LogReport) -> list[str]:
+    lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {show_size(log.bytes)}"]
+    for segment in log.segments:
+        kinds = ", ".join(f"{count} of kind {kind}" for kind, count in segment.entries.items()) or "no entries"
+        lines.append(f"  {segment.file}  {show_size(segment.bytes)}, {segment.records} records: {kinds}")
+    return lines
+
+
+def _verdict(report: FolderReport, problems: list[str]) -> list[str]:
+    lines = []
+    for bad in _bad_records(report):
+        meaning = "torn tail, cut off at the next start" if bad.is_torn_tail else "bad record"
+        lines.append(f"{meaning}: {bad.file} at offset {bad.offset}: {bad.reason}")
+    lines += [f"problem: {problem}" for problem in problems]
+    lines += [f"set aside earlier: damaged/{part}" for part in report.damaged_parts]
+    if _is_damaged(report) or problems:
+        lines.append("damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts")
+    else:
+        lines.append("whole: the broker can start on it")
+    return lines

@@ -1,0 +1,122 @@
+"""How many messages each queue of a data folder holds, found as the broker would at its start, but changing nothing.
+
+The broker's own recovery runs on a disk that reads and drops every write, so that what is counted here is what
+the broker would serve. Where the folder is damaged the counts cover what can be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amqp_broker.broker import Broker
+from amqp_broker.cluster.metadata import Metadata
+from exchanges.delayed import DelayedExchange
+from queues.page import Page
+from queues.pager import Pager
+from queues.recovery import RecoveredQueue, Recovery
+from storage.disk import FileDisk, Octets
+from storage.errors import CorruptRecord
+from storage.metadata_log import MetadataLog
+from storage.page_store import PageStore
+
+
+class UnchangedDisk(FileDisk):
+    """A folder that can be read, and where every write is silently nothing: for code that tidies while it reads."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        super().__init__(root, is_read_only=True)
+
+    def append(self, path: str, buffers: Sequence[Octets]) -> None:
+        pass
+
+    def sync(self, path: str) -> None:
+        pass
+
+    def sync_folder(self, folder: str) -> None:
+        pass
+
+    def truncate(self, path: str, size: int) -> None:
+        pass
+
+    def remove(self, path: str) -> None:
+        pass
+
+    def rename(self, old: str, new: str) -> None:
+        pass
+
+    def make_folder(self, path: str) -> None:
+        pass
+
+    def remove_folder(self, path: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """A durable queue, or a delayed-message exchange (kind "delayed"): its messages and their octets."""
+
+    vhost: str
+    name: str
+    kind: str
+    queue_id: int
+    messages: int
+    message_bytes: int
+
+
+class Counting:
+    """Fed with every entry of the journal by `take`, as `storage.inspect.inspect_folder` gives them."""
+
+    def __init__(self, disk: UnchangedDisk) -> None:
+        self.problems: list[str] = []
+        self._disk = disk
+        self._recovery = Recovery(Pager(PageStore(disk), 1 << 62, 1 << 18, 1, 1 << 12))
+
+    def take(self, segment: int, kind: int, payload: memoryview) -> None:
+        try:
+            self._recovery.take(segment, kind, bytes(payload))
+        except ValueError as error:
+            self.problems.append(f"journal segment {segment}: {error}")
+
+    def finish(self) -> list[QueueCount]:
+        """The queues in order of virtual host and name; empty, with a problem noted, if the metadata cannot be read."""
+        metadata = Metadata()
+        try:
+            for command in MetadataLog(self._disk).recover():
+                metadata.apply(command)
+        except CorruptRecord as error:
+            self.problems.append(f"queues cannot be named or counted: {error}")
+            return []
+        places = _places(metadata)
+        try:
+            self._recovery.finish([queue_id for _, _, _, queue_id in places])
+        except (CorruptRecord, OSError) as error:
+            self.problems.append(f"messages cannot be counted: {error}")
+            return []
+        return [QueueCount(*place, *_count(self._recovery.queue(place[3]))) for place in places]
+
+
+def _places(metadata: Metadata) -> list[tuple[str, str, str, int]]:
+    """Virtual host, name, kind and id of everything that stores messages."""
+    places = []
+    for vhost in metadata.vhosts():
+        places += [(vhost.name, queue.name, "queue", queue.queue_id) for queue in metadata.queues(vhost.name)]
+        places += [
+            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name))
+            for exchange in metadata.exchanges(vhost.name)
+            if exchange.type == DelayedExchange.type_name
+        ]
+    return sorted(places)
+
+
+def _count(queue: RecoveredQueue) -> tuple[int, int]:
+    messages = message_bytes = 0
+    for item in queue.items:
+        if isinstance(item, Page):
+            messages += item.count
+            message_bytes += item.message_bytes
+        else:
+            messages += 1
+            message_bytes += item.message.size
+    return messages, message_bytes

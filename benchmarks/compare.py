@@ -1,0 +1,156 @@
+"""`python -m benchmarks.compare`: our broker and RabbitMQ side by side, with the same load generator.
+
+Both brokers run for the whole comparison; a pair is one run on each, right after one another, and every other
+pair begins with the other broker. The median of the pairs is quoted, with the lowest and the highest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from amqp_broker.bench.link import LinkError
+from amqp_broker.bench.load import run_load
+from amqp_broker.bench.result import Result
+from benchmarks.brokers import (
+    Broker,
+    BrokerError,
+    check_rabbitmq,
+    own_broker,
+    rabbitmq_broker,
+    temporary_folder,
+)
+from benchmarks.machine import commit, header, table
+from benchmarks.scenarios import PLAIN_TARGET, ROWS, Measure, Row
+
+RESULTS = Path(__file__).parent / "results"
+SETTLE_SECONDS = 1.0  # between two runs, for a broker to throw away what the last one left
+COLUMNS = [
+    "scenario",
+    "unit",
+    "ours",
+    "lowest - highest",
+    "RabbitMQ",
+    "lowest - highest",
+    "ratio",
+    "target",
+    "",
+]
+
+
+def run_pairs(row: Row, ours: Broker, rival: Broker, pairs: int, seconds: float) -> dict[str, list[Result]]:
+    """The results of a row by broker name, in the order of the pairs. Raises BrokerError for a run that
+    failed.
+    """
+    results: dict[str, list[Result]] = {ours.name: [], rival.name: []}
+    for number in range(pairs):
+        for broker in (ours, rival) if number % 2 == 0 else (rival, ours):
+            scenario = dataclasses.replace(row.scenario, targets=(broker.target,), seconds=seconds)
+            result = run_load(scenario)
+            if result.problems:
+                raise BrokerError(f"{row.name} on {broker.name}: {'; '.join(result.problems)}")
+            results[broker.name].append(result)
+            time.sleep(SETTLE_SECONDS)
+    return results
+
+
+def figures(results: list[Result], measure: Measure) -> list[float]:
+    """One figure of every run, sorted."""
+    return sorted(measure.read(result) for result in results)
+
+
+def show(value: float) -> str:
+    """A rate without decimals, a latency with three."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3f}"
+
+
+def table_rows(row: Row, ours: list[Result], rival: list[Result], plain: bool) -> list[list[str]]:
+    """One line of the table for each figure of the row."""
+    lines = []
+    for measure in row.measures:
+        mine, theirs = figures(ours, measure), figures(rival, measure)
+        ratio = statistics.median(mine) / statistics.median(theirs)
+        target = min(measure.target, PLAIN_TARGET) if plain and measure.is_rate else measure.target
+        bound = f"{'>=' if measure.is_rate else '<='} {target:g}"
+        cells = [row.title, measure.unit]
+        for values in (mine, theirs):
+            cells += [show(statistics.median(values)), f"{show(values[0])} - {show(values[-1])}"]
+        verdict = "holds" if measure.holds(ratio, target) else "**misses**"
+        lines.append([*cells, f"{ratio:.2f}", bound, verdict])
+    return lines
+
+
+def write(lines: list[str], raw: dict[str, dict[str, list[object]]], output: Path) -> None:
+    """The page, and beside it every single result as JSON."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+
+
+def default_output(plain: bool) -> Path:
+    """results/compare-<date>-<commit>.md"""
+    name = f"compare-{datetime.now(UTC):%Y-%m-%d}-{commit().replace(' ', '-')}{'-plain' if plain else ''}.md"
+    return RESULTS / name
+
+
+@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.option(
+    "--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more."
+)
+@click.option("--seconds", default=5.0, help="Measured time of one run, after a second of warm-up.")
+@click.option(
+    "--row",
+    "names",
+    multiple=True,
+    type=click.Choice([row.name for row in ROWS]),
+    help="Only these rows. [all]",
+)
+@click.option(
+    "--plain", is_flag=True, help="Run our broker without its compiled modules; rates must then reach 1.5."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The page to write. [results/compare-DATE-COMMIT.md]"
+)
+def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, output: Path | None) -> None:
+    """Compare our broker with RabbitMQ and write the table."""
+    rows = [row for row in ROWS if not names or row.name in names]
+    raw: dict[str, dict[str, list[object]]] = {}
+    lines: list[list[str]] = []
+    with ExitStack() as stack:
+        try:
+            check_rabbitmq()
+            folder = stack.enter_context(temporary_folder())
+            ours = stack.enter_context(own_broker(folder / "ours", plain=plain))
+            rival = stack.enter_context(rabbitmq_broker(folder / "rabbitmq"))
+            for row in rows:
+                results = run_pairs(row, ours, rival, pairs, seconds)
+                raw[row.name] = {name: [each.as_json() for each in found] for name, found in results.items()}
+                made = table_rows(row, results[ours.name], results[rival.name], plain)
+                for line in made:
+                    click.echo(" | ".join(line))
+                lines += made
+        except (BrokerError, LinkError) as error:
+            raise click.ClickException(str(error)) from error
+        facts = {
+            "RabbitMQ": rival.version,
+            "method": f"median of {pairs} interleaved pairs of {seconds:g} s after 1 s of warm-up",
+            "load": "amqp-broker bench, on the same machine",
+        }
+        title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
+        page = [*header(title, facts), *table(COLUMNS, lines)]
+    path = output or default_output(plain)
+    write(page, raw, path)
+    click.echo("\n".join(page))
+    click.echo(f"written to {path}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(compare())

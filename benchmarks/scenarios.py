@@ -1,0 +1,109 @@
+"""The rows of the comparison, as data: what is run on both brokers, what is read from it, what the ratio must
+be.
+
+A row's target is a ratio of ours to RabbitMQ's: at least (rates) or at most (latencies). Where the load is
+not paced, `received` is what counts. Bodies of 64 KiB and more are published without confirms, as the
+broker's back-pressure is part of what they measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from amqp_broker.bench.result import Latency, Result
+from amqp_broker.bench.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure read from a result: its unit, how to read it, and the ratio to reach (see `is_rate`)."""
+
+    unit: str
+    read: Callable[[Result], float]
+    target: float
+    is_rate: bool = True
+
+    def holds(self, ratio: float, target: float) -> bool:
+        """Whether the ratio is as good as `target` asks."""
+        return ratio >= target if self.is_rate else ratio <= target
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scenario of the comparison and what is read from it. `name` is how it is picked on the command
+    line.
+    """
+
+    name: str
+    title: str
+    scenario: Scenario
+    measures: tuple[Measure, ...]
+
+
+PLAIN_TARGET = 1.5  # what every rate must reach without the compiled modules
+ACKNOWLEDGED = Scenario(confirm_window=1000, ack_every=100)
+
+
+def received(target: float) -> tuple[Measure, ...]:
+    """Messages received per second, to be `target` times RabbitMQ's."""
+    return (Measure("msg/s", lambda result: result.rate(result.counts.received), target),)
+
+
+def _latency(result: Result) -> Latency:
+    if result.latency is None:
+        raise ValueError("no message arrived in the measured time, so there is no latency")
+    return result.latency
+
+
+LATENCY = (
+    Measure("ms p50", lambda result: _latency(result).p50, 0.5, is_rate=False),
+    Measure("ms p99", lambda result: _latency(result).p99, 0.5, is_rate=False),
+)
+
+ROWS = (
+    Row("transient-16", "transient, auto-ack, 16 B", Scenario(auto_ack=True, size=16), received(8)),
+    Row("transient-128", "transient, auto-ack, 128 B", Scenario(auto_ack=True, size=128), received(8)),
+    Row("transient-1k", "transient, auto-ack, 1 KiB", Scenario(auto_ack=True, size=1024), received(8)),
+    Row("confirms", "confirms (window 1000) and acks of 100, 128 B", ACKNOWLEDGED, received(8)),
+    Row(
+        "persistent",
+        "persistent 1 KiB, confirms and acks of 100",
+        replace(ACKNOWLEDGED, size=1024, durable=True, persistent=True),
+        received(8),
+    ),
+    Row(
+        "topic",
+        "topic exchange, 1,000 bindings, confirms and acks of 100",
+        replace(ACKNOWLEDGED, exchange_type="topic", bindings=1000),
+        received(8),
+    ),
+    Row(
+        "headers",
+        "headers exchange, 100 bindings, confirms and acks of 100",
+        replace(ACKNOWLEDGED, exchange_type="headers", bindings=100),
+        received(8),
+    ),
+    Row(
+        "fanout-5",
+        "fan-out to 5 queues, delivered",
+        replace(ACKNOWLEDGED, exchange_type="fanout", queues=5, consumers=5),
+        received(8),
+    ),
+    Row(
+        "fanout-100",
+        "fan-out to 100 queues, delivered",
+        replace(ACKNOWLEDGED, exchange_type="fanout", queues=100, consumers=100),
+        received(8),
+    ),
+    Row("64k", "64 KiB, auto-ack", Scenario(auto_ack=True, size=64 << 10), received(1.3)),
+    Row("1m", "1 MiB, auto-ack", Scenario(auto_ack=True, size=1 << 20), received(1.3)),
+    Row(
+        "many",
+        "8 producers, 8 consumers, 4 queues, confirms and acks of 100",
+        replace(ACKNOWLEDGED, producers=8, consumers=8, queues=4),
+        received(8),
+    ),
+    Row("latency-2000", "end to end at 2,000/s, auto-ack", Scenario(auto_ack=True, rate=2000), LATENCY),
+    Row("latency-10000", "end to end at 10,000/s, auto-ack", Scenario(auto_ack=True, rate=10_000), LATENCY),
+)
