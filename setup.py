@@ -1,9 +1,9 @@
 """Builds the hot modules: every .py with a sibling .pxd is compiled with Cython from the very same file.
 
-All of them or none: compiled modules call each other in C. Only what has changed is compiled again, on two cores.
-Without a C compiler or Python's headers, or with AMQP_BROKER_NO_COMPILE set, the plain modules run, and one line says
-so and what to install; AMQP_BROKER_REQUIRE_COMPILED makes that an error. What was done is written to
-build/compiled.json.
+All of them or none: compiled modules call each other in C. Only what has changed is compiled again, on two
+cores. Without a C compiler or Python's headers, or with AMQP_BROKER_NO_COMPILE set, the plain modules run,
+and one line says so and what to install; AMQP_BROKER_REQUIRE_COMPILED makes that an error. What was done is
+written to build/compiled.json.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def record(compiled: list[str], reason: str) -> None:
         if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
             raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
+    RECORD.write_text(
+        json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n"
+    )
 
 
 class AllOrNone(build_ext):

@@ -244,7 +244,7 @@ class Broker:
         vhost.changed()
 
     def apply_exchange_policy(self, vhost: VHost, entry: Any) -> None:
-        arguments = getattr(entry, "arguments", {})
+        arguments = entry.arguments or {}
         alternate = arguments.get("alternate-exchange")
         if not isinstance(alternate, str):
             policy, _ = effective_policies(self.metadata, vhost.name, "exchanges", entry.name)

@@ -21,12 +21,13 @@ from amqp_broker.setting import COVERED, ConfigError, Setting
 PREFIX = "AMQP_BROKER_"
 DEFAULT_ORIGIN = "default"
 
-# Variables with our prefix that are not settings: two of the build, two of the process.
+# Variables with our prefix that are not settings: of the build, the process, and the pytest plugin.
 OTHER_VARIABLES = (
-    "AMQP_BROKER_PLAIN",
     "AMQP_BROKER_NO_COMPILE",
     "AMQP_BROKER_REQUIRE_COMPILED",
+    "AMQP_BROKER_PLAIN",
     "AMQP_BROKER_CONFIG",
+    "AMQP_BROKER_TEST_URL",
 )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED
 from exchanges.router import ExchangeEntry
-from queues.arguments import ArgumentError, UnsupportedQueueType, parse_arguments
+from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
 from queues.classic import ClassicQueue
 
 from amqp_broker.auth.permissions import Action
@@ -23,6 +23,7 @@ from amqp_broker.declared import (
     check_equivalent_argument,
     check_equivalent_flag,
     check_equivalent_queue,
+    kind_name,
 )
 from amqp_broker.errors import (
     ChannelException,
@@ -105,7 +106,16 @@ class Declarations:
                 ReplyCode.NOT_IMPLEMENTED,
                 f"queue type '{error}' of queue '{name}' in vhost '{vhost.name}' is not implemented yet; use 'classic'",
             ) from None
+        except WrongArgument as error:
+            raise precondition_failed(
+                f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}' of queue type {error.queue_type}"
+            ) from None
         except ArgumentError as error:
+            if error.is_name:
+                raise precondition_failed(
+                    f"invalid type '{kind_name(method.arguments, error.key)}' for arg '{error.key}' in queue '{name}' "
+                    f"in vhost '{vhost.name}'"
+                ) from None
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
             ) from None
@@ -240,8 +250,8 @@ class Declarations:
             return
         if not isinstance(alternate, str):
             raise precondition_failed(
-                f"invalid arg 'alternate-exchange' for exchange '{name}' in vhost '{connection.vhost.name}': "
-                "expected a string"
+                f"invalid type '{kind_name(arguments, 'alternate-exchange')}' for arg 'alternate-exchange' in exchange "
+                f"'{name}' in vhost '{connection.vhost.name}'"
             )
         connection.session.check(Action.READ, "exchange", name)
         connection.session.check(Action.WRITE, "exchange", alternate)
@@ -265,7 +275,9 @@ class Declarations:
             raise _default_exchange()
         connection.session.check(Action.CONFIGURE, "exchange", name)
         if name in _PREDECLARED or name.startswith(_RESERVED):
-            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED, f"deletion of system exchange '{name}' in vhost '{vhost.name}' not allowed"
+            )
         entry = vhost.router.get(name)
         if entry is None:
             return 0
@@ -293,10 +305,9 @@ class Declarations:
     def bind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
         """queue.bind and exchange.bind. Returns the ticket."""
         vhost = connection.vhost
-        self._check_binding(connection, destination, source, key)
+        self._check_binding(connection, destination, source, key, True)
         entry = vhost.router.get(source)
-        if entry is None:
-            raise not_found("exchange", source, vhost.name)
+        assert entry is not None
         if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
             raise not_found("exchange", destination.name, vhost.name)
         try:
@@ -317,7 +328,7 @@ class Declarations:
     def unbind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
         """queue.unbind and exchange.unbind. Returns the ticket. What is not there is no error."""
         vhost = connection.vhost
-        self._check_binding(connection, destination, source, key)
+        self._check_binding(connection, destination, source, key, False)
         if vhost.router.get(source) is None or (
             destination.kind == EXCHANGE and vhost.router.get(destination.name) is None
         ):
@@ -343,7 +354,10 @@ class Declarations:
                     return record
         return None
 
-    def _check_binding(self, connection: Connection, destination: Destination, source: str, key: str) -> None:
+    def _check_binding(
+        self, connection: Connection, destination: Destination, source: str, key: str, is_required: bool
+    ) -> None:
+        """Permissions and existence; a missing source is an error only where it `is_required`."""
         session, vhost = connection.session, connection.vhost
         if not source or (destination.kind == EXCHANGE and not destination.name):
             raise _default_exchange()
@@ -351,9 +365,11 @@ class Declarations:
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue '{destination.name}' cannot be bound")
         session.check(Action.WRITE, destination.kind, destination.name)
         session.check(Action.READ, "exchange", source)
+        entry = vhost.router.get(source)
+        if entry is None and is_required:
+            raise not_found("exchange", source, vhost.name)
         if destination.kind == QUEUE:
             self.find_queue(connection, destination.name)
-        entry = vhost.router.get(source)
         if entry is not None and entry.exchange.type_name == "topic":
             if not session.allows_topic(Action.READ, source, key):
                 raise ChannelException(

@@ -107,6 +107,11 @@ def _described(key: str, table: Table) -> str:
     return f"the value '{_text(table[key])}' of type '{_KIND_NAMES.get(table.kind(key), '?')}'"
 
 
+def kind_name(table: Table, key: str) -> str:
+    """The type of an argument as reply texts call it."""
+    return _KIND_NAMES.get(table.kind(key), "unknown")
+
+
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -38,7 +38,9 @@ def not_found(kind: str, name: str, vhost: str) -> ChannelException:
 
 def refused(action: str, kind: str, name: str, vhost: str, user: str) -> ChannelException:
     """The user lacks a permission ("configure", "write" or "read") on a queue or exchange."""
-    what = "default exchange" if kind == "exchange" and not name else f"{kind} '{name}' in vhost '{vhost}'"
+    if kind == "exchange" and not name:
+        name = "amq.default"
+    what = f"{kind} '{name}' in vhost '{vhost}'"
     return ChannelException(ReplyCode.ACCESS_REFUSED, f"{action} access to {what} refused for user '{user}'")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from amqp_broker.protocol.fields import Table
-from amqp_broker.protocol.properties import Properties, decode_properties
-from queues.message import Message
+from amqp_broker.protocol.fields import Table, join_table, split_table
+from amqp_broker.protocol.properties import Properties, decode_properties, replace_properties
+from queues.message import Message, build_message
 
 _EMPTY: Table = Table({}, b"")
 
@@ -40,13 +40,30 @@ class MessageFacts:
         return getattr(self.properties, name.replace("-", "_"), None)
 
 
+def without_header(message: Message, facts: MessageFacts, name: str) -> Message:
+    """The message without one header; everything else stays octet for octet."""
+    if name not in facts.headers or facts.headers_raw is None:
+        return message
+    pairs = [(key, value) for key, value in split_table(facts.headers_raw) if key != name]
+    properties = replace_properties(message.properties(), headers=Table({}, join_table(pairs)))
+    return build_message(
+        message.address,
+        properties,
+        message.body_bytes(),
+        message.is_persistent,
+        message.priority,
+        message.expiration,
+        message.timestamp,
+    )
+
+
 def copy_keys(facts: MessageFacts) -> list[str]:
     """The routing keys in the headers CC and BCC. Raises ValueError when one is not an array of strings."""
     keys: list[str] = []
     for name in ("CC", "BCC"):
-        value = facts.headers.get(name)
-        if value is None:
+        if name not in facts.headers:
             continue
+        value = facts.headers[name]
         if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
             raise ValueError(f"unexpected type of header '{name}': it has to be an array of strings")
         keys.extend(value)

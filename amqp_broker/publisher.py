@@ -13,7 +13,7 @@ from queues.message import Address, Message, build_message
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
-from amqp_broker.message_facts import MessageFacts, copy_keys
+from amqp_broker.message_facts import MessageFacts, copy_keys, without_header
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
@@ -95,21 +95,28 @@ class Publisher:
         if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
             message = self._with_reply_address(channel, message)
             facts = MessageFacts(message)
+        if channel.scanner.has_copies:
+            try:
+                copy_keys(facts)
+            except ValueError as error:
+                raise precondition_failed(str(error)) from None
+            # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
+            message = without_header(message, facts, "BCC")
         if channel.transaction is not None:
-            channel.transaction.add_message(route, message, channel.is_mandatory)
+            channel.transaction.add_message(route, message, facts, channel.is_mandatory)
             return
         self.route_message(channel, route, message, facts, channel.is_mandatory)
 
     def route_message(
         self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts, is_mandatory: bool
     ) -> None:
-        """Hand a checked message to where it belongs."""
+        """Hand a checked message to where it belongs; it is routed by `facts`."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
             return
         delayed: list[str] = []
-        if route.is_plain and not channel.scanner.has_copies:
+        if route.is_plain and "CC" not in facts.headers and "BCC" not in facts.headers:
             queues = route.queues
         else:
             queues, delayed = self._queues_of(vhost, route, message, facts)
@@ -137,10 +144,7 @@ class Publisher:
         known = self._header_routes.get(key)
         if known is not None and known[0] == vhost.generation:
             return known[1], []
-        try:
-            routing_keys = [route.address.routing_key, *copy_keys(facts)]
-        except ValueError as error:
-            raise precondition_failed(str(error)) from None
+        routing_keys = [route.address.routing_key, *copy_keys(facts)]
         found: Route = vhost.router.route(route.address.exchange, routing_keys, facts)
         queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
         if not found.delayed and not self._depends_on_properties(vhost):

@@ -75,17 +75,22 @@ def own_command(data_dir: Path, flags: Sequence[str] = ()) -> list[str]:
 
 def own_environment(plain: bool = False) -> dict[str, str]:
     """The environment of our broker: the sources beside this folder, compiled or plain."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    environment.pop("AMQP_BROKER_PLAIN", None)
-    return {**environment, "AMQP_BROKER_PLAIN": "1"} if plain else environment
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AMQP_BROKER_")}
+    chosen = {"AMQP_BROKER_PLAIN": "1"} if plain else {}
+    return {**inherited, "PYTHONPATH": str(ROOT), **chosen}
 
 
 @contextmanager
 def own_broker(
-    data_dir: Path, flags: Sequence[str] = (), plain: bool = False, wrapper: Sequence[str] = ()
+    data_dir: Path,
+    flags: Sequence[str] = (),
+    plain: bool = False,
+    wrapper: Sequence[str] = (),
+    ending: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Broker]:
-    """Our broker on `data_dir`; `wrapper` is put before its command. Ended with SIGTERM, status 0
-    expected.
+    """Our broker on `data_dir`, ended with a signal; after SIGTERM its status must be 0.
+
+    `wrapper` is put before its command.
     """
     log = data_dir.with_name(data_dir.name + ".log")
     begin = time.monotonic()
@@ -104,8 +109,8 @@ def own_broker(
         target = parse_target(url)
         yield Broker(name, version_of(target), target, process.pid, seconds)
     finally:
-        end(process)
-    if process.returncode != 0:
+        end(process, ending)
+    if ending == signal.SIGTERM and process.returncode != 0:
         raise BrokerError(f"our broker ended with status {process.returncode}: {last_lines(log)}")
 
 
@@ -121,14 +126,13 @@ def read_ready_line(process: subprocess.Popen[str], log: Path) -> str:
 
 def last_lines(log: Path) -> str:
     """The end of a log, as one line."""
-    return (
-        " | ".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]) or "its log is empty"
-    )
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return " | ".join(lines[-3:]) or "its log is empty"
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """SIGTERM, and SIGKILL for one that does not go in time."""
-    process.terminate()
+def end(process: subprocess.Popen[str], ending: signal.Signals = signal.SIGTERM) -> None:
+    """Ask it to end, and kill one that does not in time."""
+    process.send_signal(ending)
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:

@@ -62,8 +62,8 @@ class ConsistentHashExchange(Exchange):
         self._owners: dict[int, Destination] = {}
 
     def check_binding(self, binding_key: str, arguments: Mapping[str, object]) -> None:
-        if _WEIGHT.fullmatch(binding_key) is None:
-            raise ValueError(f"The binding key must be a non-negative integer, the weight: {binding_key!r}")
+        if _WEIGHT.fullmatch(binding_key) is None or not binding_key.strip("0"):
+            raise ValueError(f"The binding key must be a positive integer, the weight: {binding_key!r}")
         if len(binding_key) > 255 or int(binding_key) > MAX_WEIGHT:
             raise ValueError(
                 f"The binding key is a weight of at most {MAX_WEIGHT}, not {binding_key}; "

@@ -56,7 +56,8 @@ class RpcAdministrator:
         try:
             answer = _ask(connection, verb, json.dumps(request).encode())
         finally:
-            connection.close()
+            if connection.is_open:
+                connection.close()
         if not answer.get("ok"):
             raise BrokerFailed(f"{verb} {request} was refused: {answer.get('error')}")
         return answer

@@ -25,6 +25,16 @@ class ArgumentError(ValueError):
         super().__init__(f"invalid arg '{key}': {reason}")
         self.key = key
         self.reason = reason
+        self.is_name = False
+
+
+class WrongArgument(ValueError):
+    """An argument that belongs to another type of queue."""
+
+    def __init__(self, key: str, queue_type: str) -> None:
+        super().__init__(f"invalid arg '{key}' for a queue of type {queue_type}")
+        self.key = key
+        self.queue_type = queue_type
 
 
 class UnsupportedQueueType(ValueError):
@@ -70,6 +80,15 @@ def _integer(key: str, value: object, low: int, high: int | None) -> int:
     return number
 
 
+def _name(key: str, value: object) -> str:
+    """A string that names something; RabbitMQ words a wrong type of it differently."""
+    try:
+        return _string(key, value)
+    except ArgumentError as error:
+        error.is_name = True
+        raise
+
+
 def _string(key: str, value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
@@ -104,7 +123,7 @@ _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "x-max-length": ("max_length", lambda k, v: _integer(k, v, 0, None)),
     "x-max-length-bytes": ("max_length_bytes", lambda k, v: _integer(k, v, 0, None)),
     "x-overflow": ("overflow", _overflow),
-    "x-dead-letter-exchange": ("dead_letter_exchange", _string),
+    "x-dead-letter-exchange": ("dead_letter_exchange", _name),
     "x-dead-letter-routing-key": ("dead_letter_routing_key", _string),
     "x-max-priority": ("max_priority", lambda k, v: _integer(k, v, 0, 255)),
     "x-single-active-consumer": ("single_active_consumer", _boolean),
@@ -122,6 +141,15 @@ def _accept(key: str, value: object) -> None:
         _string(key, value)
 
 
+#: Arguments that only quorum or stream queues know.
+_OF_OTHER_TYPES = (
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+    "x-initial-cluster-size",
+    "x-quorum-initial-group-size",
+    "x-dead-letter-strategy",
+)
 _ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 
 
@@ -136,6 +164,8 @@ def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
             raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
     fields: dict[str, object] = {}
     for key, value in arguments.items():
+        if key in _OF_OTHER_TYPES:
+            raise WrongArgument(key, "classic")
         reader = _READERS.get(key)
         if reader is not None:
             fields[reader[0]] = reader[1](key, value)

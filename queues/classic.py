@@ -210,6 +210,8 @@ class ClassicQueue:
             if entry.is_redelivered:
                 self.redelivered += 1
             self.delivered += 1
+            if self._expires_soon:
+                self.expire(now)
             return entry
 
     def take_at_once(self, entry: Entry) -> None:
@@ -280,7 +282,10 @@ class ClassicQueue:
         """The entry leaves the queue: give back its RAM and note that its durable copy is settled."""
         self.settled_count += 1
         self.pager.used -= entry.message.size
-        if entry.page is not None:
+        if self.is_deleted:
+            # Its files go with the queue.
+            entry.page = None
+        elif entry.page is not None:
             self.pager.settle(self.queue_id, entry.page)
             entry.page = None
             self._mark_settled(entry.sequence)
@@ -352,6 +357,8 @@ class ClassicQueue:
             else:
                 self.store.append_settled(self, [(page.first, page.last - page.first + 1)])
         self.settled_count += page.live
+        if self.is_deleted:
+            page.location = None
         self.pager.release(self.queue_id, page)
 
     def delete(self) -> int:
@@ -368,12 +375,17 @@ class ClassicQueue:
     def restore(self, recovered: RecoveredQueue, now: int) -> None:
         """Take over what was found on disk. Called once, on an empty queue."""
         self.next_sequence = max(self.next_sequence, recovered.next_sequence)
+        if recovered.pages_segment:
+            self.store.touch(recovered.pages_segment, self)
+        for item in recovered.items:
+            if isinstance(item, Entry):
+                if item.page is not None:
+                    # Part of its page is settled: the rest goes back to the journal, and the page is given up.
+                    self._write_again(item)
+                    self._leave_page(item)
+                self.store.touch(item.journal_segment, self)
         self.ready.adopt(recovered.items)
         self._expires_soon = True
-        self.store.segment(self)
-        for item in recovered.items:
-            if isinstance(item, Entry) and item.journal_segment:
-                self.store.touch(item.journal_segment, self)
         self.expire(now)
 
     def leave_segment(self, segment: int) -> None:
@@ -384,22 +396,23 @@ class ClassicQueue:
             for entry in self.held.values()
             if entry.page is not None or 0 < entry.journal_segment <= segment
         )
-        left_pages = False
         for entry in entries:
-            page = entry.page
-            if page is not None:
-                entry.page = None
-                left_pages = True
             if self.is_durable and entry.message.is_persistent:
-                entry.journal_segment = self.store.segment(self)
-                self.store.append_message(
-                    entry.message, self.queue_id, entry.sequence, entry.expires_at, entry.returns
-                )
+                self._write_again(entry)
             else:
                 entry.journal_segment = 0
                 self.held.pop(entry.sequence, None)
-            if page is not None:
-                self.pager.settle(self.queue_id, page)
+            self._leave_page(entry)
         pages = self.ready.stored_pages()
-        if self.is_durable and (pages or left_pages):
+        if self.is_durable and pages:
             self.store.append_pages(self, pages)
+
+    def _write_again(self, entry: Entry) -> None:
+        entry.journal_segment = self.store.segment(self)
+        self.store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, entry.returns)
+
+    def _leave_page(self, entry: Entry) -> None:
+        """The entry's durable copy, if it has one, is no longer in a stored page."""
+        if entry.page is not None:
+            self.pager.settle(self.queue_id, entry.page)
+            entry.page = None

@@ -7,5 +7,5 @@ cdef class Consumer:
     cdef public int priority
 
     cpdef bint has_credit(self)
-    cpdef int deliver(self, Entry entry) except -1
-    cpdef int deliver_at_once(self, Message message, bint is_redelivered) except -1
+    cpdef void deliver(self, Entry entry) except *
+    cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

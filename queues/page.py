@@ -133,7 +133,8 @@ class Page:
 
     count, message_bytes: its messages and the sum of their body sizes; durable_count, durable_bytes: the persistent
     ones among them. first, last: sequences. oldest_segment: the oldest journal segment that one of its messages relies
-    on, 0 for none. is_recovered: found at a restart, so that its transient messages are gone.
+    on, 0 for none. is_recovered: found at a restart, so that its transient messages are gone. is_named: a journal entry
+    names it, so that the journal has to be told before its place is given up.
     """
 
     def __init__(self, data: bytes | None, count: int, first: int, last: int, message_bytes: int) -> None:
@@ -150,6 +151,7 @@ class Page:
         self.oldest_segment = 0
         self.has_expiring = False
         self.is_recovered = False
+        self.is_named = False
 
     def entries(self, addresses: AddressBook) -> list[Entry]:
         """Unpack all messages, in order. Raises ValueError when the octets do not add up.

@@ -34,7 +34,7 @@ class Pager:
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
-        self.released: list[tuple[int, Any]] = []
+        self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0
         self.pages_loaded = 0
 
@@ -70,10 +70,13 @@ class Pager:
             self.release(queue_id, page)
 
     def release(self, queue_id: int, page: Page) -> None:
-        """The page is gone: give back its RAM now, and its place on disk once its settlements are synced (`released`)."""
+        """The page is gone: give back its RAM now, and its place on disk once its settlements are synced.
+
+        `released` collects (queue id, location, whether the journal names the page) for MessageStore.
+        """
         if page.data is not None:
             self.used -= page.size
             page.data = None
         if page.location is not None:
-            self.released.append((queue_id, page.location))
+            self.released.append((queue_id, page.location, page.is_named))
             page.location = None

@@ -14,8 +14,8 @@ cdef class Ready:
     cdef public long long message_bytes
 
     @cython.locals(pager=Pager, tail=PageBuilder, before=Py_ssize_t)
-    cpdef int push(self, Message message, unsigned long long sequence, long long expires_at,
-                    unsigned int journal_segment) except -1
+    cpdef void push(self, Message message, unsigned long long sequence, long long expires_at,
+                    unsigned int journal_segment) except *
     @cython.locals(page=Page)
     cdef int _seal(self) except -1
     @cython.locals(entry=Entry, size="long long")
@@ -24,4 +24,4 @@ cdef class Ready:
     @cython.locals(pager=Pager, page=Page, entries=list, entry=Entry)
     cdef bint _refill(self) except -1
     @cython.locals(entry=Entry)
-    cpdef int put_back(self, list entries) except -1
+    cpdef void put_back(self, list entries) except *

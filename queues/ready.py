@@ -129,7 +129,7 @@ class Ready:
             self.head = deque(sorted([*entries, *self.head], key=_sequence_of))
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
-        """At a restart: what was found on disk, in order of sequence. Called once, on an empty queue."""
+        """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""
         pager = self.pager
         for item in items:
             if isinstance(item, Page):
@@ -141,8 +141,11 @@ class Ready:
                 self.pages.append(item)
                 self.count += item.live
                 self.message_bytes += item.message_bytes
-            elif self.pages is None and self.count < pager.head_messages:
-                self.put_back([item])
+            elif self.pages is None and self.head_size < pager.head_bytes and self.count < pager.head_messages:
+                self.head.append(item)
+                self.head_size += item.message.size
+                self.count += 1
+                self.message_bytes += item.message.body_size
                 pager.used += item.message.size
             else:
                 self._append_packed(item)

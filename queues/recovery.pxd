@@ -6,7 +6,8 @@ from queues.page cimport AddressBook, get_message
 cdef class RecoveredQueue:
     cdef public unsigned long long next_sequence
     cdef public dict entries
-    cdef public list pages
+    cdef public dict pages
+    cdef public unsigned int pages_segment
     cdef public list settled
     cdef public list items
     cdef public list partial_pages

@@ -6,12 +6,14 @@ and the single messages, merged by sequence. It keeps no message that was settle
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import cython
 
 from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
-from queues.store import ENQUEUE, PAGES, RETURNED, SETTLE
+from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.page_store import PageLocation
 
 if not cython.compiled:
@@ -20,16 +22,38 @@ if not cython.compiled:
     from queues.page import get_message
 
 
+class _Ranges:
+    """Numbers, given as (first, count), that are asked for by number."""
+
+    def __init__(self, ranges: list[tuple[int, int]]) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+        for first, count in sorted(ranges):
+            if self._ends and first <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], first + count)
+            else:
+                self._firsts.append(first)
+                self._ends.append(first + count)
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether one of the numbers lies in first..last."""
+        index = bisect_right(self._firsts, last)
+        return index > 0 and self._ends[index - 1] > first
+
+
 class RecoveredQueue:
     """What the journal says of one queue.
 
-    next_sequence: above every sequence seen. items: entries and pages, in order of sequence (after `finish`).
+    next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that names
+    them, 0 for none. items: entries and pages, in order of sequence (after `finish`); an entry that has a page is the
+    rest of a page of which some messages are settled.
     """
 
     def __init__(self) -> None:
         self.next_sequence = 1
         self.entries: dict[int, Entry] = {}
-        self.pages: list[Page] = []
+        self.pages: dict[tuple[int, int], Page] = {}
+        self.pages_segment = 0
         self.settled: list[tuple[int, int]] = []
         self.items: list[Entry | Page] = []
         self.partial_pages: list[Page] = []
@@ -57,9 +81,11 @@ class Recovery:
         elif kind == SETTLE:
             self._take_settle(payload)
         elif kind == PAGES:
-            self._take_pages(payload)
+            self._take_pages(segment, payload)
         elif kind == RETURNED:
             self._take_returned(payload)
+        elif kind == RELEASED:
+            self._take_released(payload)
         else:
             raise ValueError(f"journal entry of unknown kind {kind}: written by a newer version?")
 
@@ -98,10 +124,11 @@ class Recovery:
                 queue.settled.append((first, number))
             queue.next_sequence = max(queue.next_sequence, first + number)
 
-    def _take_pages(self, payload: bytes) -> None:
+    def _take_pages(self, segment: int, payload: bytes) -> None:
         queue = self.queue(int.from_bytes(payload[:8], "big"))
         queue.next_sequence = max(queue.next_sequence, int.from_bytes(payload[8:16], "big"))
-        queue.pages = []
+        queue.pages = {}
+        queue.pages_segment = segment
         queue.settled = []
         for index in range(int.from_bytes(payload[16:20], "big")):
             start = 20 + 44 * index
@@ -116,13 +143,14 @@ class Recovery:
             page.durable_count = page.count
             page.durable_bytes = page.message_bytes
             page.is_recovered = True
+            page.is_named = True
             page.location = PageLocation(
                 int.from_bytes(field[:4], "big"),
                 int.from_bytes(field[4:12], "big"),
                 int.from_bytes(field[12:16], "big"),
             )
             if page.count:
-                queue.pages.append(page)
+                queue.pages[page.location.segment, page.location.offset] = page
 
     def _take_returned(self, payload: bytes) -> None:
         queue = self.queue(int.from_bytes(payload[:8], "big"))
@@ -131,37 +159,42 @@ class Recovery:
             entry.returns = int.from_bytes(payload[16:20], "big")
             entry.is_redelivered = True
 
+    def _take_released(self, payload: bytes) -> None:
+        for index in range(int.from_bytes(payload[:4], "big")):
+            field = payload[4 + 20 * index : 24 + 20 * index]
+            queue = self.queue(int.from_bytes(field[:8], "big"))
+            queue.pages.pop((int.from_bytes(field[8:12], "big"), int.from_bytes(field[12:20], "big")), None)
+
     def finish(self, queue_ids: list[int]) -> None:
         """Merge, for the queues that exist; what belongs to others is forgotten."""
         self.queues = {queue_id: self.queue(queue_id) for queue_id in queue_ids}
         for queue_id, queue in self.queues.items():
-            self._pager.page_store.adopt(queue_id, [page.location for page in queue.pages])
-            whole = [page for page in queue.pages if not self._unpack_if_partial(queue_id, queue, page)]
+            pages = list(queue.pages.values())
+            self._pager.page_store.adopt(queue_id, [page.location for page in pages])
+            settled = _Ranges(queue.settled)
+            again = _Ranges([(sequence, 1) for sequence in queue.entries]) if pages else _Ranges([])
+            whole = [page for page in pages if not self._unpack_if_partial(queue_id, queue, page, settled, again)]
             items: list[tuple[int, Entry | Page]] = [(page.first, page) for page in whole]
             items += list(queue.entries.items())
             items.sort(key=lambda item: item[0])
             queue.items = [item for _, item in items]
             queue.entries = {}
+            queue.pages = {}
 
-    def _unpack_if_partial(self, queue_id: int, queue: RecoveredQueue, page: Page) -> bool:
+    def _unpack_if_partial(
+        self, queue_id: int, queue: RecoveredQueue, page: Page, settled: _Ranges, again: _Ranges
+    ) -> bool:
         """Turn what is left of a page into entries if some of it is settled or stands in the journal again."""
-        gone = [
-            (first, number)
-            for first, number in queue.settled
-            if first <= page.last and first + number > page.first
-        ]
-        again = queue.entries and any(page.first <= sequence <= page.last for sequence in queue.entries)
-        if not gone and not again:
+        if not settled.meets(page.first, page.last) and not again.meets(page.first, page.last):
             return False
         self._pager.load(queue_id, page)
         entries = page.entries(self._addresses)
         self._pager.drop(page)
-        left = []
-        for entry in entries:
-            if entry.sequence in queue.entries:
-                continue
-            if not any(first <= entry.sequence < first + number for first, number in gone):
-                left.append(entry)
+        left = [
+            entry
+            for entry in entries
+            if entry.sequence not in queue.entries and not settled.meets(entry.sequence, entry.sequence)
+        ]
         page.live = len(left)
         if not left:
             self._pager.release(queue_id, page)

@@ -7,12 +7,14 @@ Journal entries (numbers big endian):
     PAGES    u64 queue id, u64 next sequence, u32 n, n x (u32 segment, u64 offset, u32 length, u64 first, u64 last,
              u32 durable count, u64 durable bytes): replaces what was known of the queue's stored pages
     RETURNED u64 queue id, u64 sequence, u32 returns
+    RELEASED u32 n, n x (u64 queue id, u32 segment, u64 offset): nothing in these stored pages is live in them
 
 Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
 2. Before a journal segment is retired, everything live that relied on it has been stored in pages and synced, or
    written to the journal again; so its length is bounded whatever stays unacknowledged.
 3. PAGES names whole pages only: what is left of a page that was unpacked is written to the journal again.
+4. A page that PAGES names is on disk until a RELEASED that names it is synced.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ ENQUEUE = 1
 SETTLE = 2
 PAGES = 3
 RETURNED = 4
+RELEASED = 5
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
@@ -136,8 +139,23 @@ class MessageStore:
                     self.append_settled(queue, ranges_of(settled))
 
         if self.pager.released:
-            self._releasing.append((self.journal.position, self.pager.released))
+            released = self.pager.released
             self.pager.released = []
+            self._append_released([(queue_id, location) for queue_id, location, is_named in released if is_named])
+            places = [(queue_id, location) for queue_id, location, _ in released]
+            self._releasing.append((self.journal.position, places))
+
+    def _append_released(self, pages: list[tuple[int, Any]]) -> None:
+        """Write that stored pages are gone."""
+        if not pages:
+            return
+        buffer = self.journal.open_entry(RELEASED)
+        buffer.put_u32(len(pages))
+        for queue_id, location in pages:
+            buffer.put_u64(queue_id)
+            buffer.put_u32(location.segment)
+            buffer.put_u64(location.offset)
+        self.position = self.journal.close_entry()
 
     def synced(self, position: int) -> None:
         """Everything up to `position` is on disk: what waited for that is done now."""
@@ -181,6 +199,7 @@ class MessageStore:
             buffer.put_u64(page.last)
             buffer.put_u32(page.durable_count)
             buffer.put_u64(page.durable_bytes)
+            page.is_named = True
         self.position = self.journal.close_entry()
 
 

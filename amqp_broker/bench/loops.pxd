@@ -148,6 +148,7 @@ cdef class Consumer(Wire):
     cdef readonly long long redelivered
     cdef readonly long long unacked
     cdef unsigned long long delivery_tag
+    cdef unsigned long long complete_tag
     cdef readonly long long last_arrival
     cdef bytearray acks
     cdef unsigned char* out

@@ -277,7 +277,8 @@ class Consumer(Wire):
         self.received = 0
         self.redelivered = 0
         self.unacked = 0
-        self.delivery_tag = 0
+        self.delivery_tag = 0  # of the latest basic.deliver
+        self.complete_tag = 0  # of the latest delivery whose content has arrived whole
         self.last_arrival = 0
         self.acks = bytearray(ACK_ROOM + 2 * ACK_SIZE)
         self.out = self.acks
@@ -304,6 +305,7 @@ class Consumer(Wire):
     def on_content(self) -> None:
         self.received += 1
         self.last_arrival = self.arrived
+        self.complete_tag = self.delivery_tag
         if self.ack_every:
             self.unacked += 1
             if self.unacked >= self.ack_every:
@@ -312,8 +314,8 @@ class Consumer(Wire):
                     self.send_acks()
 
     def add_ack(self) -> None:
-        """Append a basic.ack up to the latest delivery."""
-        put_ack(self.out, self.out_length, self.channel, self.delivery_tag, self.ack_every > 1)
+        """Append a basic.ack up to the latest complete delivery."""
+        put_ack(self.out, self.out_length, self.channel, self.complete_tag, self.ack_every > 1)
         self.out_length += ACK_SIZE
         self.unacked = 0
 

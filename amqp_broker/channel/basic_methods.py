@@ -31,10 +31,11 @@ def on_basic_qos(channel: Any, method: Any) -> None:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
         channel.prefetch = method.prefetch_count
-        channel.revive_all()
     else:
         channel.consumer_prefetch = method.prefetch_count
     reply(channel, methods.BasicQosOk())
+    if method.global_:
+        channel.revive_all()
 
 
 def on_basic_consume(channel: Any, method: Any) -> None:
@@ -55,7 +56,9 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     _check_exclusive(channel, queue, method.exclusive)
     priority = method.arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise precondition_failed(f"invalid arg 'x-priority' for consumer '{tag}': expected an integer")
+        raise precondition_failed(
+            f"invalid arg 'x-priority' for queue '{name}' in vhost '{channel.vhost.name}': expected an integer"
+        )
     priority = max(-(1 << 31), min(priority, (1 << 31) - 1))
     consumer = ChannelConsumer(
         channel, tag, method.no_ack, method.exclusive, priority, channel.consumer_prefetch, method.arguments
@@ -75,7 +78,9 @@ def _generated_tag(connection: Any) -> str:
 
 def _check_exclusive(channel: Any, queue: Any, is_exclusive: bool) -> None:
     consumers = queue.dispatcher.consumers
-    if consumers and (is_exclusive or consumers[0].is_exclusive):
+    if (consumers and (is_exclusive or consumers[0].is_exclusive)) or (
+        is_exclusive and queue.dispatcher.is_single_active
+    ):
         raise ChannelException(
             ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{channel.vhost.name}' in exclusive use"
         )
@@ -110,12 +115,6 @@ def on_basic_get(channel: Any, method: Any) -> None:
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
     queue = connection.node.broker.declarations.find_queue(connection, name)
-    if queue.dispatcher.is_single_active:
-        raise ChannelException(
-            ReplyCode.RESOURCE_LOCKED,
-            f"cannot obtain access to queue '{name}' in vhost '{channel.vhost.name}': basic.get operations are not "
-            "supported by queues with a single active consumer",
-        )
     queue.last_used = channel.vhost.now
     entry = queue.get(channel.vhost.now)
     if entry is None:

@@ -104,7 +104,7 @@ class Channel:
     def receive_publish(self, data: bytes, position: int, end: int) -> None:
         """The arguments of basic.publish, data[position:end]; its content follows."""
         if self.expecting != _METHOD:
-            raise self._unexpected("basic.publish", "the content of the basic.publish before it")
+            raise self.unexpected_method()
         start = position + 2
         key = start + 1 + data[start]
         if key + 2 > end or key + 2 + data[key] != end:
@@ -122,10 +122,15 @@ class Channel:
         """A content header frame at data[position:end]. Takes the body with it when that is one frame and already
         there (data has `length` octets). Returns the position behind what was taken."""
         if self.expecting != _HEADER:
-            raise self._unexpected("a content header frame", "a method or the rest of a body")
-        if end - position < 22 or get_u16(data, position + 7) != 60:
+            raise self._unexpected_content()
+        if end - position < 22:
+            raise self._malformed_properties()
+        if get_u16(data, position + 7) != 60:
             raise ConnectionException(
-                ReplyCode.UNEXPECTED_FRAME, "expected a content header of class 60 (basic)", 60, 40
+                ReplyCode.UNEXPECTED_FRAME,
+                f"expected content header for class 60, got one for class {get_u16(data, position + 7)} instead",
+                60,
+                40,
             )
         size = get_u64(data, position + 11)
         if size > self.max_message_bytes:
@@ -158,12 +163,11 @@ class Channel:
     def receive_body(self, data: bytes, position: int, end: int) -> None:
         """The payload of a body frame, data[position:end]."""
         if self.expecting != _BODY:
-            raise self._unexpected("a content body frame", "a method or a content header")
+            raise self._unexpected_content()
         self.body_received += end - position
         if self.body_received > self.body_size:
-            excess = self.body_received - self.body_size
             raise ConnectionException(
-                ReplyCode.FRAME_ERROR, f"content body frame exceeds remaining content size by {excess} octets", 60, 40
+                ReplyCode.FRAME_ERROR, "content body frame exceeds remaining content size", 60, 40
             )
         if end > position:
             self.body.append(data[position:end])
@@ -258,14 +262,21 @@ class Channel:
     def _malformed_properties(self) -> ConnectionException:
         return ConnectionException(ReplyCode.SYNTAX_ERROR, "content header: malformed properties", 60, 40)
 
-    def unexpected_method(self, index: int) -> ConnectionException:
+    def unexpected_method(self) -> ConnectionException:
         """A method frame came where a content frame was due."""
-        return self._unexpected(f"method {index >> 16}.{index & 0xFFFF}", "a content frame")
+        return self._unexpected_content()
 
-    def _unexpected(self, got: str, wanted: str) -> ConnectionException:
-        return ConnectionException(
-            ReplyCode.UNEXPECTED_FRAME, f"got {got} on channel {self.channel_id}, expected {wanted}", 60, 40
-        )
+    def _unexpected_content(self) -> ConnectionException:
+        """A frame came that the content assembly does not expect now, in RabbitMQ's words."""
+        if self.expecting == _METHOD:
+            return ConnectionException(
+                ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
+            )
+        if self.expecting == _HEADER:
+            text = "expected content header for class 60, got non content header frame instead"
+        else:
+            text = "expected content body, got non content body frame instead"
+        return ConnectionException(ReplyCode.UNEXPECTED_FRAME, text, 60, 40)
 
     def return_message(self, message: Message) -> None:
         """basic.return: a mandatory message that no queue got."""
@@ -385,14 +396,14 @@ class Channel:
         if tag == 0:
             return len(self.unacked) - 1
         index = tag - self.first_tag
-        if tag < self.first_tag or index >= len(self.unacked) or self.unacked[index] is None:
+        if tag < self.first_tag or tag >= self.first_tag + len(self.unacked) or self.unacked[index] is None:
             raise self._unknown_tag(tag)
         return index
 
     def take_one(self, tag: int) -> Entry:
         """Take out the delivery with this tag. Raises ChannelException (406) when it is not outstanding."""
         index = tag - self.first_tag
-        if tag < self.first_tag or index >= len(self.unacked):
+        if tag < self.first_tag or tag >= self.first_tag + len(self.unacked):
             raise self._unknown_tag(tag)
         entry = self.unacked[index]
         if entry is None:
@@ -423,7 +434,7 @@ class Channel:
     def is_outstanding(self, tag: int) -> bool:
         """Whether a delivery with this tag waits for its acknowledgement."""
         index = tag - self.first_tag
-        return 0 <= index < len(self.unacked) and self.unacked[index] is not None
+        return self.first_tag <= tag < self.first_tag + len(self.unacked) and self.unacked[index] is not None
 
     def _advance(self, index: int) -> None:
         """Everything before `index` is settled: move the head, and cut off a long settled prefix."""

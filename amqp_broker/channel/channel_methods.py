@@ -31,13 +31,8 @@ def on_channel_close(channel: Any, method: Any) -> None:
     reply(channel, methods.ChannelCloseOk())
 
 
-def on_channel_close_ok(channel: Any, method: Any) -> None:
-    """An answer to a close that was never sent is passed over."""
-
-
 HANDLERS = {
     c.CHANNEL_FLOW: on_channel_flow,
     c.CHANNEL_FLOW_OK: on_channel_flow_ok,
     c.CHANNEL_CLOSE: on_channel_close,
-    c.CHANNEL_CLOSE_OK: on_channel_close_ok,
 }

@@ -16,6 +16,6 @@ cdef class ChannelConsumer(Consumer):
     @cython.locals(channel=Channel)
     cpdef bint has_credit(self)
     @cython.locals(channel=Channel)
-    cpdef int deliver(self, Entry entry) except -1
+    cpdef void deliver(self, Entry entry) except *
     @cython.locals(channel=Channel)
-    cpdef int deliver_at_once(self, Message message, bint is_redelivered) except -1
+    cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

@@ -26,8 +26,6 @@ def on_queue_declare(channel: Any, method: Any) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
-    if not method.queue and method.passive:
-        method = method.replace(queue=queue_name(channel, ""))
     name, queue, ticket = declarations.declare_queue(connection, method)
     channel.last_queue = name
     ready = queue.ready.count if queue is not None else 0

@@ -24,20 +24,20 @@ class Transaction:
     """What a channel in tx mode has done since the last commit or rollback."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.messages: list[tuple[Any, Any, bool]] = []
+        self.messages: list[tuple[Any, Any, MessageFacts, bool]] = []
         self.settlements: list[tuple[int, int]] = []
         self._limit_bytes = limit_bytes
         self._size = 0
         self._claimed: set[int] = set()
 
-    def add_message(self, route: Any, message: Any, is_mandatory: bool) -> None:
+    def add_message(self, route: Any, message: Any, facts: MessageFacts, is_mandatory: bool) -> None:
         """A publish. Raises ChannelException when the transaction gets too big."""
         self._size += message.size
         if self._size > self._limit_bytes:
             raise precondition_failed(
                 f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): commit earlier"
             )
-        self.messages.append((route, message, is_mandatory))
+        self.messages.append((route, message, facts, is_mandatory))
 
     def add_ack(self, channel: Any, tag: int, multiple: bool) -> None:
         """An acknowledgement. Raises ChannelException (406) for an unknown tag."""
@@ -77,10 +77,10 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     broker = connection.node.broker
     channel.transaction = None
     before = broker.ticket()
-    for route, message, is_mandatory in transaction.messages:
+    for route, message, facts, is_mandatory in transaction.messages:
         if route.generation != channel.vhost.generation:
             route = connection.publisher.find_route(channel, route.address.raw)
-        connection.publisher.route_message(channel, route, message, MessageFacts(message), is_mandatory)
+        connection.publisher.route_message(channel, route, message, facts, is_mandatory)
     for tag, outcome in transaction.settlements:
         if outcome == _ACK:
             channel.receive_ack(tag, False)

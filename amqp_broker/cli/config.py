@@ -17,7 +17,7 @@ PAGE_HEAD = """\
 Generated from `amqp_broker/config.py` by `make docs`; edit that file, not this one.
 
 Every setting is a flag of `amqp-broker serve`, an environment variable and a key of the TOML file that
-`--config` (or the variable `AMQP_BROKER_CONFIG`) names. The setting `memory_budget`, for instance, is the flag
+`--config` (or the variable `AMQP_BROKER_CONFIG`) names. The setting `memory_budget`, say, is the flag
 `--memory-budget 256MiB`, the variable `AMQP_BROKER_MEMORY_BUDGET=256MiB` and the line
 `memory_budget = "256MiB"`. A flag overrules the environment, the environment the file, the file the default.
 `amqp-broker config` takes the same flags and prints the effective values and where each came from.

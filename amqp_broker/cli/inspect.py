@@ -1,4 +1,5 @@
-"""`amqp-broker inspect DIR`: what a data folder holds, read without a running broker and without changing anything.
+"""`amqp-broker inspect DIR`: what a data folder holds, read without a running broker and without changing
+anything.
 
 Exit status: 0 if the broker would start on it, 1 if it is damaged, 2 if it is no data folder.
 """
@@ -30,7 +31,9 @@ def inspect(folder: Path, as_json: bool) -> int:
     try:
         report = inspect_folder(disk, counting.take)
         if report.format is None:
-            raise click.ClickException(f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder")
+            raise click.ClickException(
+                f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder"
+            )
         queues = counting.finish()
     finally:
         disk.close()
@@ -100,7 +103,9 @@ def _as_lines(
 def _log_lines(name: str, log: LogReport) -> list[str]:
     lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {show_size(log.bytes)}"]
     for segment in log.segments:
-        kinds = ", ".join(f"{count} of kind {kind}" for kind, count in segment.entries.items()) or "no entries"
+        kinds = (
+            ", ".join(f"{count} of kind {kind}" for kind, count in segment.entries.items()) or "no entries"
+        )
         lines.append(f"  {segment.file}  {show_size(segment.bytes)}, {segment.records} records: {kinds}")
     return lines
 
@@ -113,7 +118,9 @@ def _verdict(report: FolderReport, problems: list[str]) -> list[str]:
     lines += [f"problem: {problem}" for problem in problems]
     lines += [f"set aside earlier: damaged/{part}" for part in report.damaged_parts]
     if _is_damaged(report) or problems:
-        lines.append("damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts")
+        lines.append(
+            "damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts"
+        )
     else:
         lines.append("whole: the broker can start on it")
     return lines

@@ -1,7 +1,8 @@
-"""How many messages each queue of a data folder holds, found as the broker would at its start, but changing nothing.
+"""How many messages each queue of a data folder holds, found as the broker would at its start, but changing
+nothing.
 
-The broker's own recovery runs on a disk that reads and drops every write, so that what is counted here is what
-the broker would serve. Where the folder is damaged the counts cover what can be read.
+The broker's own recovery runs on a disk that reads and drops every write, so that what is counted here is
+what the broker would serve. Where the folder is damaged the counts cover what can be read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from storage.page_store import PageStore
 
 
 class UnchangedDisk(FileDisk):
-    """A folder that can be read, and where every write is silently nothing: for code that tidies while it reads."""
+    """A folder that can be read, and where every write is silently nothing:
+
+    for code that tidies while it reads.
+    """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__(root, is_read_only=True)
@@ -80,7 +84,7 @@ class Counting:
             self.problems.append(f"journal segment {segment}: {error}")
 
     def finish(self) -> list[QueueCount]:
-        """The queues in order of virtual host and name; empty, with a problem noted, if the metadata cannot be read."""
+        """The queues in order of virtual host and name; none, with a problem noted, if it is not known."""
         metadata = Metadata()
         try:
             for command in MetadataLog(self._disk).recover():

@@ -201,10 +201,7 @@ class Connection:
             sent = self._send_some()
             del self._unsent[:sent]
             if not sent:
-                blocked = (
-                    f" (the broker says it is blocked: {self.blocked_reason})" if self.blocked_reason else ""
-                )
-                self._transport.wait(READ | WRITE, deadline, f"room to send{blocked}")
+                self._wait_for_room(deadline)
                 self._receive()
 
     def pump(self, deadline: float, purpose: str) -> None:

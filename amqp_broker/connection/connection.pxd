@@ -34,6 +34,7 @@ cdef class Connection:
     cdef public long long received_bytes
     cdef public object session
     cdef public int handshake_step
+    cdef public unsigned int serving
     cdef public list exclusive_queues
     cdef public Py_ssize_t position
     cdef public object transport

@@ -72,6 +72,7 @@ class Connection:
         self.received_bytes = 0
         self.session = None
         self.handshake_step = 0
+        self.serving = 0
         self.exclusive_queues: list[Any] = []
         self.transport = None
         self.position = 0
@@ -121,6 +122,7 @@ class Connection:
         """Handle every whole frame of data[:length]. Returns how many octets were consumed."""
         self.last_received = now
         self.position = 0
+        self.serving = 0
         if self.vhost is not None:
             self.vhost.now = now
         while self.position < length and not self.is_parked:
@@ -178,10 +180,11 @@ class Connection:
                 self._receive_elsewhere(kind, channel_id, data, position, end)
             elif kind == _METHOD:
                 if size < 4:
-                    raise ConnectionException(ReplyCode.SYNTAX_ERROR, f"method frame of {size} octets")
+                    raise ConnectionException(ReplyCode.FRAME_ERROR, f"method frame of {size} octets")
                 index = get_u32(data, position + 7)
+                self.serving = index
                 if channel.expecting:
-                    raise channel.unexpected_method(index)
+                    raise channel.unexpected_method()
                 if index == _BASIC_PUBLISH:
                     self.has_published = True
                     channel.receive_publish(data, position + 11, end - 1)
@@ -190,8 +193,10 @@ class Connection:
                 else:
                     self.control.on_channel_method(channel, data[position + 7 : end - 1])
             elif kind == _HEADER:
+                self.serving = _BASIC_PUBLISH
                 self.position = channel.receive_header(data, position, end, length)
             elif kind == _BODY:
+                self.serving = _BASIC_PUBLISH
                 channel.receive_body(data, position + 7, end - 1)
             else:
                 self._receive_elsewhere(kind, channel_id, data, position, end)

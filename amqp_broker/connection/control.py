@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.connection")
 
+#: What belongs to the beginning of a connection only.
+_HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTION_TUNE_OK, c.CONNECTION_OPEN)
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -82,12 +84,11 @@ class Control:
     def _on_channel_zero(self, connection: Connection, kind: int, index: int, payload: bytes) -> None:
         if kind != c.FRAME_METHOD:
             raise ConnectionException(ReplyCode.UNEXPECTED_FRAME, f"content frame of type {kind} on channel 0")
-        if index >> 16 != c.CLASS_CONNECTION:
-            method = self._decode(payload)
-            raise ConnectionException(
-                ReplyCode.CHANNEL_ERROR, f"{method.name} on channel 0: it needs a channel", *_ids(index)
-            )
         method = self._decode(payload)
+        if index >> 16 != c.CLASS_CONNECTION or (connection.state == OPEN and index in _HANDSHAKE_METHODS):
+            raise ConnectionException(
+                ReplyCode.CHANNEL_ERROR, "unexpected method in connection state running", *_ids(index)
+            )
         try:
             self._handshake.on_method(connection, method)
         except AmqpException as error:
@@ -98,17 +99,9 @@ class Control:
         if index == _CHANNEL_OPEN:
             self._decode(payload)
             open_channel(connection, channel_id)
-        elif index == _CHANNEL_CLOSE_OK:
-            return
-        elif index == _CHANNEL_CLOSE:
-            # The client closes a channel that our own close has ended already.
-            self.send(connection, channel_id, methods.ChannelCloseOk())
         else:
             if index >> 16 == c.CLASS_CONNECTION:
-                method = self._decode(payload)
-                raise ConnectionException(
-                    ReplyCode.COMMAND_INVALID, f"{method.name} on channel {channel_id}: it belongs on 0", *_ids(index)
-                )
+                raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method", *_ids(index))
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", *_ids(index))
 
     def _on_closing_channel(self, channel: Channel, index: int) -> None:
@@ -129,11 +122,7 @@ class Control:
         if handler is None:
             if method.index == _CHANNEL_OPEN:
                 raise ConnectionException(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", *_ids(method.index))
-            raise ConnectionException(
-                ReplyCode.COMMAND_INVALID,
-                f"{method.name} on channel {channel.channel_id}: a client does not send it there",
-                *_ids(method.index),
-            )
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method", *_ids(method.index))
         try:
             handler(channel, method)
         except AmqpException as error:
@@ -146,8 +135,7 @@ class Control:
         try:
             return methods.decode_method(payload)
         except UnknownMethod as error:
-            code = ReplyCode.NOT_IMPLEMENTED if error.class_name is not None else ReplyCode.COMMAND_INVALID
-            raise ConnectionException(code, str(error), error.class_id, error.method_id) from None
+            raise ConnectionException(error.reply_code, str(error), error.class_id, error.method_id) from None
         except MethodDecodeError as error:
             raise ConnectionException(ReplyCode.SYNTAX_ERROR, str(error), error.class_id, error.method_id) from None
 
@@ -165,6 +153,8 @@ class Control:
             self.on_connection_exception(connection, error)
             return
         log.info("channel %d of %s: %s - %s", channel.channel_id, connection.peer, error.reply_code.name, error)
+        if not error.class_id:
+            error.class_id, error.method_id = _ids(connection.serving)
         close_channel(channel)
         channel.is_closing = True
         text = reply_text(error.reply_code, error.explanation)

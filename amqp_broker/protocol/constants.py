@@ -173,7 +173,7 @@ def reply_text(code: int, explanation: str) -> str:
     octets = f"{name} - {explanation}".encode("utf-8", "surrogateescape")
     if len(octets) <= MAX_SHORT_STRING:
         return octets.decode("utf-8", "surrogateescape")
-    end = MAX_SHORT_STRING
-    while octets[end] & 0xC0 == 0x80 and end > MAX_SHORT_STRING - 4:
+    end = MAX_SHORT_STRING - 3
+    while octets[end] & 0xC0 == 0x80 and end > MAX_SHORT_STRING - 7:
         end -= 1
-    return octets[:end].decode("utf-8", "surrogateescape")
+    return octets[:end].decode("utf-8", "surrogateescape") + "..."

@@ -33,6 +33,8 @@ _CLUSTER_ID = 1 << 2
 #: `expiration` when the property is absent, and when it is not a number of milliseconds.
 NO_EXPIRATION = -1
 BAD_EXPIRATION = -2
+#: RabbitMQ's cap on all times: ten years.
+_MAX_EXPIRATION_MS = 315_360_000_000
 
 
 class ContentScanner:
@@ -135,7 +137,7 @@ class ContentScanner:
                 return BAD_EXPIRATION
             value = value * 10 + digit - 48
             position += 1
-        return value
+        return value if value <= _MAX_EXPIRATION_MS else BAD_EXPIRATION
 
     def _skip_short(self, data: bytes, position: int, end: int) -> int:
         """The position behind a short string, or -1."""

@@ -107,6 +107,23 @@ def test_acks_come_in_batches_and_for_the_rest_when_nothing_more_comes(count: in
     assert acks_for(count, ack_every, len(tags)) == expected
 
 
+def test_a_delivery_that_has_arrived_in_part_is_not_acknowledged() -> None:
+    control = Control()
+    first, second = delivery(1, b"one"), delivery(2, b"two")
+    with pair() as (ours, peer):
+        consumer = Consumer(ours, b"", control, CHANNEL, 10)
+        thread = threading.Thread(target=consumer.run)
+        peer.send(first + second[:-5])
+        thread.start()
+        before = peer.recv(100)
+        peer.send(second[-5:])
+        after = peer.recv(100)
+        control.stop_all = True
+        thread.join()
+    assert before == encode_method_frame(CHANNEL, methods.BasicAck(delivery_tag=1, multiple=True))
+    assert after == encode_method_frame(CHANNEL, methods.BasicAck(delivery_tag=2, multiple=True))
+
+
 def test_octets_read_before_the_loop_count() -> None:
     octets = delivery(1, b"one") + delivery(2, b"two")
     consumer = consume([octets[100:]], initial=octets[:100])

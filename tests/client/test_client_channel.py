@@ -272,7 +272,7 @@ def test_iteration_ends_when_nothing_comes() -> None:
         peer.send_message(1, m.BasicDeliver("a", 2, False, "", "q"), b"2")
 
     with channel_with(script) as channel:
-        with channel.consume("q", no_ack=True, idle_timeout=0.05) as consumer:
+        with channel.consume("q", no_ack=True, idle_timeout=0.5) as consumer:
             assert [delivery.body for delivery in consumer] == [b"1"]
         again = channel.consume("q", consumer_tag="a").next()
         assert again is not None

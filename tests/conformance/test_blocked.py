@@ -13,6 +13,7 @@ import pytest
 
 from interop_tests.broker_under_test import BrokerUnderTest, own_process, run_ctl
 from tests.conformance.wire import CAPABILITIES, Connection, parse_url
+from tests.conformance.wire_channel import Channel
 
 pytestmark = pytest.mark.octets_too_slow
 GIB = 2**30
@@ -86,6 +87,19 @@ def _confirming(url: str, capabilities: dict[str, bool] | None = None) -> tuple[
     queue = channel.declare(exclusive=True, durable=True)
     channel.call("confirm.select")
     return connection, queue
+
+
+def _publish_until_told(channel: Channel, queue: str) -> int:
+    """Publish one by one, until channel 0 has something to say; how many that were. Confirms are kept."""
+    sent = 0
+    said: int | None = channel.number
+    while said == channel.number:
+        # the broker notices the shortage in its own time; until then it confirms
+        channel.publish("", queue, b"m", delivery_mode=2)
+        sent += 1
+        said = channel.connection.keep_frame()
+    assert said == 0
+    return sent
 
 
 @pytest.mark.holds(

@@ -67,8 +67,9 @@ def test_flow_on_is_answered(channel: Channel) -> None:
     assert channel.call("channel.flow", active=True).active is True
 
 
-@pytest.mark.holds("channel.flow: active=false -> 540")
-def test_flow_off_is_a_540(channel: Channel) -> None:
+@pytest.mark.ours_only("540: it does not implement it")
+@pytest.mark.holds("channel.flow: active=false stops deliveries, active=true resumes them")
+def test_flow_stops_deliveries(connection: Connection) -> None:
     """Prefetch is the way to hold a consumer back."""
     channel.send("channel.flow", active=False)
     channel.connection.expect_close(540, "NOT_IMPLEMENTED - active=false", by="channel.flow")

@@ -54,8 +54,8 @@ def test_a_vhost_may_have_enough_queues(admin: Administrator, connect: Connect, 
         channel.declare("one", exclusive=True)
     channel.send("queue.declare", queue="two", exclusive=True)
     text = channel.expect_close(406, by="queue.declare")
-    start = f"PRECONDITION_FAILED - cannot declare queue 'two' in vhost '{own_vhost}': "
-    assert text == f"{start}queue limit in vhost '{own_vhost}' (1) is reached"
+    cause = f"queue limit in vhost '{own_vhost}' (1) is reached"
+    assert text == f"PRECONDITION_FAILED - cannot declare queue 'two': {cause}"
 
 
 @pytest.mark.holds("user limit max-connections -> 530")
@@ -110,4 +110,5 @@ def test_connections_of_a_deleted_vhost_are_closed(admin: Administrator, connect
     connection = connect(vhost=name)
     connection.channel().declare("old", durable=True)
     admin.delete_vhost(name)
-    connection.expect_close(320, f"CONNECTION_FORCED - vhost '{name}' is deleted")
+    text = connection.expect_close(320)
+    assert text.startswith(f"CONNECTION_FORCED - vhost '{name}' is ")

@@ -1,0 +1,124 @@
+# `make` alone prints the targets. Everything lives in .venv; a second make with nothing changed is instant.
+
+.DEFAULT_GOAL := help
+.ONESHELL:
+.DELETE_ON_ERROR:
+SHELL := /bin/sh
+.SHELLFLAGS := -euc
+.PHONY: help setup run test test-plain check lint types bench bench-compare simulate fuzz interop kill-test docs clean
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+PACKAGES := amqp_broker exchanges octets queues raft spark_connector storage
+HOT := $(shell find $(wildcard $(PACKAGES)) -name '*.pxd' 2>/dev/null)
+HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
+
+LISTEN ?= 127.0.0.1:5672
+DATA_DIR ?= ./data
+PYTEST_ARGS ?=
+ARGS ?=
+
+help: ## print the targets
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/compiled.stamp ## create .venv with the broker in it (PYTHON=... chooses the interpreter)
+
+run: setup ## run a durable broker on 127.0.0.1:5672 with its data in ./data (LISTEN=, DATA_DIR=, ARGS=)
+	@exec $(VENV)/bin/amqp-broker serve --listen $(LISTEN) --data-dir $(DATA_DIR) $(ARGS)
+
+test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=)
+	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
+	if grep -q '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
+
+test-plain: setup $(VENV)/tools.stamp ## run the tests with the plain modules only
+	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(PYTEST_ARGS)
+
+check: lint types test ## what CI runs: lint, types, and the tests both ways
+
+lint: $(VENV)/tools.stamp ## ruff
+	@$(PY) -m ruff check .
+
+types: $(VENV)/tools.stamp ## mypy --strict
+	@$(PY) -m mypy $(wildcard $(PACKAGES))
+
+bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --size 1024")
+	@exec $(VENV)/bin/amqp-broker bench $(ARGS)
+
+bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; writes to benchmarks/results/ (ARGS=)
+	@exec $(PY) -m benchmarks.compare $(ARGS)
+
+simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=500)
+	@exec $(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
+
+fuzz: setup $(VENV)/tools.stamp ## fuzz the frame parser and the handshake, guided by coverage, until stopped (ARGS=)
+	@exec $(PY) -m tests.fuzz $(ARGS)
+
+interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or against RABBITMQ_URL
+	@$(PY) -m pytest interop_tests $(PYTEST_ARGS)
+
+kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the other tests that take minutes
+	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
+
+docs: setup ## write docs/configuration.md anew
+	@mkdir -p docs
+	$(VENV)/bin/amqp-broker config --markdown > docs/configuration.md.new
+	mv docs/configuration.md.new docs/configuration.md
+
+clean: ## remove everything that was built (not the data)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find $(wildcard $(PACKAGES)) tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find $(wildcard $(PACKAGES)) \( -name '*.so' -o -name '*.c' \) -exec rm -f {} +
+
+# The environment, in four steps, each with a stamp.
+
+$(VENV)/created.stamp:
+	@python=$${PYTHON:-}
+	if [ -z "$$python" ]; then
+		for each in python3.14 python3.13 python3.12 python3.11 python3; do
+			if "$$each" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; then
+				python=$$each
+				break
+			fi
+		done
+	fi
+	if [ -z "$$python" ]; then
+		echo "setup: Python 3.11 or newer is needed; apt-get install python3 python3-venv, or make PYTHON=/path/to/python" >&2
+		exit 2
+	fi
+	version=$$("$$python" -c 'import sys; print(f"{sys.version_info.major}.{sys.version_info.minor}")')
+	echo "setup: $(VENV) with $$(command -v "$$python") ($$version)"
+	rm -rf $(VENV)
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null && ! "$$python" -m pip --version >/dev/null 2>&1; then
+		install="apt-get install -y python$$version-venv"
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+			echo "setup: $$python has neither venv nor pip; running: $$install"
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$install
+		else
+			echo "setup: $$python has neither venv nor pip; as root: $$install; then make again" >&2
+			exit 2
+		fi
+	fi
+	if "$$python" -c 'import ensurepip' 2>/dev/null; then
+		"$$python" -m venv $(VENV)
+	else
+		"$$python" -m venv --without-pip $(VENV)
+		"$$python" -m pip --disable-pip-version-check --quiet --python $(PY) install pip
+	fi
+	touch $@
+
+$(VENV)/installed.stamp: $(VENV)/created.stamp pyproject.toml
+	@echo "setup: installing"
+	$(PIP) install 'setuptools>=77' wheel 'cython>=3.2'
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)
+	@echo "setup: compiling the hot modules (the first time takes a minute or two)"
+	$(PY) setup.py --quiet build_ext --inplace
+	touch $@
+
+$(VENV)/tools.stamp: $(VENV)/installed.stamp
+	@echo "setup: installing what the tests need"
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[test,dev]'
+	touch $@

@@ -1,0 +1,52 @@
+"""SystemClient: asks a running broker's own service (the exchange `amq.system`) to do or tell something.
+
+Used by `amqp-broker definitions` and by the pytest plugin; the broker's side is `amqp_broker.system`. The
+user of the url needs the tag administrator. It stands on the client alone.
+"""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import Any, Final, Self
+
+from amqp_broker.client.connection import Connection
+from amqp_broker.client.errors import ChannelClosed
+
+SYSTEM_EXCHANGE: Final = "amq.system"
+
+
+class SystemRequestError(Exception):
+    """The broker has refused a request, or is none that serves them; the text says which and why."""
+
+
+class SystemClient:
+    """A connection for requests; a context manager. Raises ClientError where there is no connection."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = Connection.open(url, name="amqp-broker system client")
+        self._channel = self._connection.channel()
+
+    def request(self, verb: str, **fields: object) -> dict[str, Any]:
+        """The answer's fields. Raises SystemRequestError, ClientError."""
+        try:
+            octets = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())
+        except ChannelClosed as error:
+            raise SystemRequestError(
+                f"{verb}: {error.reply_text}; the other side has to be an amqp-broker"
+            ) from error
+        answer = json.loads(octets)
+        if not answer.get("ok"):
+            raise SystemRequestError(str(answer.get("error", f"{verb}: refused without a reason")))
+        return dict(answer)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

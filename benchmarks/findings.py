@@ -1,0 +1,46 @@
+"""Finding: one figure of the footprint, with the limit it must keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amqp_broker.bench.load import run_load
+from amqp_broker.bench.result import Result
+from amqp_broker.bench.scenario import Scenario
+from benchmarks.brokers import BrokerError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, in `unit`. `limit` is None for a figure that is only told; `is_most`: a limit not to
+    exceed.
+    """
+
+    what: str
+    unit: str
+    value: float
+    limit: float | None = None
+    is_most: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the limit is kept; true where there is none."""
+        if self.limit is None:
+            return True
+        return self.value <= self.limit if self.is_most else self.value >= self.limit
+
+    def cells(self) -> list[str]:
+        """The finding as a line of a Markdown table."""
+        if self.limit is None:
+            return [self.what, self.unit, f"{self.value:,.2f}", "", ""]
+        bound = f"{'<=' if self.is_most else '>='} {self.limit:,g}"
+        verdict = "holds" if self.holds else "**misses**"
+        return [self.what, self.unit, f"{self.value:,.2f}", bound, verdict]
+
+
+def run_checked(scenario: Scenario) -> Result:
+    """The result of a run in which nothing went wrong; BrokerError otherwise."""
+    result = run_load(scenario)
+    if result.problems or not result.is_complete:
+        raise BrokerError("; ".join(result.problems) or "not all messages arrived")
+    return result

@@ -1,0 +1,70 @@
+"""`python -m benchmarks.footprint`: what the broker needs, rather than how fast it is.
+
+Memory per idle connection, empty durable queue and queued message; the start with many durable messages; a
+backlog beyond the memory budget, drained; one queue paging while another is used; and whether the cost of a
+message stays flat as queues, bindings, connections and backlog grow. `--scale 0.1` makes every amount a
+tenth, for a quick look.
+
+Memory is what the broker's process has resident. The cost of a message is processor time of the broker's
+process, which, unlike a rate, does not depend on who else uses the machine.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from amqp_broker.bench.link import LinkError
+from benchmarks import backlog, flatness, memory
+from benchmarks.brokers import BrokerError
+from benchmarks.findings import Finding
+from benchmarks.machine import commit, header, table
+
+RESULTS = Path(__file__).parent / "results"
+COLUMNS = ["what", "unit", "found", "limit", ""]
+
+EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
+    "memory": memory.measure,
+    "start": backlog.measure_start,
+    "drain": backlog.measure_drain,
+    "neighbour": backlog.measure_neighbour,
+    "flat-queues": flatness.measure_queues,
+    "flat-bindings": flatness.measure_bindings,
+    "flat-connections": flatness.measure_connections,
+    "flat-backlog": flatness.measure_backlog,
+}
+
+
+@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.option(
+    "--only", "names", multiple=True, type=click.Choice(list(EXPERIMENTS)), help="Only these. [all]"
+)
+@click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint-DATE-COMMIT.md]"
+)
+def footprint(names: tuple[str, ...], scale: float, output: Path | None) -> None:
+    """Measure what our broker needs and write the table."""
+    rows: list[list[str]] = []
+    for name, experiment in EXPERIMENTS.items():
+        if names and name not in names:
+            continue
+        try:
+            for finding in experiment(scale):
+                click.echo(" | ".join(finding.cells()))
+                rows.append(finding.cells())
+        except (BrokerError, LinkError) as error:
+            raise click.ClickException(f"{name}: {error}") from error
+    page = [*header("What our broker needs", {"scale": f"{scale:g}"}), *table(COLUMNS, rows)]
+    path = output or RESULTS / f"footprint-{datetime.now(UTC):%Y-%m-%d}-{commit().replace(' ', '-')}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(page) + "\n", encoding="utf-8")
+    click.echo(f"written to {path}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(footprint())

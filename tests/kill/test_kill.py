@@ -1,0 +1,33 @@
+"""kill -9 under load: ten rounds on one data folder. The long form is `python -m tests.kill.campaign --rounds 200`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from tests.kill.rounds import Chapter, Kill, Look
+
+#: Kill, what is looked at after the start, seconds of load before the kill.
+ROUNDS = (
+    (Kill.LOAD, Look.NOTHING, 1.0),
+    (Kill.RETIREMENT, Look.BROWSE, 0.6),
+    (Kill.RECOVERY, Look.NOTHING, 0.5),
+    (Kill.PAGE_OUT, Look.BROWSE, 0.4),
+    (Kill.LOAD, Look.DRAIN, 0.2),
+    (Kill.LOAD, Look.NOTHING, 0.8),
+    (Kill.RETIREMENT, Look.NOTHING, 0.5),
+    (Kill.RECOVERY, Look.BROWSE, 0.5),
+    (Kill.PAGE_OUT, Look.NOTHING, 0.6),
+    (Kill.LOAD, Look.BROWSE, 0.3),
+)
+
+
+def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path) -> None:
+    chapter = Chapter(tmp_path, Random(20))
+    for number, (kill, look, load_s) in enumerate(ROUNDS, start=1):
+        done = chapter.run_round(number, kill, look, load_s)
+        assert done.violations == [], f"round {number}, {kill.name}"
+    assert chapter.finish() == []
+    totals = chapter.ledger.totals
+    # It was a test at all: there was load, the broker confirmed and delivered, and restarts found messages.
+    assert min(totals.confirmed, totals.delivered, totals.settled, totals.recovered) > 100
