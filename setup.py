@@ -90,7 +90,7 @@ class AllOrNone(build_ext):
 
 
 def extensions() -> list[Extension]:
-    """The extensions to build, translated to C as far as they have changed; none if this machine cannot compile."""
+    """The extensions to build, translated to C as far as they have changed; none where none can be built."""
     reason = why_plain()
     if reason:
         record([], reason)

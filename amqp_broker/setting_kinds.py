@@ -31,7 +31,7 @@ SIZE_UNITS = {
 }
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-_NUMBER_AND_UNIT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s*([a-z]*)", re.IGNORECASE)
+_NUMBER_AND_UNIT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 

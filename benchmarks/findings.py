@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from amqp_broker.bench.load import run_load
@@ -38,9 +39,9 @@ class Finding:
         return [self.what, self.unit, f"{self.value:,.2f}", bound, verdict]
 
 
-def run_checked(scenario: Scenario) -> Result:
+def run_checked(scenario: Scenario, run: Callable[[Scenario], Result] = run_load) -> Result:
     """The result of a run in which nothing went wrong; BrokerError otherwise."""
-    result = run_load(scenario)
+    result = run(scenario)
     if result.problems or not result.is_complete:
         raise BrokerError("; ".join(result.problems) or "not all messages arrived")
     return result

@@ -6,9 +6,11 @@ cost.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 
+from amqp_broker.bench.load import declare_topology, run_declared
 from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import Broker, own_broker, temporary_folder
 from benchmarks.findings import Finding, run_checked
@@ -21,18 +23,42 @@ BACKLOG = 10_000_000
 MESSAGES = 1_000_000
 MOST_GROWTH = 25  # per cent
 
-LOAD = Scenario(confirm_window=1000, ack_every=100, messages=MESSAGES, seconds=0)
+ROUNDS = 3
+ONE_CHANNEL = ["--max-consumers-per-channel", "100000"]  # so that a single consumer may serve all queues
+
+LOAD = Scenario(
+    confirm_window=1000, ack_every=100, messages=MESSAGES, seconds=0, queue="kept", exchange="kept"
+)
 
 
-def cost_of(broker: Broker, load: Scenario) -> float:
-    """Microseconds of the broker's processor time for each message of a load, after a short one of the
-    same kind.
+class Costs:
+    """The cost of a message of one load on one broker, in microseconds of the broker's processor time, by
+    rounds.
     """
-    load = replace(load, targets=(broker.target,))
-    run_checked(replace(load, messages=max(1, load.messages // 10)))
-    before = broker.cpu_seconds()
-    result = run_checked(load)
-    return 1e6 * (broker.cpu_seconds() - before) / result.counts.received
+
+    def __init__(self, broker: Broker, load: Scenario) -> None:
+        self.broker = broker
+        self.load = replace(load, targets=(broker.target,))
+        self.found: list[float] = []
+        declare_topology(self.load)
+        run_checked(replace(self.load, messages=max(1, load.messages // 10)), run_declared)
+
+    def measure(self) -> None:
+        """One more round."""
+        before = self.broker.cpu_seconds()
+        result = run_checked(self.load, run_declared)
+        self.found.append(1e6 * (self.broker.cpu_seconds() - before) / result.counts.received)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.found)
+
+
+def measure_in_turn(*all_costs: Costs) -> None:
+    """Some rounds of each, one after the other, so that what else the machine does falls on all alike."""
+    for _ in range(ROUNDS):
+        for costs in all_costs:
+            costs.measure()
 
 
 def findings(what: str, small: float, large: float) -> Iterator[Finding]:
@@ -43,13 +69,15 @@ def findings(what: str, small: float, large: float) -> Iterator[Finding]:
 
 
 def compare_loads(what: str, small: Scenario, large: Scenario) -> Iterator[Finding]:
-    """Two scenarios, each in a fresh broker."""
-    with temporary_folder() as folder:
-        with own_broker(folder / "small") as broker:
-            first = cost_of(broker, small)
-        with own_broker(folder / "large") as broker:
-            second = cost_of(broker, large)
-    yield from findings(what, first, second)
+    """Two scenarios, each in a broker of its own."""
+    with (
+        temporary_folder() as folder,
+        own_broker(folder / "small", ONE_CHANNEL) as first,
+        own_broker(folder / "large", ONE_CHANNEL) as second,
+    ):
+        few, many = Costs(first, small), Costs(second, large)
+        measure_in_turn(few, many)
+    yield from findings(what, few.median, many.median)
 
 
 def scaled(count: int, scale: float) -> int:
@@ -74,21 +102,29 @@ def measure_bindings(scale: float) -> Iterator[Finding]:
 
 
 def measure_connections(scale: float) -> Iterator[Finding]:
-    """The same load beside idle connections."""
+    """The same load on a broker with idle connections."""
     load = load_of(scale)
-    with temporary_folder() as folder, own_broker(folder / "data") as broker:
-        alone = cost_of(broker, load)
-        with many_links(broker, scaled(CONNECTIONS, scale)):
-            beside = cost_of(broker, load)
-    yield from findings("connection", alone, beside)
+    with (
+        temporary_folder() as folder,
+        own_broker(folder / "small") as first,
+        own_broker(folder / "large") as second,
+        many_links(second, scaled(CONNECTIONS, scale)),
+    ):
+        few, many = Costs(first, load), Costs(second, load)
+        measure_in_turn(few, many)
+    yield from findings("connection", few.median, many.median)
 
 
 def measure_backlog(scale: float) -> Iterator[Finding]:
     """A queue that holds the backlog all the time: as many go out at its head as come in at its tail."""
-    load = replace(load_of(scale), queue="deep", durable=True, persistent=True)
-    with temporary_folder() as folder, own_broker(folder / "data", ["--memory-budget", "256MiB"]) as broker:
-        shallow = cost_of(broker, load)
-        fill = replace(load, targets=(broker.target,), consumers=0, messages=scaled(BACKLOG, scale))
-        run_checked(fill)
-        deep = cost_of(broker, load)
-    yield from findings("waiting message", shallow, deep)
+    load = replace(load_of(scale), durable=True, persistent=True)
+    budget = ["--memory-budget", "256MiB"]
+    with (
+        temporary_folder() as folder,
+        own_broker(folder / "small", budget) as first,
+        own_broker(folder / "large", budget) as second,
+    ):
+        few, many = Costs(first, load), Costs(second, load)
+        run_checked(replace(many.load, consumers=0, messages=scaled(BACKLOG, scale)), run_declared)
+        measure_in_turn(few, many)
+    yield from findings("waiting message", few.median, many.median)

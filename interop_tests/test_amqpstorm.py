@@ -1,6 +1,6 @@
 """amqpstorm at work: its own channel objects, confirms, returns, recovery and a threaded consumer."""
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call,attr-defined"
 from __future__ import annotations
 
 import threading

@@ -1,6 +1,6 @@
 """kombu at work over py-amqp: entities, producers, consumers, fan-out control, priorities, live prefetch."""
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call,attr-defined"
 from __future__ import annotations
 
 import socket

@@ -181,11 +181,28 @@ class Recovery:
             queue.entries = {}
             queue.pages = {}
 
+    def _drop_doubles(self, queue: RecoveredQueue, page: Page) -> bool:
+        """A whole page needs no copies in the journal: forget them, rather than unpack a page that may stay on disk.
+
+        Not where a copy knows more than the page (its returns), or where the page has gaps, so that its range says
+        nothing of what is in it.
+        """
+        if page.count != page.last - page.first + 1:
+            return False
+        doubles = [each for each in range(page.first, page.last + 1) if each in queue.entries]
+        if any(queue.entries[each].returns for each in doubles):
+            return False
+        for each in doubles:
+            del queue.entries[each]
+        return True
+
     def _unpack_if_partial(
         self, queue_id: int, queue: RecoveredQueue, page: Page, settled: _Ranges, again: _Ranges
     ) -> bool:
         """Turn what is left of a page into entries if some of it is settled or stands in the journal again."""
-        if not settled.meets(page.first, page.last) and not again.meets(page.first, page.last):
+        if not settled.meets(page.first, page.last) and (
+            not again.meets(page.first, page.last) or self._drop_doubles(queue, page)
+        ):
             return False
         self._pager.load(queue_id, page)
         entries = page.entries(self._addresses)

@@ -16,6 +16,8 @@ cdef class MessageStore:
     cdef object _releasing
     cdef list _settling
     cdef dict _touched
+    cdef dict _carried
+    cdef dict _listed
 
     @cython.locals(buffer=Buffer)
     cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,

@@ -57,6 +57,8 @@ class MessageStore:
         self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
         self._settling: list[Any] = []
         self._touched: dict[int, dict[Any, None]] = {}
+        self._carried: dict[int, int] = {}
+        self._listed: dict[int, int] = {}
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class MessageStore:
                 self.pager.page_store.release(queue_id, location)
         if self.retiring_segment and position >= self.retiring_position:
             self.journal.retire(self.retiring_segment)
+            self._carried.pop(self.retiring_segment, None)
             self.retiring_segment = 0
 
     # -- keeping the journal short ---------------------------------------------------------------------------------
@@ -174,18 +177,31 @@ class MessageStore:
         if self.retiring_segment or journal.total_bytes <= self.journal_limit_bytes:
             return
         segment = journal.oldest_segment
-        if segment >= journal.current_segment:
+        if segment >= journal.current_segment or journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
             return
         self.end_turn()
+        start = journal.position
         for queue in self._touched.pop(segment, {}):
             if not queue.is_deleted:
                 queue.leave_segment(segment)
         self.retiring_segment = segment
         self.retiring_position = self.position = journal.position
+        self._carried[journal.current_segment] = self._carried.get(journal.current_segment, 0) + journal.position - start
+
+    def _live_bytes(self) -> int:
+        """At most so much of what was written again is still live: the queues' RAM holds it, or it lists pages.
+
+        Without this a journal whose live part alone is above the limit would be written again and again for ever.
+        """
+        return min(sum(self._carried.values()), self.pager.used + sum(self._listed.values()))
 
     def append_pages(self, queue: Any, pages: list[Page]) -> None:
         """Write which whole pages of the queue are stored."""
         self.segment(queue)
+        if pages:
+            self._listed[queue.queue_id] = 44 * len(pages)
+        else:
+            self._listed.pop(queue.queue_id, None)
         buffer = self.journal.open_entry(PAGES)
         buffer.put_u64(queue.queue_id)
         buffer.put_u64(queue.next_sequence)

@@ -42,14 +42,21 @@ def run_load(scenario: Scenario, on_progress: Callable[[Progress], None] | None 
     KeyboardInterrupt ends the run early: what was measured until then is returned.
     """
     declare_topology(scenario)
+    try:
+        result = run_declared(scenario, on_progress)
+    finally:
+        left_over = clean_up(scenario)
+    return replace(result, problems=(*result.problems, *left_over))
+
+
+def run_declared(scenario: Scenario, on_progress: Callable[[Progress], None] | None = None) -> Result:
+    """The run alone, on queues and an exchange that are there already; see run_load."""
     run = Run(scenario)
     try:
         run.connect()
-        result = run.measure(on_progress)
+        return run.measure(on_progress)
     finally:
         run.close()
-        left_over = clean_up(scenario)
-    return replace(result, problems=(*result.problems, *left_over))
 
 
 def clean_up(scenario: Scenario) -> list[str]:

@@ -39,20 +39,21 @@ def open_channel(connection: Connection, channel_id: int) -> None:
 
 def close_channel(channel: Channel) -> None:
     """Give back everything that a channel holds: consumers leave, deliveries return to their queues."""
-    broker = channel.connection.node.broker
-    vhost = channel.vhost
-    channel.transaction = None
+    close_channels([channel])
+
+
+def close_channels(channels: list[Channel]) -> None:
+    """Close channels of one connection together: what one gives back is not handed to the consumers of another."""
+    if not channels:
+        return
+    broker = channels[0].connection.node.broker
+    vhost = channels[0].vhost
     queues: dict[Any, None] = {}
-    for consumer in list(channel.consumers.values()):
-        consumer.is_cancelled = True
-        consumer.queue.remove_consumer(consumer)
-        consumer.queue.last_used = vhost.now
-        queues[consumer.queue] = None
-    channel.consumers.clear()
-    if channel.reply_consumer is not None:
-        broker.reply_consumers.remove(channel.reply_consumer.address)
-        channel.reply_consumer = None
-    return_entries(channel, channel.take_all(), queues)
+    for channel in channels:
+        channel.transaction = None
+        _stop_consumers(channel, queues)
+    for channel in channels:
+        return_entries(channel, channel.take_all(), queues)
     for queue in queues:
         if not queue.is_deleted:
             if queue.declaration.is_auto_delete and queue.had_consumers and not queue.dispatcher.consumers:
@@ -60,6 +61,19 @@ def close_channel(channel: Channel) -> None:
             else:
                 queue.dispatch(vhost.now)
     broker.dead_letters.run(vhost.now)
+
+
+def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:
+    """All consumers of the channel leave their queues, which are added to `queues`."""
+    for consumer in list(channel.consumers.values()):
+        consumer.is_cancelled = True
+        consumer.queue.remove_consumer(consumer)
+        consumer.queue.last_used = channel.vhost.now
+        queues[consumer.queue] = None
+    channel.consumers.clear()
+    if channel.reply_consumer is not None:
+        channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.reply_consumer = None
 
 
 def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]) -> None:

@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel import handlers
-from amqp_broker.channel.lifecycle import close_channel, open_channel
+from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, OPEN, Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
 from amqp_broker.protocol import constants as c
@@ -216,9 +216,8 @@ class Control:
 
     def release(self, connection: Connection) -> None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues."""
-        for channel in list(connection.channels.values()):
-            if not channel.is_closing:
-                close_channel(channel)
+        close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
+        for channel in connection.channels.values():
             channel.is_open = False
         connection.channels.clear()
         connection.current = None

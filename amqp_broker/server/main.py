@@ -70,9 +70,11 @@ def serve(config: Config) -> int:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes)
+        # A million recovered objects hold no cycles: looking for some would take most of the start.
+        gc.disable()
         node.recover(now)
-        gc.collect()
         gc.freeze()
+        gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
         return _run(config, node, plain, secure, context)
     finally:

@@ -70,9 +70,15 @@ def test_flow_on_is_answered(channel: Channel) -> None:
 @pytest.mark.ours_only("540: it does not implement it")
 @pytest.mark.holds("channel.flow: active=false stops deliveries, active=true resumes them")
 def test_flow_stops_deliveries(connection: Connection) -> None:
-    """Prefetch is the way to hold a consumer back."""
-    channel.send("channel.flow", active=False)
-    channel.connection.expect_close(540, "NOT_IMPLEMENTED - active=false", by="channel.flow")
+    """AMQP 0-9-1 §1.5.2.3; the messages wait in the queue meanwhile."""
+    channel = connection.channel()
+    queue = channel.declare(exclusive=True)
+    channel.consume(queue, no_ack=True)
+    assert channel.call("channel.flow", active=False).active is False
+    connection.fill(queue, b"held back")
+    assert channel.counts(queue) == (1, 1)
+    assert channel.call("channel.flow", active=True).active is True
+    channel.expect_deliveries(b"held back")
 
 
 @pytest.mark.holds("access.request: -> access.request-ok with ticket 1")

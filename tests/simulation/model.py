@@ -43,6 +43,7 @@ class Model:
         self.latest_now = 0
         self.live: dict[str, Incarnation] = {}
         self.past: list[Incarnation] = []
+        self.buried: list[Incarnation] = []
         self.messages: dict[int, Published] = {}
         self.purged: list[tuple[Operation, list[Copy]]] = []
         self._next_place = 1
@@ -200,7 +201,7 @@ class Model:
             copy.state = DELAYED
             copy.due = self.now + delay
             copy.is_ordered = False
-            copy.expires_at = 0
+            copy.expires_at = copy.due + message.ttl if message.ttl is not None else 0
         if spec.name == DELAYED_QUEUE:
             copy.is_ordered = False
         if spec.rejects:
@@ -312,9 +313,7 @@ class Model:
     def _on_qos(self, channel: ModelChannel, operation: Operation) -> None:
         if operation.is_global:
             channel.prefetch = operation.count
-            if operation.count == 0 or channel.highest_prefetch == 0:
-                channel.highest_prefetch = operation.count
-            channel.highest_prefetch = max(channel.highest_prefetch, operation.count)
+            channel.highest_prefetch = max(channel.highest_prefetch, operation.count or NEVER)
         else:
             channel.consumer_prefetch = operation.count
         channel.replies.append(operation)
@@ -393,6 +392,7 @@ class Model:
                 raise Violation(f"queue '{name}' ({queue_id}) has lost its binding of turn {queue.bound_turn}")
             self._revive(queue, is_bound)
             self.live[name] = queue
+        self.buried += [queue for queue in known if self.live.get(queue.spec.name) is not queue]
         # What was read is durable now.
         self.durable_turn = self.turn
         self.turn += 1

@@ -100,6 +100,8 @@ class Observer:
     def _note_answer(self, channel: ModelChannel, event: Event) -> None:
         method = event.method
         self.statistics["answers"] += 1
+        if isinstance(method, methods.ChannelCloseOk) and channel.is_leaving and channel.is_closed:
+            return  # its close has crossed the broker's
         if not channel.replies:
             raise Violation(f"{method.name} on channel {channel.number} answers nothing")
         operation = channel.replies.popleft()
@@ -112,9 +114,6 @@ class Observer:
                 channel.client.consumers[operation.tag].is_over = True
         elif isinstance(method, methods.ChannelCloseOk):
             channel.is_closed = True
-        elif isinstance(method, methods.TxCommitOk):
-            for copy in operation.copies:
-                self._check_synced(copy, "tx.commit-ok")
         if isinstance(method, (methods.QueueDeclareOk, methods.QueueDeleteOk, methods.QueueBindOk)):
             self._check_declared(operation, method)
         self._answers.append((operation, method))
@@ -213,11 +212,11 @@ class Observer:
         """A letter of a message that expired or was pushed out, which could not be seen."""
         model = self.model
         if delivery.queue.spec.name == LETTERS:
-            for queue in [*model.live.values(), *model.past]:
+            for queue in [*model.live.values(), *model.past, *model.buried]:
                 copy = queue.copies.get((delivery.number, ""))
                 if queue.spec.name != delivery.source or copy is None:
                     continue
-                if copy.state != READY and not (copy.state == GONE and copy.reason == "refused"):
+                if copy.state != READY and not (copy.state == GONE and copy.reason == "refused") and not copy.is_maybe:
                     raise Violation(f"a dead letter of {copy}, which its queue had not given up")
                 if not (model.may_be_gone(copy) or copy.reason == "refused") or not queue.spec.has_dead_letters:
                     raise Violation(f"a dead letter of {copy}, which neither expired nor was pushed out")
@@ -226,8 +225,8 @@ class Observer:
                 self.statistics["letters"] += 1
                 return model.add_letter(copy)
         raise Violation(
-            f"message {delivery.number} came from '{delivery.queue.spec.name}', where it was never routed "
-            "or had long been settled"
+            f"message {delivery.number} came from '{delivery.queue.spec.name}' {delivery.source}, where it was never "
+            "routed or had long been settled"
         )
 
     def _check_copy(self, copy: Copy, delivery: Delivery) -> None:
@@ -241,7 +240,7 @@ class Observer:
             raise Violation(f"{copy} is delivered although its queue is deleted")
         if copy.state == DELAYED and copy.due > model.latest_now:
             raise Violation(f"{copy} is delivered at {model.now} although it is due at {copy.due}")
-        if copy.expires_at and copy.expires_at <= self._start_now and copy.ready_since < model.turn:
+        if copy.is_ordered and copy.expires_at and copy.expires_at <= self._start_now and copy.ready_since < model.turn:
             raise Violation(f"{copy} is delivered after {self._start_now}, it expired at {copy.expires_at}")
         wanted = copy.must_be_redelivered
         if wanted is not None and wanted != delivery.is_redelivered and not delivery.channel.is_dead:
@@ -288,10 +287,11 @@ class Observer:
                 continue
             if consumer.prefetch and consumer.held > consumer.prefetch:
                 raise Violation(f"consumer '{consumer.tag}' holds {consumer.held}, its prefetch is {consumer.prefetch}")
-            if channel.highest_prefetch and channel.held > channel.highest_prefetch:
+            if channel.held > channel.highest_prefetch:
                 raise Violation(f"channel {channel.number} holds {channel.held}, its prefetch is {channel.prefetch}")
-        for delivery in self._deliveries:
-            delivery.channel.highest_prefetch = delivery.channel.prefetch
+        for operation, method in self._answers:
+            if isinstance(method, methods.BasicQosOk):
+                operation.channel.highest_prefetch = operation.channel.prefetch or NEVER
 
     # -- confirms ----------------------------------------------------------------------------------------------------
 
@@ -324,6 +324,8 @@ class Observer:
                 raise Violation(f"{copy} was delivered, and then refused")
             copy.state = GONE
             copy.reason = "refused"
+            if copy.queue.spec.has_dead_letters and not copy.has_letter:
+                self.model.add_letter(copy).stored_turn = publish.turn
 
     def _check_synced(self, copy: Copy, what: str) -> None:
         if copy.is_durable and copy.stored_turn > self.model.durable_turn and copy.reason != "no_ack":
@@ -333,10 +335,15 @@ class Observer:
 
     def _check_answer(self, operation: Any, method: Any) -> None:
         model = self.model
+        if isinstance(method, methods.TxCommitOk):
+            for copy in operation.copies:
+                self._check_synced(copy, "tx.commit-ok")
         if operation.turn != model.turn:
             return
         if isinstance(method, methods.QueueDeclareOk):
             low, high = self._bounds(operation.queue)
+            if operation.queue.spec.name == LETTERS:
+                high = method.message_count  # letters of what expired or was pushed out cannot be foreseen
             if not low <= method.message_count <= high:
                 raise Violation(
                     f"declare-ok for '{operation.queue.spec.name}' counts {method.message_count} messages; "

@@ -139,7 +139,7 @@ class ModelChannel:
     consumers: dict[str, Consumer] = field(default_factory=dict)
     client_consumers: dict[str, None] = field(default_factory=dict)
     prefetch: int = 0
-    highest_prefetch: int = 0
+    highest_prefetch: int = NEVER
     consumer_prefetch: int = 0
     held: int = 0
     replies: deque[Any] = field(default_factory=deque)

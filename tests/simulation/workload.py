@@ -39,7 +39,7 @@ class Workload:
             (2, self.bind),
             (2, self.purge),
             (1, self.delete),
-            (2, self.select),
+            (4, self.select),
             (5, self.end_transaction),
             (1, self.close_channel),
             (1, self.wrong_ack),

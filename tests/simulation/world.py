@@ -19,7 +19,7 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
 from amqp_broker.sync_job import SyncJob
-from storage.errors import SyncFailed
+from storage.errors import CorruptRecord, SyncFailed
 
 from tests.simulation.client import Operation, SimulatedClient
 from tests.simulation.model import Model
@@ -206,12 +206,13 @@ class World:
         return client
 
     def _act(self) -> None:
-        if len(self.clients) < _MAX_CLIENTS and (not self.clients or self.chance.random() < 0.05):
+        if len(self.clients) < _MAX_CLIENTS and (not self.clients or self.chance.random() < 0.1):
             self._connect()
             return
         client = self.chance.choice(self.clients)
         if client.is_open and not client.is_closing and len(client.outgoing) < 20_000:
-            self.workload.act(client)
+            for _ in range(self.chance.choice([1, 2, 5])):
+                self.workload.act(client)
 
     def _feed(self) -> None:
         ready = [client for client in self.clients if client.outgoing and not client.is_paused]
@@ -416,7 +417,10 @@ class World:
         self.disk.capacity = UNLIMITED
         self.node = Node(self.config, self.disk, self.now, self.chance.randbytes)
         try:
-            self.node.recover(self.now)
+            try:
+                self.node.recover(self.now)
+            except CorruptRecord as error:
+                raise Violation(f"the node does not start: {error}") from error
             if self.node.broker.metadata.user(USER) is None:
                 self.node.broker.propose(commands.put_user(USER, PASSWORD_HASH, ["administrator"]))
                 self.node.broker.propose(commands.set_permission(USER, "/", ".*", ".*", ".*"))

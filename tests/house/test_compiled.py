@@ -1,0 +1,114 @@
+"""Which modules are compiled, and that the file that runs is the one that is meant to."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "spark_connector", "storage")
+HOT = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pxd"))]
+SUFFIX = EXTENSION_SUFFIXES[0]
+IS_PLAIN = bool(os.environ.get("AMQP_BROKER_PLAIN"))
+
+PRINT_FILES = """
+import importlib, json, sys
+import amqp_broker
+print(json.dumps({name: importlib.import_module(name).__file__ for name in sys.argv[1:]}))
+"""
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def compiled_file(path: Path) -> Path:
+    return path.with_name(path.stem + SUFFIX)
+
+
+def record() -> dict[str, object]:
+    """What the last build noted; without one, nothing has been compiled by it."""
+    path = ROOT / "build" / "compiled.json"
+    found: dict[str, object] = (
+        json.loads(path.read_text()) if path.exists() else {"compiled": [], "reason": "never built"}
+    )
+    return found
+
+
+def files_in_a_new_process(**environment: str) -> dict[str, str]:
+    variables = {
+        name: value for name, value in os.environ.items() if name != "AMQP_BROKER_PLAIN"
+    } | environment
+    command = [sys.executable, "-c", PRINT_FILES, *map(module_of, HOT)]
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
+    files: dict[str, str] = json.loads(done.stdout)
+    return files
+
+
+def test_there_are_hot_modules() -> None:
+    assert len(HOT) > 5
+
+
+@pytest.mark.parametrize("path", HOT, ids=module_of)
+def test_every_pxd_has_its_source(path: Path) -> None:
+    assert path.with_suffix(".py").exists()
+
+
+def test_all_or_none_are_compiled() -> None:
+    """Compiled modules call each other in C: a mixture would not run."""
+    there = [module_of(path) for path in HOT if compiled_file(path).exists()]
+    assert there in ([], [module_of(path) for path in HOT]), "run `make setup`"
+
+
+def test_the_record_of_the_build_is_true() -> None:
+    built = record()
+    there = sorted(module_of(path) for path in HOT if compiled_file(path).exists())
+    if not built["reason"]:
+        assert there == sorted(map(str, built["compiled"])), "run `make setup`"  # type: ignore[call-overload]
+
+
+def test_a_machine_that_can_compile_has_compiled() -> None:
+    reason = str(record()["reason"])
+    assert "failed" not in reason, reason
+
+
+@pytest.mark.parametrize("path", [path for path in HOT if compiled_file(path).exists()], ids=module_of)
+def test_no_compiled_module_is_older_than_its_source(path: Path) -> None:
+    compiled = compiled_file(path).stat().st_mtime
+    assert compiled >= max(path.stat().st_mtime, path.with_suffix(".py").stat().st_mtime), "run `make setup`"
+
+
+def test_nothing_compiled_is_left_of_a_module_that_is_not_hot() -> None:
+    left = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*" + SUFFIX)
+        if not path.with_name(path.name.removesuffix(SUFFIX) + ".pxd").exists()
+    ]
+    assert not left, "run `make clean` and `make setup`"
+
+
+def test_the_compiled_modules_run_where_they_are_there() -> None:
+    files = files_in_a_new_process()
+    wanted = {module_of(path): compiled_file(path) for path in HOT if compiled_file(path).exists()}
+    assert {name: Path(file) for name, file in files.items() if name in wanted} == wanted
+
+
+def test_the_plain_modules_run_when_they_are_asked_for() -> None:
+    files = files_in_a_new_process(AMQP_BROKER_PLAIN="1")
+    assert {name: Path(file) for name, file in files.items()} == {
+        module_of(path): path.with_suffix(".py") for path in HOT
+    }
+
+
+def test_this_test_run_uses_the_modules_that_it_was_asked_to() -> None:
+    loaded = importlib.import_module("octets.buffer").__file__ or ""
+    is_compiled = loaded.endswith(SUFFIX)
+    assert is_compiled == (compiled_file(ROOT / "octets" / "buffer.pxd").exists() and not IS_PLAIN)

@@ -1,0 +1,161 @@
+"""Who may import whom. Think hard about the layering before changing this table; it is the shape of the
+house.
+
+    octets                  -> nothing: a leaf that everybody may import
+    exchanges               -> nothing
+    storage                 -> construct (the record grammar)
+    raft                    -> storage, pysyncobj
+    queues                  -> storage, raft
+    amqp_broker.protocol    -> construct
+    amqp_broker.client      -> protocol; sockets
+    the settings            -> nothing                     (config, config_sources, setting, setting_kinds)
+    the core                -> protocol, exchanges, queues, raft, storage, the settings
+                               (every module and package of amqp_broker that is not named here)
+    amqp_broker.server      -> the core, storage, uvloop; sockets, threads, clocks
+    amqp_broker.management  -> the core
+    amqp_broker.bench       -> protocol, click, rich; sockets
+    amqp_broker.cli         -> everything of ours, click
+    the embedded mode       -> the settings, client, pytest    (embedded, plain, pytest_plugin, system_client)
+    spark_connector         -> protocol, client, pyspark, pyarrow
+
+Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
+sockets, event loops), which is for those only who are named below; and `cython`, which compiled modules name
+in their plain form.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+PROTOCOL = "amqp_broker.protocol"
+CLIENT = "amqp_broker.client"
+SETTINGS = tuple(f"amqp_broker.{name}" for name in ("config", "config_sources", "setting", "setting_kinds"))
+EMBEDDED = tuple(f"amqp_broker.{name}" for name in ("embedded", "plain", "pytest_plugin", "system_client"))
+TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "management", "server"))
+CORE = "amqp_broker"
+
+# By name of a module or package, the longest that fits: what it may import besides itself.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "octets": (),
+    "exchanges": (),
+    "storage": ("construct",),
+    "raft": ("storage", "pysyncobj"),
+    "queues": ("storage", "raft"),
+    PROTOCOL: ("construct",),
+    CLIENT: (PROTOCOL,),
+    **dict.fromkeys(SETTINGS, SETTINGS),
+    CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
+    "amqp_broker.__init__": ("amqp_broker.plain", "amqp_broker.embedded"),
+    "amqp_broker.server": (CORE, "storage", "uvloop", *SETTINGS),
+    "amqp_broker.management": (CORE,),
+    "amqp_broker.bench": (PROTOCOL, "click", "rich"),
+    "amqp_broker.cli": (
+        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "storage", "click", *SETTINGS, *EMBEDDED, *TOOLS,
+    ),
+    "amqp_broker.__main__": ("amqp_broker.cli",),
+    **dict.fromkeys(EMBEDDED, (*SETTINGS, *EMBEDDED, CLIENT, "pytest")),
+    "spark_connector": (PROTOCOL, CLIENT, "pyspark", "pyarrow"),
+}  # fmt: skip
+
+THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "subprocess", "threading")
+SOCKETS = ("select", "selectors", "socket", "socketserver", "ssl")
+CHANCE = ("random", "secrets", "time", "uuid")
+WORLD = frozenset((*THREADS, *SOCKETS, *CHANCE))
+MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
+    "storage": frozenset({"threading"}),  # its files are used by the loop's thread and by the one that syncs
+    CLIENT: frozenset({"select", "socket", "ssl", "time"}),
+    "amqp_broker.server": WORLD,
+    "amqp_broker.bench": WORLD,
+    "amqp_broker.cli": frozenset({"select"}),
+    **dict.fromkeys(EMBEDDED, WORLD),
+    "spark_connector": WORLD,
+}
+
+
+def layer_of(module: str) -> str:
+    """The entry of the table that a module falls under."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        if name in MAY_IMPORT:
+            return name
+    return module
+
+
+def modules() -> list[tuple[str, Path]]:
+    packages = sorted({name.partition(".")[0] for name in MAY_IMPORT})
+    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    return [(".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in files]
+
+
+def imports_of(path: Path, module: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything a file imports, wherever in it.
+
+    `from a import b` counts as a.b if that is a module.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno} imports relatively; write the whole name"
+            base = node.module or ""
+            for alias in node.names:
+                whole = f"{base}.{alias.name}"
+                yield node.lineno, whole if is_module(whole) else base
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def is_allowed(layer: str, imported: str) -> bool:
+    top = imported.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return top not in WORLD or top in MAY_SEE_THE_WORLD.get(layer, frozenset())
+    if top in ("octets", "cython"):
+        return True
+    target = layer_of(imported)
+    if target == layer:
+        return True
+    return any(
+        target == allowed or (allowed not in MAY_IMPORT and top == allowed) for allowed in MAY_IMPORT[layer]
+    )
+
+
+@pytest.mark.parametrize(("module", "path"), modules(), ids=[module for module, _ in modules()])
+def test_a_module_imports_only_what_its_layer_may(module: str, path: Path) -> None:
+    layer = layer_of(module)
+    wrong = [
+        f"{path}:{line}: {imported}"
+        for line, imported in imports_of(path, module)
+        if not is_allowed(layer, imported)
+    ]
+    assert not wrong, (
+        f"{layer} may import {MAY_IMPORT[layer]}, the standard library and octets, but not\n"
+        + "\n".join(wrong)
+    )
+
+
+def test_every_package_is_in_the_table() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}
+    assert packages <= {name.partition(".")[0] for name in MAY_IMPORT}
+
+
+def test_the_check_finds_what_it_is_for() -> None:
+    assert not is_allowed("exchanges", "queues.classic")
+    assert not is_allowed("queues", "time")
+    assert not is_allowed(CORE, "asyncio")
+    assert not is_allowed(CORE, "amqp_broker.server.main")
+    assert not is_allowed("storage", "pysyncobj")
+    assert not is_allowed(PROTOCOL, "amqp_broker.errors")
+    assert is_allowed(CLIENT, "amqp_broker.protocol.methods")
+    assert is_allowed("queues", "octets.buffer")

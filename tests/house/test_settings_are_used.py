@@ -1,0 +1,27 @@
+"""A setting that nothing reads would be a promise that nobody keeps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from amqp_broker.config import SETTINGS, Setting
+
+ROOT = Path(__file__).parents[2]
+DECLARING = {"config.py", "config_sources.py", "setting.py"}
+TEXT = "\n".join(
+    path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "amqp_broker").rglob("*.py"))
+    if path.name not in DECLARING and path.parent.name != "bench"
+)
+
+
+def key_of(each: Setting) -> str:
+    return each.key
+
+
+@pytest.mark.parametrize("each", SETTINGS, ids=key_of)
+def test_a_setting_is_read_by_the_broker(each: Setting) -> None:
+    assert re.search(rf"\bconfig\.{each.attribute}\b", TEXT), f"nothing reads config.{each.attribute}"

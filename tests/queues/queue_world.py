@@ -1,0 +1,170 @@
+"""The world around queues, as a node makes it: a disk, a journal, a page store, turns and syncs. Everything is tiny, so that
+a handful of messages pages, rotates and retires.
+"""
+
+from __future__ import annotations
+
+import amqp_broker  # noqa: F401 - first: it decides whether compiled modules are used
+from amqp_broker.sync_job import SyncJob
+from amqp_broker.vhost import VHost
+from queues.arguments import QueueArguments
+from queues.classic import ClassicQueue
+from queues.consumer import Consumer
+from queues.message import Address, Entry, Message, build_message
+from queues.page import Page
+from queues.pager import Pager
+from queues.recovery import RecoveredQueue, Recovery
+from queues.store import MessageStore
+from queues.timers import Timers
+from storage.disk import Disk
+from storage.journal import Journal
+from storage.page_store import PageStore
+
+JOURNAL_SEGMENT_BYTES = 1500
+JOURNAL_LIMIT_BYTES = 4000
+PAGE_SEGMENT_BYTES = 1200
+PAGE_BYTES = 500
+BUDGET_BYTES = 5000
+HEAD_MESSAGES = 3
+HEAD_BYTES = 1500
+
+ADDRESS = Address("exchange", "key", b"\x08exchange\x03key")
+
+
+def message_named(
+    name: int, body_size: int = 0, is_persistent: bool = True, priority: int = -1, expiration: int = -1
+) -> Message:
+    """A message whose body begins with its name."""
+    body = (b"%d " % name).ljust(body_size, b".")
+    return build_message(ADDRESS, b"\x00\x00", body, is_persistent, priority, expiration, 1)
+
+
+def name_of(message: Message) -> int:
+    """The name that `message_named` gave."""
+    return int(message.body_bytes().split(b" ")[0])
+
+
+class Client(Consumer):
+    """Takes up to `limit` unsettled entries. `log` gets (consumer, entry or None, message, redelivered) of each delivery."""
+
+    def __init__(
+        self,
+        log: list[tuple[Client, Entry | None, Message, bool]],
+        limit: int,
+        no_ack: bool = False,
+        priority: int = 0,
+    ) -> None:
+        super().__init__(no_ack, priority)
+        self.log = log
+        self.limit = limit
+        self.unsettled = 0
+        self.is_paused = False
+        self.is_gone = False
+
+    def has_credit(self) -> bool:
+        return not self.is_paused and (self.no_ack or self.unsettled < self.limit)
+
+    def deliver(self, entry: Entry) -> None:
+        self.unsettled += 1
+        self.log.append((self, entry, entry.message, entry.is_redelivered))
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
+        self.log.append((self, None, message, is_redelivered))
+
+    def on_queue_gone(self) -> None:
+        self.is_gone = True
+
+
+class World:
+    """A node's storage with durable queues 1, 2, ... of the given settings, recovered from `disk`.
+
+    dead_letters: (queue id, message, reason). names: what recovery found for each queue before it was restored.
+    """
+
+    def __init__(self, disk: Disk, settings: list[QueueArguments], now: int = 1, budget_bytes: int = BUDGET_BYTES) -> None:
+        self.disk = disk
+        self.now = now
+        self.timers = Timers()
+        self.page_store = PageStore(disk, PAGE_SEGMENT_BYTES)
+        self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
+        self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)
+        self.store = MessageStore(self.journal, self.pager, JOURNAL_LIMIT_BYTES)
+        self.vhost = VHost("/", self.store, now)
+        self.dead_letters: list[tuple[int, Message, str]] = []
+        self.job: SyncJob | None = None
+        recovery = Recovery(self.pager)
+        for segment, kind, payload in self.journal.recover():
+            recovery.take(segment, kind, bytes(payload))
+        ids = list(range(1, len(settings) + 1))
+        recovery.finish(ids)
+        self.page_store.drop_orphans(ids)
+        self.names = {queue_id: self._names_in(recovery.queues[queue_id], queue_id) for queue_id in ids}
+        self.queues = [self._queue(queue_id, settings[queue_id - 1]) for queue_id in ids]
+        for queue in self.queues:
+            queue.restore(recovery.queues[queue.queue_id], now)
+
+    def _queue(self, queue_id: int, settings: QueueArguments) -> ClassicQueue:
+        return ClassicQueue(
+            f"queue {queue_id}", queue_id, True, settings, self.store, self.timers, self._on_dead_letter
+        )
+
+    def _on_dead_letter(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
+        self.dead_letters.append((queue.queue_id, message, reason))
+
+    def _names_in(self, recovered: RecoveredQueue, queue_id: int) -> list[tuple[int, int]]:
+        """(sequence, name) of every message that was found, in order."""
+        names = []
+        for item in recovered.items:
+            if isinstance(item, Page):
+                self.pager.load(queue_id, item)
+                entries = item.entries(self.pager.addresses)
+                self.pager.drop(item)
+            else:
+                entries = [item]
+            names += [(entry.sequence, name_of(entry.message)) for entry in entries]
+        return sorted(names)
+
+    # -- turns and syncs, as amqp_broker/node.py does them -------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        self.store.end_turn()
+        self.store.shorten()
+        if self.pager.used > self.pager.tight_bytes:
+            for queue in self.queues:
+                queue.ready.relieve(self.pager.used - self.pager.tight_bytes)
+
+    def begin_sync(self) -> None:
+        """Take everything that was written so far."""
+        self.end_turn()
+        pages = self.page_store.take_sync() if self.store.retiring_segment else None
+        position = self.journal.position
+        batch = self.journal.take_batch()
+        self.job = SyncJob(position, position, [] if batch is None else [(self.journal, batch)], pages)
+
+    def finish_sync(self) -> None:
+        """Bring it to the disk, and do what waited for it. Raises SimulatedCrash."""
+        job = self.job
+        assert job is not None
+        job.run()
+        self.job = None
+        job.finish()
+        self.store.synced(job.journal_position)
+
+    def sync(self) -> None:
+        """A whole sync; one in flight is finished first."""
+        if self.job is not None:
+            self.finish_sync()
+        self.begin_sync()
+        self.finish_sync()
+
+    def advance(self, milliseconds: int) -> None:
+        """Time passes."""
+        self.now += milliseconds
+        self.vhost.now = self.now
+        self.timers.run(self.now)
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        for queue in self.queues:
+            if not queue.is_deleted:
+                queue.dispatch(self.now)
