@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,7 @@ class Broker:
         self.now = 0
         self.queue_count = 0
         self._next_transient_id = _TRANSIENT_IDS
+        self._dropped: deque[tuple[int, int]] = deque()
         self.unroutable = 0
 
     # -- durable changes -----------------------------------------------------------------------------------------
@@ -256,8 +258,17 @@ class Broker:
         vhost.queues.pop(queue.name, None)
         self.queue_count -= 1
         count = queue.delete()
-        self.store.pager.page_store.drop_queue(queue.queue_id)
+        if queue.is_durable:
+            # Should a crash undo the deletion, the queue needs its pages.
+            self._dropped.append((self.ticket(), queue.queue_id))
+        else:
+            self.store.pager.page_store.drop_queue(queue.queue_id)
         return count
+
+    def synced(self, ticket: int) -> None:
+        """Everything up to `ticket` is on disk: the pages of queues that were deleted before go."""
+        while self._dropped and self._dropped[0][0] < ticket:
+            self.store.pager.page_store.drop_queue(self._dropped.popleft()[1])
 
     def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
         """Argument x-expires: delete the queue once it was unused for so long."""

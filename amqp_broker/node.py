@@ -233,6 +233,7 @@ class Node:
         job.finish()
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
+        self.broker.synced(ticket)
         self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
@@ -275,7 +276,8 @@ class Node:
         if self._awaiting or self._parked or self.store.retiring_segment:
             return True
         if ticket <= self._synced_ticket:
-            return False
+            # Retired segments are removed by a job too.
+            return self.store.journal.has_pending
         if self._lazy_at is None:
             self._lazy_at = now + LAZY_SYNC_MS
         return now >= self._lazy_at or ticket - self._synced_ticket > LAZY_BYTES

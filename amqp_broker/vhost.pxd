@@ -4,6 +4,8 @@ from queues.consumer cimport Consumer
 from queues.message cimport Message
 from queues.store cimport MessageStore
 
+cdef int _ACCEPTED, _STORED, _REJECTED
+
 cdef class VHost:
     cdef public str name
     cdef public MessageStore store

@@ -17,9 +17,9 @@ from queues.message import Message
 from queues.store import MessageStore
 
 # What becomes of a published message.
-ACCEPTED = 0
-STORED = 1
-REJECTED = 2
+_ACCEPTED = 0
+_STORED = 1
+_REJECTED = 2
 
 
 class VHost:
@@ -47,7 +47,7 @@ class VHost:
             return self._publish_to_many(message, queues, now)
         queue = queues[0]
         if queue.rejects_overflow and queue.rejects(message, now):
-            return REJECTED
+            return _REJECTED
         expires_at = queue.expiry_of(message, now)
         taker = queue.taker()
         segment = 0
@@ -56,12 +56,12 @@ class VHost:
             segment = store.segment(queue)
             store.append_message(message, queue.queue_id, queue.next_sequence, expires_at, 0)
             queue.enqueue(message, expires_at, segment, taker, now)
-            return STORED
+            return _STORED
         queue.enqueue(message, expires_at, 0, taker, now)
-        return ACCEPTED
+        return _ACCEPTED
 
     def _publish_to_many(self, message: Message, queues: list[ClassicQueue], now: int) -> int:
-        outcome = ACCEPTED
+        outcome = _ACCEPTED
         accepting = queues
         refusing = None
         for queue in queues:
@@ -69,7 +69,7 @@ class VHost:
                 if refusing is None:
                     refusing = []
                 refusing.append(queue)
-                outcome = REJECTED
+                outcome = _REJECTED
         if refusing is not None:
             accepting = [queue for queue in queues if queue not in refusing]
         places = None
@@ -83,8 +83,8 @@ class VHost:
                     places.append((queue.queue_id, queue.next_sequence, queue.expiry_of(message, now)))
             if places is not None:
                 self.store.append_message_for(message, places)
-                if outcome == ACCEPTED:
-                    outcome = STORED
+                if outcome == _ACCEPTED:
+                    outcome = _STORED
         for queue in accepting:
             queue.enqueue(
                 message, queue.expiry_of(message, now), segment if queue.is_durable else 0, queue.taker(), now

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-import sys
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -153,4 +152,4 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
 
 
 if __name__ == "__main__":
-    sys.exit(compare())
+    compare()

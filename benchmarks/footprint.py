@@ -11,7 +11,6 @@ process, which, unlike a rate, does not depend on who else uses the machine.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,4 +66,4 @@ def footprint(names: tuple[str, ...], scale: float, output: Path | None) -> None
 
 
 if __name__ == "__main__":
-    sys.exit(footprint())
+    footprint()

@@ -60,10 +60,11 @@ class CeleryWorker:
         self.await_answer()
         return self
 
-    def await_answer(self) -> None:
-        """Return when the worker answers a ping."""
+    def await_answer(self, app: Any = None) -> None:
+        """Return when the worker answers a ping, of another side of its application if one is given."""
+        control = (app or self._app).control
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not self._app.control.ping(destination=[self.name], timeout=1.0, limit=1):
+        while not control.ping(destination=[self.name], timeout=1.0, limit=1):
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"worker {self.name} does not answer; its log:\n{self.log()}")

@@ -106,8 +106,9 @@ class Buffer:
     def put_u64(self, value: int) -> None:
         if cython.compiled:
             self.reserve(8)
-            self.set_u32(self.length, (value >> 32) & 0xFFFFFFFF)
-            self.set_u32(self.length + 4, value & 0xFFFFFFFF)
+            # The parameter's C type cuts what is above 32 bits.
+            self.set_u32(self.length, value >> 32)
+            self.set_u32(self.length + 4, value)
         else:
             self.data += _U64.pack(value)
         self.length += 8

@@ -368,6 +368,7 @@ class ClassicQueue:
         for consumer in consumers:
             self.dispatcher.remove(consumer)
         count = self.purge()
+        self.store.unlist(self)
         for consumer in consumers:
             consumer.on_queue_gone()
         return count
@@ -404,7 +405,7 @@ class ClassicQueue:
                 self.held.pop(entry.sequence, None)
             self._leave_page(entry)
         pages = self.ready.stored_pages()
-        if self.is_durable and pages:
+        if self.is_durable and self.store.wants_list(self, pages, segment):
             self.store.append_pages(self, pages)
 
     def _write_again(self, entry: Entry) -> None:

@@ -1,5 +1,7 @@
 cimport cython
 
+cdef Py_ssize_t _OVERHEAD_BYTES
+
 @cython.final
 cdef class Address:
     cdef public str exchange

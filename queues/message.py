@@ -26,7 +26,7 @@ PROPERTIES_OFFSET = 19
 #: Bodies of this many octets and more are kept apart from `content` and written without a copy.
 SEPARATE_BODY_BYTES = 16_384
 #: What the bookkeeping of one message in RAM is counted as, in octets.
-OVERHEAD_BYTES = 160
+_OVERHEAD_BYTES = 160
 
 #: No priority property: treated as 0 by a priority queue.
 NO_PRIORITY = -1
@@ -89,7 +89,7 @@ def make_message(
     message.priority = priority
     message.expiration = expiration
     message.timestamp = timestamp
-    message.size = len(content) + OVERHEAD_BYTES
+    message.size = len(content) + _OVERHEAD_BYTES
     if body is not None:
         message.size += body_size
     return message

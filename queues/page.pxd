@@ -2,6 +2,9 @@ cimport cython
 from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from queues.message cimport Address, Entry, Message, make_entry, make_message
 
+cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY
+cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED
+
 @cython.final
 cdef class AddressBook:
     cdef dict _known

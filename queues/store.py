@@ -58,7 +58,7 @@ class MessageStore:
         self._settling: list[Any] = []
         self._touched: dict[int, dict[Any, None]] = {}
         self._carried: dict[int, int] = {}
-        self._listed: dict[int, int] = {}
+        self._listed: dict[int, tuple[int, int]] = {}
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -193,15 +193,24 @@ class MessageStore:
 
         Without this a journal whose live part alone is above the limit would be written again and again for ever.
         """
-        return min(sum(self._carried.values()), self.pager.used + sum(self._listed.values()))
+        listed = sum(octets for _, octets in self._listed.values())
+        return min(sum(self._carried.values()), self.pager.used + listed)
+
+    def wants_list(self, queue: Any, pages: list[Page], segment: int) -> bool:
+        """Whether the queue's stored pages have to be named again before journal segments up to `segment` go."""
+        if not pages:
+            self.unlist(queue)
+            return False
+        listed = self._listed.get(queue.queue_id)
+        return listed is None or listed[0] <= segment or not all(page.is_named for page in pages)
+
+    def unlist(self, queue: Any) -> None:
+        """The queue has no stored pages any more."""
+        self._listed.pop(queue.queue_id, None)
 
     def append_pages(self, queue: Any, pages: list[Page]) -> None:
         """Write which whole pages of the queue are stored."""
-        self.segment(queue)
-        if pages:
-            self._listed[queue.queue_id] = 44 * len(pages)
-        else:
-            self._listed.pop(queue.queue_id, None)
+        self._listed[queue.queue_id] = (self.segment(queue), 44 * len(pages))
         buffer = self.journal.open_entry(PAGES)
         buffer.put_u64(queue.queue_id)
         buffer.put_u64(queue.next_sequence)

@@ -149,9 +149,11 @@ class PageStore:
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
-        already).
+        already). A queue that was dropped has taken its pages along.
         """
-        queue = self._queues[queue_id]
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            return
         segment = queue.segments[location.segment]
         if segment.live_pages == 0:
             raise ValueError(

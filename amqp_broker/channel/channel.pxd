@@ -9,6 +9,11 @@ from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.routes cimport PublishRoute
 from amqp_broker.vhost cimport VHost
 
+cdef int _METHOD, _HEADER, _BODY, _STORED, _REJECTED
+cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK, _BASIC_NACK
+cdef unsigned long long _MAX_BODY_BYTES, _SEPARATE_BODY_BYTES
+cdef Py_ssize_t _ROUTES, _CUT
+
 cdef class Channel:
     cdef public Connection connection
     cdef public unsigned int channel_id
@@ -55,6 +60,7 @@ cdef class Channel:
     @cython.locals(size="unsigned long long", body_end=Py_ssize_t)
     cdef Py_ssize_t receive_header(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end,
                                    Py_ssize_t length) except -1
+    cpdef bint expects_body(self)
     @cython.locals(header=bytes, body=list, size="unsigned long long")
     cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int)

@@ -37,14 +37,15 @@ _BASIC_NACK = 60 << 16 | 120
 _MAX_BODY_BYTES = 512 * 1024 * 1024
 
 # What becomes of a published message (VHost.publish).
-ACCEPTED = 0
-STORED = 1
-REJECTED = 2
+_STORED = 1
+_REJECTED = 2
 
 # What the content assembly expects next.
 _METHOD = 0
 _HEADER = 1
 _BODY = 2
+
+_SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 
 #: How many routes a channel remembers.
 _ROUTES = 1000
@@ -141,7 +142,7 @@ class Channel:
             self._complete(data[position:end], end - position, None, 0)
             return end
         if (
-            size < SEPARATE_BODY_BYTES
+            size < _SEPARATE_BODY_BYTES
             and body_end <= length
             and data[end] == 3
             and get_u32(data, end + 3) == size
@@ -159,6 +160,10 @@ class Channel:
         if not self.scanner.scan(self.header, 19, len(self.header) - 1):
             raise self._malformed_properties()
         return end
+
+    def expects_body(self) -> bool:
+        """Whether a body frame is due."""
+        return self.expecting == _BODY
 
     def receive_body(self, data: bytes, position: int, end: int) -> None:
         """The payload of a body frame, data[position:end]."""
@@ -178,7 +183,7 @@ class Channel:
             size = self.body_size
             self.header = b""
             self.body = None
-            if size < SEPARATE_BODY_BYTES:
+            if size < _SEPARATE_BODY_BYTES:
                 joined = b"".join(body)
                 frame = b"\x03\x00\x00" + size.to_bytes(4, "big") + joined + b"\xce"
                 self._complete(header + frame, len(header), None, size)
@@ -233,9 +238,9 @@ class Channel:
     def note_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
         if self.is_confirming:
-            if outcome == STORED:
+            if outcome == _STORED:
                 self.turn_is_stored = True
-            elif outcome == REJECTED:
+            elif outcome == _REJECTED:
                 self.nacked.append(self.published)
 
     def _find_route(self) -> PublishRoute:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.definitions import DefinitionsError, export, plan_import
@@ -84,7 +85,7 @@ class RunningNode:
         answer = self._request("definitions.import", fields)
         return int(answer["commands"]), list(answer["notes"])
 
-    def _request(self, verb: str, fields: dict[str, object]) -> dict[str, Any]:
+    def _request(self, verb: str, fields: Mapping[str, object]) -> dict[str, Any]:
         with SystemClient(self._url) as client:
             return client.request(verb, **fields)
 
@@ -129,7 +130,13 @@ def _place(url: str | None, data_dir: str | None) -> RunningNode | StoppedNode:
         raise click.UsageError(
             "--url and --data-dir exclude each other: name the running broker or the stopped one's folder"
         )
-    return RunningNode(url or DEFAULT_URL) if data_dir is None else StoppedNode(Path(data_dir))
+    if data_dir is not None:
+        return StoppedNode(Path(data_dir))
+    try:
+        parse_url(url or DEFAULT_URL)
+    except ValueError as error:
+        raise click.UsageError(f"--url: {error}") from error
+    return RunningNode(url or DEFAULT_URL)
 
 
 @contextmanager

@@ -9,16 +9,25 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
-from amqp_broker.setting_kinds import show_size
+from queues.store import ENQUEUE, PAGES, RETURNED, SETTLE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
+from storage.metadata_log import MetadataEntry
 
 STATUS_DAMAGED = 1
+JOURNAL_ENTRIES = {ENQUEUE: "enqueues", SETTLE: "settlements", PAGES: "page lists", RETURNED: "returns"}
+METADATA_ENTRIES: dict[int, str] = {
+    MetadataEntry.COMMAND: "commands",
+    MetadataEntry.SNAPSHOT_BEGIN: "snapshots begun",
+    MetadataEntry.SNAPSHOT_END: "snapshots ended",
+    MetadataEntry.SNAPSHOT_ABANDONED: "snapshots abandoned",
+}
 
 
 @click.command()
@@ -85,14 +94,15 @@ def _as_lines(
     lines = [f"{folder}: {json.dumps(report.format)}"]
     if is_in_use:
         lines.append("in use by a running broker: its newest records may look torn")
-    lines += _log_lines("journal", report.journal) + _log_lines("metadata", report.metadata)
+    lines += _log_lines("journal", report.journal, JOURNAL_ENTRIES)
+    lines += _log_lines("metadata", report.metadata, METADATA_ENTRIES)
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)
-    lines.append(f"pages     {pages} of {len(report.queues)} queues, {show_size(octets)}")
+    lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
     messages = sum(queue.messages for queue in queues)
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
     lines += [
-        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {show_size(queue.message_bytes)}"
+        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
         + (" (delayed)" if queue.kind == "delayed" else "")
         for queue in queues
     ]
@@ -100,14 +110,23 @@ def _as_lines(
     return lines
 
 
-def _log_lines(name: str, log: LogReport) -> list[str]:
-    lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {show_size(log.bytes)}"]
+def _log_lines(name: str, log: LogReport, names: Mapping[int, str]) -> list[str]:
+    lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {_octets(log.bytes)}"]
     for segment in log.segments:
-        kinds = (
-            ", ".join(f"{count} of kind {kind}" for kind, count in segment.entries.items()) or "no entries"
-        )
-        lines.append(f"  {segment.file}  {show_size(segment.bytes)}, {segment.records} records: {kinds}")
+        counts = [f"{count} {names.get(kind, f'of kind {kind}')}" for kind, count in segment.entries.items()]
+        entries = ", ".join(counts) or "no entries"
+        lines.append(f"  {segment.file}  {_octets(segment.bytes)}, {segment.records} records: {entries}")
     return lines
+
+
+def _octets(count: int) -> str:
+    """Three digits are enough for a person; --json has them all."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.3g} {unit}"
+        amount /= 1024
+    return f"{amount:.3g} TiB"
 
 
 def _verdict(report: FolderReport, problems: list[str]) -> list[str]:

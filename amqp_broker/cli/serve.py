@@ -16,7 +16,9 @@ from pathlib import Path
 import click
 
 from amqp_broker.cli.settings import add_setting_flags, resolve_flags
-from amqp_broker.config import TEMPORARY_PREFIX
+from amqp_broker.config import SETTINGS, TEMPORARY_PREFIX, Config
+from amqp_broker.setting import ConfigError
+from amqp_broker.setting_kinds import FILE
 
 
 @click.command()
@@ -24,6 +26,7 @@ from amqp_broker.config import TEMPORARY_PREFIX
 def serve(config_file: str | None, **values: object) -> int:
     """Run the broker until SIGTERM or SIGINT."""
     config = resolve_flags(config_file, values).config
+    _check_files(config)
     from amqp_broker.server.main import (
         serve as run,
     )  # late: a bad flag is answered before the broker is loaded
@@ -36,6 +39,19 @@ def serve(config_file: str | None, **values: object) -> int:
             raise click.ClickException(str(error)) from error
         except OSError as error:
             raise click.ClickException(_explain(error, config.data_dir)) from error
+
+
+def _check_files(config: Config) -> None:
+    """Every file that a setting names can be read. Raises ConfigError, before anything else has happened."""
+    for each in SETTINGS:
+        path = getattr(config, each.attribute)
+        if each.kind is FILE and path is not None:
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise ConfigError(
+                    f"{each.key}: '{path}' cannot be read ({error.strerror}); name a file"
+                ) from error
 
 
 def _explain(error: OSError, data_dir: Path) -> str:

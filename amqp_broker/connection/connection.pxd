@@ -5,6 +5,10 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.vhost cimport VHost
 
+cdef int _AWAIT_HEADER, _OPEN, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
+cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK
+cdef Py_ssize_t _PARTIAL_BYTES
+
 cdef class Connection:
     cdef public object node
     cdef public object control
@@ -35,6 +39,8 @@ cdef class Connection:
     cdef public object session
     cdef public int handshake_step
     cdef public unsigned int serving
+    cdef public Py_ssize_t partial_left
+    cdef public Channel partial_channel
     cdef public list exclusive_queues
     cdef public Py_ssize_t position
     cdef public object transport
@@ -50,6 +56,10 @@ cdef class Connection:
     @cython.locals(position=Py_ssize_t, kind=int, size="unsigned int", end=Py_ssize_t, channel_id="unsigned int",
                    channel=Channel, index="unsigned int")
     cdef bint _receive_frames(self, const unsigned char* data, Py_ssize_t length) except -1
+    @cython.locals(channel=Channel, end=Py_ssize_t)
+    cdef void _receive_part(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t size, Py_ssize_t length) except *
+    @cython.locals(channel=Channel, position=Py_ssize_t, left=Py_ssize_t, end=Py_ssize_t, is_whole=bint)
+    cdef bint _receive_rest(self, const unsigned char* data, Py_ssize_t length) except -1
     cdef Channel _find_channel(self, unsigned int channel_id)
     cdef int _receive_elsewhere(self, int kind, unsigned int channel_id, const unsigned char* data,
                                  Py_ssize_t position, Py_ssize_t end) except -1

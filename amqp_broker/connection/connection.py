@@ -26,16 +26,23 @@ from amqp_broker.protocol.content import ContentScanner
 if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
 
-AWAIT_HEADER = 0
+_AWAIT_HEADER = 0
+_OPEN = 2
+_CLOSED = 4
+
+# The states, for everybody else (the names above are C integers in a compiled module).
+AWAIT_HEADER = _AWAIT_HEADER
 STARTING = 1
-OPEN = 2
+OPEN = _OPEN
 CLOSING = 3
-CLOSED = 4
+CLOSED = _CLOSED
 
 _METHOD = 1
 _HEADER = 2
 _BODY = 3
 _HEARTBEAT = 8
+#: An unfinished body frame of which more than this is there is taken in parts.
+_PARTIAL_BYTES = 16_384
 _BASIC_PUBLISH = 60 << 16 | 40
 _BASIC_ACK = 60 << 16 | 80
 
@@ -50,7 +57,7 @@ class Connection:
         self.config = config
         self.peer = peer
         self.number = number
-        self.state = AWAIT_HEADER
+        self.state = _AWAIT_HEADER
         self.output = Output()
         self.scanner = ContentScanner(config.max_table_depth)
         self.vhost = None
@@ -73,6 +80,8 @@ class Connection:
         self.session = None
         self.handshake_step = 0
         self.serving = 0
+        self.partial_left = 0
+        self.partial_channel = None
         self.exclusive_queues: list[Any] = []
         self.transport = None
         self.position = 0
@@ -127,7 +136,7 @@ class Connection:
             self.vhost.now = now
         while self.position < length and not self.is_parked:
             try:
-                if self.state == AWAIT_HEADER:
+                if self.state == _AWAIT_HEADER:
                     if not self._receive_protocol_header(data, length):
                         break
                 elif not self._receive_frames(data, length):
@@ -138,7 +147,7 @@ class Connection:
                 self.control.on_connection_exception(self, error)
             except Exception as error:
                 self.control.on_defect(self, error)
-            if self.state == CLOSED:
+            if self.state == _CLOSED:
                 return length
         return self.position
 
@@ -155,6 +164,8 @@ class Connection:
 
     def _receive_frames(self, data: bytes, length: int) -> bool:
         """Handle frames until the data or the patience ends. Returns whether there may be more to do."""
+        if self.partial_left and not self._receive_rest(data, length):
+            return False
         position = self.position
         while length - position >= 7:
             kind = data[position]
@@ -165,6 +176,8 @@ class Connection:
             end = position + 8 + size
             if end > length:
                 self.position = position
+                if kind == _BODY and length - position > _PARTIAL_BYTES:
+                    self._receive_part(data, position, size, length)
                 return False
             if data[end - 1] != 0xCE:
                 self.position = length
@@ -176,7 +189,7 @@ class Connection:
             channel = self.current
             if channel is None or channel.channel_id != channel_id or not channel.is_open:
                 channel = self._find_channel(channel_id)
-            if channel is None or channel.is_closing or self.state != OPEN:
+            if channel is None or channel.is_closing or self.state != _OPEN:
                 self._receive_elsewhere(kind, channel_id, data, position, end)
             elif kind == _METHOD:
                 if size < 4:
@@ -201,10 +214,47 @@ class Connection:
             else:
                 self._receive_elsewhere(kind, channel_id, data, position, end)
             position = self.position
-            if self.is_parked or self.state == CLOSED:
+            if self.is_parked or self.state == _CLOSED:
                 return False
         self.position = position
         return False
+
+    def _receive_part(self, data: bytes, position: int, size: int, length: int) -> None:
+        """The beginning of a long body frame, data[position:length]: take what is there, so that it is not copied again
+        with the rest. The last octet of the payload waits for the frame's end."""
+        channel = self._find_channel(get_u16(data, position + 1))
+        if channel is None or channel.is_closing or self.state != _OPEN or not channel.expects_body():
+            return
+        end = min(length, position + 7 + size - 1)
+        self.serving = _BASIC_PUBLISH
+        self.partial_channel = channel
+        self.partial_left = size + 1 - (end - position - 7)
+        self.position = end
+        channel.receive_body(data, position + 7, end)
+
+    def _receive_rest(self, data: bytes, length: int) -> bool:
+        """More of the body frame whose beginning was taken. Returns whether its end has come."""
+        channel = self.partial_channel
+        position = self.position
+        left = self.partial_left
+        is_whole = length - position >= left
+        if is_whole:
+            end = position + left - 1
+            if data[end] != 0xCE:
+                self.partial_left = 0
+                self.position = length
+                raise ConnectionException(ReplyCode.FRAME_ERROR, f"frame ends with {data[end]} instead of 206")
+        else:
+            end = min(length, position + left - 2)
+        self.partial_left = 0 if is_whole else left - (end - position)
+        self.position = end + 1 if is_whole else end
+        if is_whole:
+            self.partial_channel = None
+        if end > position and channel.is_open and not channel.is_closing and self.state == _OPEN:
+            self.serving = _BASIC_PUBLISH
+            self.current = channel
+            channel.receive_body(data, position, end)
+        return is_whole
 
     def _find_channel(self, channel_id: int) -> Channel | None:
         channel = self.channels.get(channel_id)

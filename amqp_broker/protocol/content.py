@@ -31,8 +31,8 @@ _APP_ID = 1 << 3
 _CLUSTER_ID = 1 << 2
 
 #: `expiration` when the property is absent, and when it is not a number of milliseconds.
-NO_EXPIRATION = -1
-BAD_EXPIRATION = -2
+_NO_EXPIRATION = -1
+_BAD_EXPIRATION = -2
 #: RabbitMQ's cap on all times: ten years.
 _MAX_EXPIRATION_MS = 315_360_000_000
 
@@ -48,7 +48,7 @@ class ContentScanner:
         self.max_depth = max_depth
         self.is_persistent = False
         self.priority = -1
-        self.expiration = NO_EXPIRATION
+        self.expiration = _NO_EXPIRATION
         self.headers_start = 0
         self.headers_end = 0
         self.reply_to_start = 0
@@ -63,7 +63,7 @@ class ContentScanner:
         """Scan the property section data[position:end]. Returns whether it is well formed."""
         self.is_persistent = False
         self.priority = -1
-        self.expiration = NO_EXPIRATION
+        self.expiration = _NO_EXPIRATION
         self.headers_start = 0
         self.headers_end = 0
         self.reply_to_end = 0
@@ -127,17 +127,17 @@ class ContentScanner:
         return position
 
     def _number(self, data: bytes, position: int, end: int) -> int:
-        """The decimal digits data[position:end] as a number; BAD_EXPIRATION when they are none or too many."""
+        """The decimal digits data[position:end] as a number; _BAD_EXPIRATION when they are none or too many."""
         if position >= end or end - position > 12:
-            return BAD_EXPIRATION
+            return _BAD_EXPIRATION
         value = 0
         while position < end:
             digit = data[position]
             if digit < 48 or digit > 57:
-                return BAD_EXPIRATION
+                return _BAD_EXPIRATION
             value = value * 10 + digit - 48
             position += 1
-        return value if value <= _MAX_EXPIRATION_MS else BAD_EXPIRATION
+        return value if value <= _MAX_EXPIRATION_MS else _BAD_EXPIRATION
 
     def _skip_short(self, data: bytes, position: int, end: int) -> int:
         """The position behind a short string, or -1."""

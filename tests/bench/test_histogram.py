@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.bench.histogram import SLOTS, Histogram, highest_of
@@ -17,6 +17,7 @@ def filled(values: list[int]) -> Histogram:
     return histogram
 
 
+@settings(deadline=None)
 @given(st.lists(DURATIONS, min_size=1, max_size=200), st.floats(min_value=0.01, max_value=1))
 def test_a_percentile_is_within_one_percent_of_the_exact_one(values: list[int], share: float) -> None:
     exact = sorted(values)[max(1, int(share * len(values) + 0.5)) - 1]
@@ -24,6 +25,7 @@ def test_a_percentile_is_within_one_percent_of_the_exact_one(values: list[int], 
     assert exact <= found <= exact * 1.008
 
 
+@settings(deadline=None)
 @given(st.lists(DURATIONS, min_size=1))
 def test_total_and_highest_are_exact(values: list[int]) -> None:
     histogram = filled(values)
@@ -32,6 +34,7 @@ def test_total_and_highest_are_exact(values: list[int]) -> None:
     assert histogram.percentile(1) == max(values)
 
 
+@settings(deadline=None)
 @given(st.lists(DURATIONS), st.lists(DURATIONS))
 def test_adding_counts_both_and_subtracting_takes_the_first_away(first: list[int], second: list[int]) -> None:
     both = filled(first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.bench.scenario import EXCHANGE_TYPES, Scenario, ScenarioError
@@ -13,6 +13,7 @@ from amqp_broker.bench.scenario import EXCHANGE_TYPES, Scenario, ScenarioError
 FEW = st.integers(min_value=1, max_value=12)
 
 
+@settings(deadline=None)
 @given(FEW, FEW)
 def test_every_queue_has_a_producer_and_a_consumer(members: int, queues: int) -> None:
     scenario = Scenario(queues=queues)
@@ -22,6 +23,7 @@ def test_every_queue_has_a_producer_and_a_consumer(members: int, queues: int) ->
         assert sorted(served) == sorted(scenario.queue_names)  # and none has two
 
 
+@settings(deadline=None)
 @given(FEW, st.integers(min_value=1, max_value=1000))
 def test_quotas_add_up(producers: int, extra: int) -> None:
     scenario = Scenario(producers=producers, messages=producers + extra)
@@ -30,6 +32,7 @@ def test_quotas_add_up(producers: int, extra: int) -> None:
     assert max(quotas) - min(quotas) <= 1
 
 
+@settings(deadline=None)
 @given(st.sampled_from([kind for kind in EXCHANGE_TYPES if kind != "fanout"]), FEW, FEW, FEW)
 def test_producers_share_all_routes(kind: str, producers: int, queues: int, bindings: int) -> None:
     scenario = Scenario(exchange_type=kind, producers=producers, queues=queues, bindings=bindings)

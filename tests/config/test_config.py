@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,11 @@ PEM = Path("server.pem")
 
 def key_of(each: Setting) -> str:
     return each.key
+
+
+def config_with(each: Setting, value: object) -> Config:
+    changes: dict[str, Any] = {each.attribute: value}
+    return Config(**changes)
 
 
 def test_the_defaults_are_valid_and_for_this_machine_only() -> None:
@@ -49,14 +55,14 @@ def test_the_default_is_among_what_is_allowed(each: Setting) -> None:
 def test_less_than_the_least_is_refused(each: Setting) -> None:
     assert each.minimum is not None
     with pytest.raises(ConfigError, match=rf"^{each.key}: .* allowed: "):
-        dataclasses.replace(Config(), **{each.attribute: each.minimum - 1})
+        config_with(each, each.minimum - 1)
 
 
 @pytest.mark.parametrize("each", [each for each in SETTINGS if each.maximum is not None], ids=key_of)
 def test_more_than_the_most_is_refused(each: Setting) -> None:
     assert each.maximum is not None
     with pytest.raises(ConfigError, match=rf"^{each.key}: .* allowed: "):
-        dataclasses.replace(Config(), **{each.attribute: each.maximum + 1})
+        config_with(each, each.maximum + 1)
 
 
 @pytest.mark.parametrize("each", [each for each in SETTINGS if each.off is not None], ids=key_of)

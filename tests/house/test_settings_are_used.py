@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.config import SETTINGS, Setting
+from amqp_broker.config import SETTINGS
+from amqp_broker.setting import Setting
 
 ROOT = Path(__file__).parents[2]
 DECLARING = {"config.py", "config_sources.py", "setting.py"}

@@ -194,7 +194,7 @@ class QueueModel:
         return sorted(lasting, key=lambda each: each.sequence)
 
     def restart(self, survivors: list[Known], next_sequence: int) -> None:
-        """Only these are left, all of them ready."""
+        """Only these are left, all of them ready; what is known of their deliveries may be less than before."""
         assert next_sequence > max((each.sequence for each in survivors), default=0)
         self.next_sequence = next_sequence
         self.ready = []
@@ -205,3 +205,5 @@ class QueueModel:
         self.held = {}
         self.takers = []
         self.active = None
+        self.dead = []
+        self.durable = survivors

@@ -78,7 +78,7 @@ class Client(Consumer):
 class World:
     """A node's storage with durable queues 1, 2, ... of the given settings, recovered from `disk`.
 
-    dead_letters: (queue id, message, reason). names: what recovery found for each queue before it was restored.
+    dead_letters: (queue id, message, reason). found: (sequence, name, returns) of what each queue had on disk, in order.
     """
 
     def __init__(self, disk: Disk, settings: list[QueueArguments], now: int = 1, budget_bytes: int = BUDGET_BYTES) -> None:
@@ -98,7 +98,7 @@ class World:
         ids = list(range(1, len(settings) + 1))
         recovery.finish(ids)
         self.page_store.drop_orphans(ids)
-        self.names = {queue_id: self._names_in(recovery.queues[queue_id], queue_id) for queue_id in ids}
+        self.found = {queue_id: self._look_at(recovery.queues[queue_id], queue_id) for queue_id in ids}
         self.queues = [self._queue(queue_id, settings[queue_id - 1]) for queue_id in ids]
         for queue in self.queues:
             queue.restore(recovery.queues[queue.queue_id], now)
@@ -111,9 +111,8 @@ class World:
     def _on_dead_letter(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
         self.dead_letters.append((queue.queue_id, message, reason))
 
-    def _names_in(self, recovered: RecoveredQueue, queue_id: int) -> list[tuple[int, int]]:
-        """(sequence, name) of every message that was found, in order."""
-        names = []
+    def _look_at(self, recovered: RecoveredQueue, queue_id: int) -> list[tuple[int, int, int]]:
+        found = []
         for item in recovered.items:
             if isinstance(item, Page):
                 self.pager.load(queue_id, item)
@@ -121,8 +120,8 @@ class World:
                 self.pager.drop(item)
             else:
                 entries = [item]
-            names += [(entry.sequence, name_of(entry.message)) for entry in entries]
-        return sorted(names)
+            found += [(entry.sequence, name_of(entry.message), entry.returns) for entry in entries]
+        return sorted(found)
 
     # -- turns and syncs, as amqp_broker/node.py does them -------------------------------------------------------------
 

@@ -151,6 +151,7 @@ class Model:
         gone = [copy for copy in queue.copies.values() if copy.state == READY]
         self.purged.append((operation, gone))
         for copy in gone:
+            copy.may_have_letter = self.may_be_gone(copy)
             self._settle(copy, "purge")
         channel.replies.append(operation)
 
@@ -288,6 +289,8 @@ class Model:
                 return
             copy.is_maybe = True
         copy.state = READY
+        copy.reason = ""
+        copy.settled_turn = NEVER
         copy.ready_since = self.turn
         copy.must_be_redelivered = True
 
@@ -373,7 +376,7 @@ class Model:
         """After a restart. `found`: for each queue that there is, its id and whether it is bound to the fanout."""
         known = [*self.live.values(), *self.past]
         for queue in known:
-            if queue.spec.is_durable and queue.declared_turn <= self.durable_turn < queue.deleted_turn:
+            if queue.spec.is_durable and queue.declared_turn <= self.durable_turn and not queue.is_deleted:
                 if found.get(queue.spec.name, (0, False))[0] != queue.queue_id:
                     raise Violation(
                         f"queue '{queue.spec.name}' ({queue.queue_id}), declared in the durable turn "
@@ -404,7 +407,11 @@ class Model:
         queue.consumers = []
         kept = {}
         for key, copy in queue.copies.items():
-            if not copy.is_durable or copy.reason == "refused" or copy.settled_turn <= self.durable_turn:
+            if not copy.is_durable:
+                continue
+            if copy.reason == "refused" or copy.settled_turn <= self.durable_turn:
+                if queue.spec.has_dead_letters:
+                    kept[key] = copy
                 continue
             if copy.stored_turn > self.durable_turn or copy.state == GONE:
                 copy.is_maybe = True

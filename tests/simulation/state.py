@@ -68,6 +68,7 @@ class Copy:
     returns_are_known: bool = True
     consumer: Consumer | None = None
     has_letter: bool = False
+    may_have_letter: bool = False
 
     def __str__(self) -> str:
         return (

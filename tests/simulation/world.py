@@ -172,7 +172,7 @@ class World:
             call()
         except SimulatedCrash:
             raise _Crashed from None
-        except (OSError, RuntimeError) as error:
+        except Exception as error:
             if self.disk.is_down:
                 raise _Crashed from None
             raise Violation(f"the node failed: {error!r}") from error
@@ -382,8 +382,14 @@ class World:
 
     # -- crashes -----------------------------------------------------------------------------------------------------
 
+    def _note_paging(self) -> None:
+        store = self.node.store
+        for what, number in (("pages", store.pager.pages_stored), ("retired", store.journal.oldest_segment - 1)):
+            self.counts[what] = self.counts.get(what, 0) + number
+
     def _crash(self) -> None:
         self._count("crashes")
+        self._note_paging()
         if self.disk.is_down or self.chance.random() < 0.7:
             self.disk.crash()
         else:
@@ -523,6 +529,7 @@ class World:
         return not self._lengths()
 
     def _check_rest(self, client: SimulatedClient, channel: Any) -> None:
+        self._note_paging()
         losses = self.model.final_losses()
         if losses:
             raise Violation("; ".join(losses[:5]))

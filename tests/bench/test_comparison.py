@@ -1,0 +1,99 @@
+"""The arithmetic of the comparison, of the footprint and of the instruction count."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from amqp_broker.bench.result import Counts, Latency, Result
+from benchmarks.brokers import BrokerError
+from benchmarks.compare import table_rows
+from benchmarks.findings import Finding
+from benchmarks.instructions import RECORD, compare, environment, measure, read_total
+from benchmarks.scenarios import ROWS, Row
+
+RATE = next(row for row in ROWS if row.name == "confirms")
+LATENCY = next(row for row in ROWS if row.name == "latency-2000")
+
+
+def results(*values: float) -> list[Result]:
+    """Runs of one second with so many messages per second, or so many milliseconds."""
+    return [
+        Result(
+            seconds=1.0,
+            counts=Counts(received=int(value)),
+            latency=Latency(1, value, value, value, value),
+            confirm_latency=None,
+            cpu_seconds=0.0,
+            is_complete=True,
+            problems=(),
+        )
+        for value in values
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "ours", "rival", "plain", "ratio", "verdict"),
+    [
+        (RATE, (900, 700, 800), (90, 100, 110), False, "8.00", "holds"),
+        (RATE, (900, 700, 790), (90, 100, 110), False, "7.90", "**misses**"),
+        (RATE, (160, 170, 150), (90, 100, 110), True, "1.60", "holds"),
+        (LATENCY, (0.2, 0.1, 0.3), (0.4, 0.5, 0.3), False, "0.50", "holds"),
+        (LATENCY, (0.3, 0.1, 0.3), (0.4, 0.5, 0.3), False, "0.75", "**misses**"),
+    ],
+)
+def test_the_ratio_is_that_of_the_medians(
+    row: Row, ours: tuple[float, ...], rival: tuple[float, ...], plain: bool, ratio: str, verdict: str
+) -> None:
+    for cells in table_rows(row, results(*ours), results(*rival), plain):
+        assert cells[-3] == ratio
+        assert cells[-1] == verdict
+
+
+def test_the_spread_is_the_lowest_and_the_highest() -> None:
+    cells = table_rows(RATE, results(3000, 1000, 2000), results(500, 300, 400), False)[0]
+    assert cells[2:6] == ["2,000", "1,000 - 3,000", "400", "300 - 500"]
+
+
+def test_rows_can_be_picked_by_name() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("finding", "holds"),
+    [
+        (Finding("memory", "KiB", 20, 20), True),
+        (Finding("memory", "KiB", 20.1, 20), False),
+        (Finding("rate", "%", 80, 80, is_most=False), True),
+        (Finding("rate", "%", 79, 80, is_most=False), False),
+        (Finding("told", "B", 5), True),
+    ],
+)
+def test_a_finding_knows_whether_it_keeps_its_limit(finding: Finding, holds: bool) -> None:
+    assert finding.holds == holds
+    assert ("misses" in finding.cells()[-1]) == (not holds)
+
+
+def test_the_total_of_a_callgrind_report_is_read() -> None:
+    assert read_total("events: Ir\nfn=(1) main\n1 5\n\ntotals: 123456\n") == 123456
+    with pytest.raises(BrokerError, match="no total"):
+        read_total("events: Ir\n")
+
+
+def test_a_growth_over_a_tenth_is_told() -> None:
+    record = {"instructions_per_message": {"transient": 1000, "persistent": 2000}}
+    assert compare(record, {"transient": 1100, "persistent": 2200}) == []
+    assert compare(record, {"transient": 1101, "persistent": 100}) == [
+        "transient: 1,101 instructions, 10 % over the recorded 1,000"
+    ]
+
+
+@pytest.mark.long
+def test_a_message_costs_no_more_instructions_than_recorded() -> None:
+    """Needs valgrind, and the Python and the modules of the record: `python -m benchmarks.instructions`
+    renews it.
+    """
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert {name: record[name] for name in environment()} == environment(), "recorded elsewhere: record anew"
+    assert compare(record, measure()) == []

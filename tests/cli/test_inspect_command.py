@@ -1,0 +1,143 @@
+"""`amqp-broker inspect`: a folder written by a real broker, whole and damaged; nothing is ever changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import amqp_broker
+from amqp_broker.cli.main import main
+from amqp_broker.client import Connection
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import ConfirmSelect, QueueDeclare
+
+MESSAGES = 3000
+TAKEN = 10
+PERSISTENT = {"delivery_mode": 2}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with one queue that has partly moved to pages."""
+    folder = tmp_path_factory.mktemp("inspect") / "data"
+    with amqp_broker.running(folder, memory_budget="1MiB", page_size="64KiB") as broker:
+        with Connection.open(broker.url) as connection, connection.channel() as channel:
+            channel.call(QueueDeclare(0, "orders", False, True, False, False, False, Table()))
+            channel.call(QueueDeclare(0, "empty", False, True, False, False, False, Table()))
+            for _ in range(MESSAGES):
+                channel.publish("", "orders", b"x" * 1000, PERSISTENT)
+            channel.call(ConfirmSelect(False))
+            for _ in range(TAKEN):
+                assert channel.get("orders", no_ack=True) is not None
+        broker.stop()
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    for name, octets in contents(written).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(octets)
+    return tmp_path
+
+
+def flip(path: Path, offset: int) -> None:
+    octets = bytearray(path.read_bytes())
+    octets[offset] ^= 0x40
+    path.write_bytes(octets)
+
+
+def test_a_whole_folder(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = contents(written)
+    assert main(["inspect", str(written)]) == 0
+    report = capsys.readouterr().out
+    assert f"orders  {MESSAGES - TAKEN} messages" in report
+    assert "empty  0 messages" in report
+    assert "whole: the broker can start on it" in report
+    assert contents(written) == before
+
+
+def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--json", str(written)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert {queue["name"]: queue["messages"] for queue in report["queues"]} == {
+        "orders": MESSAGES - TAKEN,
+        "empty": 0,
+    }
+    assert report["is_damaged"] is False
+    assert report["is_in_use"] is False
+    assert report["folder"]["queues"][0]["pages"] > 0, "some have moved to pages"
+
+
+def damage_journal(folder: Path) -> str:
+    flip(folder / "journal" / "00000001.log", 5000)
+    return "journal/00000001.log"
+
+
+def damage_metadata(folder: Path) -> str:
+    (path,) = sorted((folder / "metadata").iterdir())
+    flip(path, 100)
+    return "metadata/"
+
+
+def damage_page(folder: Path) -> str:
+    path = sorted((folder / "queues").rglob("*.seg"))[0]
+    flip(path, 5000)
+    return str(path.relative_to(folder))
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__
+)
+def test_a_damaged_folder_is_reported_and_left_as_it_is(
+    damage: Callable[[Path], str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = damage(folder)
+    before = contents(folder)
+    assert main(["inspect", str(folder)]) == 1
+    report = capsys.readouterr().out
+    assert f"bad record: {where}" in report
+    assert "--recover" in report, "the way out"
+    assert contents(folder) == before
+
+
+def test_a_torn_tail_is_no_damage(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with open(folder / "journal" / "00000001.log", "ab") as journal:
+        journal.write(b"half a rec")
+    before = contents(folder)
+    assert main(["inspect", str(folder)]) == 0
+    assert "torn tail" in capsys.readouterr().out
+    assert contents(folder) == before
+
+
+def test_a_folder_in_use_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with amqp_broker.running(tmp_path) as broker:
+        assert main(["inspect", "--json", str(broker.data_dir)]) == 0
+        assert json.loads(capsys.readouterr().out)["is_in_use"] is True
+
+
+def test_a_folder_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "diary.txt").write_text("dear diary")
+    assert main(["inspect", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert str(tmp_path) in captured.err
+
+
+def test_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err

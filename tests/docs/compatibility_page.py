@@ -1,0 +1,165 @@
+"""Writes the generated half of docs/compatibility.md: `python -m tests.docs.compatibility_page`.
+
+What stands above the marker in the page is written by hand; below it are the tables made from the `holds` marks of the
+tests (tests/conformance/holds_table.py): by method, by argument, by error, and every behaviour with its test.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.grammar import METHODS
+from queues import arguments
+from tests.docs.source_names import DOCS, ROOT
+
+PAGE = DOCS / "compatibility.md"
+MARKER = "<!-- generated below: python -m tests.docs.compatibility_page -->\n"
+COLLECTOR = ROOT / "tests" / "conformance" / "holds_table.py"
+CLASSES = ("connection", "channel", "access", "exchange", "queue", "basic", "confirm", "tx")
+
+#: Section of a behaviour, by how it begins; the first that fits.
+SECTIONS: tuple[tuple[str, str], ...] = (
+    ("Frames and contents", r"frame|content|method|protocol header|heartbeat|properties|headers: "),
+    ("Connections", r"connection|shutdown"),
+    ("Channels", r"channel|access"),
+    ("Exchanges", r"exchange|alternate-exchange|topic exchange|headers exchange|x-consistent-hash|x-delayed"),
+    ("Queues", r"queue"),
+    ("Queue arguments", r"x-|a queue without x-|expiration|dead-lettering"),
+    ("Publishing and confirms", r"basic\.publish|confirm|CC|BCC|order|user_id"),
+    ("Transactions", r"tx"),
+    ("Direct reply-to", r"reply-to"),
+    ("Consuming and settling", r"basic"),
+    ("Users, permissions, limits and policies", r"user|vhost|permission|topic permission|policy|operator policy"),
+    ("Restart", r"restart"),
+)
+
+
+class Row(NamedTuple):
+    """A behaviour, the test that holds it, and where RabbitMQ 3.10 differs ("": nowhere)."""
+
+    behaviour: str
+    test: str
+    ours_only: str
+
+
+def collected() -> list[Row]:
+    """What the tests hold. Raises CalledProcessError when they cannot be collected."""
+    command = [sys.executable, str(COLLECTOR), "--format", "json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Row(**row) for row in json.loads(done.stdout)]
+
+
+def section_of(row: Row) -> str:
+    """The section that a behaviour belongs to. Raises ValueError: name one in SECTIONS."""
+    for section, pattern in SECTIONS:
+        if re.match(pattern, row.behaviour):
+            return section
+    raise ValueError(f"no section of the page takes {row.behaviour!r}; add a pattern to SECTIONS")
+
+
+def methods_named_by(row: Row) -> list[str]:
+    """The methods that a behaviour speaks of: `basic.ack, nack, reject: ...` are three."""
+    text = row.behaviour
+    head = re.match(r"([a-z]+)\.[a-z-]+((?:, [a-z-]+)+):", text)
+    if head is not None:
+        text += " " + " ".join(f"{head[1]}.{name}" for name in head[2].split(", ") if name)
+    return re.findall(rf"\b(?:{'|'.join(CLASSES)})\.[a-z]+(?:-[a-z]+)*", text)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def links(rows: list[Row], section_by_row: Callable[[Row], str]) -> str:
+    """How many behaviours, and in which sections they are."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        section = section_by_row(row)
+        counts[section] = counts.get(section, 0) + 1
+    return ", ".join(
+        f"{count} in [{name}](#{name.lower().replace(',', '').replace(' ', '-')})" for name, count in counts.items()
+    )
+
+
+def methods_table(rows: list[Row]) -> list[str]:
+    """Every method, with the behaviours that name it."""
+    named: dict[str, list[Row]] = {}
+    for row in rows:
+        for name in dict.fromkeys(methods_named_by(row)):
+            named.setdefault(name, []).append(row)
+    asked = {reply: method.name for method in METHODS for reply in method.replies}
+    lines = ["| method | class, method id | behaviours that name it |", "|---|---|---|"]
+    for method in METHODS:
+        about = links(named.get(method.name, []), section_of)
+        if method.name in asked:
+            answers = f"answer to `{asked[method.name]}`"
+            about = f"{answers}; {about}" if about else answers
+        ids = f"{method.index >> 16}, {method.index & 0xFFFF}"
+        lines.append(f"| `{method.name}` | {ids} | {about or 'none'} |")
+    return lines
+
+
+def argument_names() -> dict[str, str]:
+    """Each queue argument that the broker knows, and what it does with it."""
+    known = {"x-queue-type": "classic only; quorum and stream are refused with 540"}
+    known |= dict.fromkeys(arguments._READERS, "in force")
+    known |= dict.fromkeys(arguments._ACCEPTED, "checked, without effect")
+    known |= dict.fromkeys(arguments._OF_OTHER_TYPES, "of another queue type: 406")
+    return known
+
+
+def arguments_table(rows: list[Row]) -> list[str]:
+    """Every queue argument, with the behaviours that name it."""
+    lines = ["| argument of queue.declare | here | behaviours that name it |", "|---|---|---|"]
+    for name, use in argument_names().items():
+        found = [row for row in rows if re.search(rf"(?<![\w-]){name}(?![\w-])", row.behaviour)]
+        lines.append(f"| `{name}` | {use} | {links(found, section_of) or 'only together with others: queue.declare arguments'} |")
+    return lines
+
+
+def errors_table(rows: list[Row]) -> list[str]:
+    """Every reply code, and the behaviours that end in it."""
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "amqp_broker").rglob("*.py")) if path.name != "constants.py")
+    lines = ["| code | closes | behaviours |", "|---|---|---|"]
+    for code in ReplyCode:
+        if code is ReplyCode.REPLY_SUCCESS:
+            continue
+        found = [row.behaviour for row in rows if re.search(rf"\b{code.value}\b", row.behaviour)]
+        closes = "the channel" if code.is_soft else "the connection"
+        if code is ReplyCode.NO_ROUTE:
+            closes = "nothing: basic.return carries it"
+        without = "no test provokes it" if f"ReplyCode.{code.name}" in source else "never sent"
+        lines.append(f"| {code.value} {code.name} | {closes} | {cell('; '.join(found)) or without} |")
+    return lines
+
+
+def generated(rows: list[Row]) -> str:
+    """The generated half of the page."""
+    lines = ["", "## Methods", "", *methods_table(rows), "", "## Arguments of queues", "", *arguments_table(rows)]
+    lines += ["", "## Errors", "", *errors_table(rows), "", "## Behaviours", ""]
+    for section, _ in SECTIONS:
+        lines += [f"### {section}", "", "| behaviour | held by | RabbitMQ 3.10 |", "|---|---|---|"]
+        for row in rows:
+            if section_of(row) == section:
+                lines.append(f"| {cell(row.behaviour)} | `{row.test}` | {cell(row.ours_only) or 'the same'} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    head, marker, _ = PAGE.read_text(encoding="utf-8").partition(MARKER)
+    if not marker:
+        raise SystemExit(f"{PAGE.name} lacks its marker; put this line where the tables begin: {MARKER}")
+    rows = collected()
+    PAGE.write_text(head + MARKER + generated(rows), encoding="utf-8")
+    sys.stdout.write(f"wrote {len(rows)} behaviours to {PAGE.name}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The pages in docs/ name what exists: classes, methods, functions, files, settings, verbs and links."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from amqp_broker.config import SETTINGS_BY_KEY
+from amqp_broker.protocol import methods
+from amqp_broker.system import System
+from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
+
+#: These two are written by programs, from what exists.
+GENERATED = ("compatibility.md", "configuration.md")
+PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in GENERATED)
+DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
+#: Dotted words in code that are names of other programs' things.
+FOREIGN = {"pika.BlockingConnection", "pika.URLParameters", "aio_pika.connect_robust", "connection.channel"}
+
+_MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
+_DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
+_FILE = re.compile(r"(?<![\w/.])((?:amqp_broker|exchanges|octets|queues|storage|tests|docs|benchmarks|interop_tests)/[\w./]*\w)")
+_LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+_SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(DOCS))
+
+
+@cache
+def sources() -> SourceNames:
+    return read_sources()
+
+
+def verbs() -> list[str]:
+    """The verbs of amq.system."""
+    text = (ROOT / "amqp_broker" / "system.py").read_text(encoding="utf-8")
+    return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
+
+
+def is_known(left: str, right: str) -> bool:
+    """Whether `left.right` is a method of AMQP, a verb, a function of a module, or the name of a file."""
+    name = f"{left}.{right}"
+    return (
+        name in methods.METHODS_BY_NAME
+        or name in verbs()
+        or name in FOREIGN
+        or right in _SUFFIXES
+        or right in sources().functions.get(left, ())
+        or left == "amqp_broker"
+        and (ROOT / "amqp_broker" / f"{right}.py").exists()
+        or name == "amqp_broker.running"
+        or left == "amq"
+        or left == "x"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_member_that_a_page_names_exists(page: Path) -> None:
+    found = _MEMBER.findall(page.read_text(encoding="utf-8"))
+    names = [(left, right) for left, right in found if left in sources().members]
+    missing = [f"{left}.{right}" for left, right in names if not sources().has_member(left, right)]
+    assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
+
+
+def test_every_class_in_the_flows_exists() -> None:
+    found = _MEMBER.findall((DOCS / "flows.md").read_text(encoding="utf-8"))
+    unknown = sorted({left for left, _ in found if left not in sources().members})
+    assert not unknown, f"flows.md names classes that are not there: {', '.join(unknown)}"
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_dotted_name_in_code_exists(page: Path) -> None:
+    found = [pair for code in code_of(page.read_text(encoding="utf-8")) for pair in _DOTTED.findall(code)]
+    missing = sorted({f"{left}.{right}" for left, right in found if not is_known(left, right)})
+    assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "compatibility.md"], ids=name_of)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    found = [file for code in code_of(page.read_text(encoding="utf-8")) for file in _FILE.findall(code)]
+    missing = sorted({file for file in found if "NN" not in file and not (ROOT / file).exists()})
+    assert not missing, f"{page.name} names files that are not there: {', '.join(missing)}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "compatibility.md"], ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if "://" not in link]
+    broken = [link for link in links if not (page.parent / link).exists()]
+    assert not broken, f"{page.name}: {', '.join(broken)}"
+
+
+def test_every_setting_and_field_that_operations_names_exists() -> None:
+    words = {
+        word
+        for code in code_of((DOCS / "operations.md").read_text(encoding="utf-8"))
+        for word in re.findall(r"(?<![\w.-])[a-z]+(?:_[a-z]+)+(?![\w.-])", code)
+    }
+    unknown = sorted(word for word in words if word not in SETTINGS_BY_KEY and word not in sources().words)
+    assert not unknown, f"operations.md: {', '.join(unknown)}"
+    assert len(words & set(SETTINGS_BY_KEY)) > 20
+
+
+def test_operations_lists_every_verb_and_no_other() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z_]+(?:\.[a-z_]+)?)` \|", page.partition("## The admin service")[2], re.MULTILINE)
+    assert hasattr(System, "request")
+    assert len(verbs()) > 10
+    assert sorted(listed) == sorted(verbs())
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=name_of)
+def test_a_decision_record_is_one_page_of_three_parts(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
+    assert text.startswith(f"# {page.name[:4]} ")
+    assert len(text.splitlines()) <= 70
+
+
+def test_decision_records_are_numbered_without_gaps() -> None:
+    numbers = [int(page.name[:4]) for page in DECISIONS]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 11

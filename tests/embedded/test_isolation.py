@@ -1,0 +1,97 @@
+"""A broker inside somebody's program:
+
+neither sees the other's modules, and `import amqp_broker` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+OTHER_PACKAGES = ("exchanges", "octets", "queues", "raft", "spark_connector", "storage")
+IMPORT_LIMIT_US = 30_000
+
+PROGRAM = """
+import amqp_broker, json, queues, storage, sys
+import socket
+with amqp_broker.running() as broker:
+    with socket.create_connection((broker.host, broker.port)) as client:
+        client.sendall(b"AMQP\\0\\0\\x09\\x01")
+        assert client.recv(1) == b"\\x01"
+print(json.dumps([queues.__file__, storage.__file__]))
+"""
+
+
+@pytest.fixture
+def program_folder(tmp_path: Path) -> Path:
+    """A folder with modules that have the names of our packages and of what our broker itself imports."""
+    for name in (*OTHER_PACKAGES, "click", "construct"):
+        text = (
+            "" if name in ("queues", "storage") else "raise RuntimeError('this one is somebody else\\'s')\n"
+        )
+        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def run(folder: Path, *command: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=os.environ | environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", [["program.py"], ["-m", "program"]], ids=["script", "module"])
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_modules_of_the_same_name_do_not_meet(command: list[str], first: str, program_folder: Path) -> None:
+    paths = [str(ROOT), str(program_folder)] if first == "ours" else [str(program_folder), str(ROOT)]
+    output = run(program_folder, *command, PYTHONPATH=os.pathsep.join(paths))
+    assert json.loads(output) == [str(program_folder / "queues.py"), str(program_folder / "storage.py")]
+
+
+def test_the_command_never_takes_the_modules_of_the_folder_it_runs_in(program_folder: Path) -> None:
+    (program_folder / "click.py").unlink()
+    (program_folder / "construct.py").unlink()
+    code = "from amqp_broker.cli.main import main; main(['config']); import queues; print(queues.__file__)"
+    output = run(program_folder, "-c", code, PYTHONPATH=os.pathsep.join([str(program_folder), str(ROOT)]))
+    assert output.splitlines()[-1] == str(ROOT / "queues" / "__init__.py")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["amqp_broker", "amqp_broker.embedded", "amqp_broker.pytest_plugin", "amqp_broker.system_client"],
+)
+def test_what_users_import_loads_none_of_the_other_packages(module: str, tmp_path: Path) -> None:
+    code = f"import sys, json, {module}; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(run(tmp_path, "-c", code, PYTHONPATH=str(ROOT)))
+    assert not [name for name in loaded if name.partition(".")[0] in OTHER_PACKAGES]
+
+
+def test_the_import_loads_none_of_its_own_parts(tmp_path: Path) -> None:
+    code = "import sys, json, amqp_broker; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(run(tmp_path, "-c", code, PYTHONPATH=str(ROOT), AMQP_BROKER_PLAIN=""))
+    assert [name for name in loaded if name.startswith("amqp_broker")] == ["amqp_broker"]
+
+
+def test_the_import_is_quick(tmp_path: Path) -> None:
+    """The best of several, because other processes disturb; the interpreter's own measure."""
+    times = []
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", "import amqp_broker"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "AMQP_BROKER_PLAIN": ""},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        (line,) = [line for line in done.stderr.splitlines() if line.endswith("| amqp_broker")]
+        times.append(int(line.split("|")[1]))
+    assert min(times) < IMPORT_LIMIT_US
