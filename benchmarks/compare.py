@@ -143,6 +143,8 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
             "method": f"median of {pairs} interleaved pairs of {seconds:g} s after 1 s of warm-up",
             "load": "amqp-broker bench, on the same machine",
         }
+        if plain:
+            facts["amqp-broker"] = f"{ours.version}, without its compiled modules"
         title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
         page = [*header(title, facts), *table(COLUMNS, lines)]
     path = output or default_output(plain)

@@ -58,7 +58,6 @@ def parse_arguments(texts: tuple[str, ...]) -> dict[str, object]:
 @click.option("--queue-type", type=click.Choice(QUEUE_TYPES), default="classic", help="Kind of queue.")
 @click.option(
     "--queue-argument",
-    "-qa",
     "arguments",
     multiple=True,
     metavar="NAME=VALUE",

@@ -17,6 +17,8 @@ cdef class Output:
                            unsigned int channel_id, Py_ssize_t frame_max) except -1
     @cython.locals(buffer=Buffer, start=Py_ssize_t, chunk=bytes)
     cpdef void put_content(self, Message message, unsigned int channel_id, Py_ssize_t frame_max) except *
-    @cython.locals(buffer=Buffer, length=Py_ssize_t, position=Py_ssize_t, size=Py_ssize_t)
-    cdef int _put_chunk(self, bytes chunk, unsigned int channel_id, Py_ssize_t limit) except -1
+    @cython.locals(buffer=Buffer, chunk=bytes, length=Py_ssize_t, position=Py_ssize_t, size=Py_ssize_t,
+                   room="unsigned long long")
+    cdef int _put_body(self, list chunks, unsigned long long remaining, unsigned int channel_id,
+                       Py_ssize_t limit) except -1
     cpdef list take(self)

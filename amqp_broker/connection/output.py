@@ -81,26 +81,35 @@ class Output:
         buffer.put_bytes(message.content[: message.header_end])
         buffer.set_u16(start + 1, channel_id)
         if message.body is None:
-            self._put_chunk(message.body_bytes(), channel_id, frame_max - 8)
+            self._put_body([message.body_bytes()], message.body_size, channel_id, frame_max - 8)
         else:
-            for chunk in message.body:
-                self._put_chunk(chunk, channel_id, frame_max - 8)
+            self._put_body(message.body, message.body_size, channel_id, frame_max - 8)
 
-    def _put_chunk(self, chunk: bytes, channel_id: int, limit: int) -> None:
-        """Part of a body, as one frame or several; its octets are not copied."""
-        length = len(chunk)
-        position = 0
+    def _put_body(self, chunks: list[bytes], remaining: int, channel_id: int, limit: int) -> None:
+        """A body of `remaining` octets in full frames. Chunks are not copied, unless a frame ends inside one: that is so
+        where publisher and consumer have negotiated different sizes."""
         buffer = self.buffer
-        while position < length:
-            size = min(limit, length - position)
-            buffer.put_u8(3)
-            buffer.put_u16(channel_id)
-            buffer.put_u32(size)
-            self.chunks.append(buffer.take())
-            self.chunks.append(chunk if size == length else chunk[position : position + size])
-            self.chunk_bytes += size + len(self.chunks[-2])
-            buffer.put_u8(0xCE)
-            position += size
+        room = 0
+        for chunk in chunks:
+            length = len(chunk)
+            position = 0
+            while position < length:
+                if room == 0:
+                    room = min(limit, remaining)
+                    buffer.put_u8(3)
+                    buffer.put_u16(channel_id)
+                    buffer.put_u32(room)
+                size = min(room, length - position)
+                if buffer.length:
+                    self.chunk_bytes += buffer.length
+                    self.chunks.append(buffer.take())
+                self.chunks.append(chunk if size == length else chunk[position : position + size])
+                self.chunk_bytes += size
+                position += size
+                room -= size
+                remaining -= size
+                if room == 0:
+                    buffer.put_u8(0xCE)
 
     def take(self) -> list[bytes]:
         """Everything, in order; nothing is left."""
