@@ -66,9 +66,7 @@ def record(compiled: list[str], reason: str) -> None:
         if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
             raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(
-        json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n"
-    )
+    RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
 
 
 class AllOrNone(build_ext):
@@ -99,14 +97,11 @@ def extensions() -> list[Extension]:
     from Cython.Compiler.Errors import CompileError
 
     modules = [
-        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=FLAGS)
-        for path in hot_modules()
+        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=FLAGS) for path in hot_modules()
     ]
     try:
         return list(
-            cythonize(
-                modules, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=CORES, quiet=True
-            )
+            cythonize(modules, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=CORES, quiet=True)
         )
     except CompileError as error:
         record([], f"translating to C failed: {' '.join(str(error).split())}")

@@ -65,6 +65,8 @@ class Broker:
         self.queue_count = 0
         self._next_transient_id = _TRANSIENT_IDS
         self._dropped: deque[tuple[int, int]] = deque()
+        self._proposed = 0
+        self._synced = 0
         self.unroutable = 0
 
     # -- durable changes -----------------------------------------------------------------------------------------
@@ -74,7 +76,13 @@ class Broker:
         commands.check_command(command)
         self.metadata_log.append(command)
         self.metadata.apply(command)
-        return self.ticket()
+        self._proposed = self.ticket()
+        return self._proposed
+
+    def unsynced_proposal(self) -> int:
+        """The ticket for an answer that relies on what was declared or deleted before, maybe by another client and not
+        on disk yet; 0 when all of it is."""
+        return self._proposed if self._proposed > self._synced else 0
 
     def ticket(self) -> int:
         """Covers everything that has been written so far, to the journal and to the metadata log."""
@@ -267,6 +275,7 @@ class Broker:
 
     def synced(self, ticket: int) -> None:
         """Everything up to `ticket` is on disk: the pages of queues that were deleted before go."""
+        self._synced = ticket
         while self._dropped and self._dropped[0][0] < ticket:
             self.store.pager.page_store.drop_queue(self._dropped.popleft()[1])
 

@@ -284,9 +284,7 @@ class Config:
         minimum=1,
     )
 
-    max_connections: int = setting(
-        COUNT, 10_000, LIMITS, "Connections at once; more are refused with 530.", minimum=1
-    )
+    max_connections: int = setting(COUNT, 10_000, LIMITS, "Connections at once; more are refused with 530.", minimum=1)
     max_pending_handshakes: int = setting(
         COUNT,
         1000,
@@ -313,9 +311,7 @@ class Config:
     max_table_depth: int = setting(
         COUNT, 128, LIMITS, "Nesting of tables and arrays in a field table.", minimum=1, maximum=500
     )
-    max_tx_size_bytes: int = setting(
-        SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB
-    )
+    max_tx_size_bytes: int = setting(SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB)
     max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
     max_exchanges: int = setting(COUNT, 100_000, LIMITS, "Exchanges of the node.", minimum=1)
@@ -382,9 +378,7 @@ class Config:
         if self.tls_listen and (self.tls_certificate is None or self.tls_key is None):
             raise self._refuse("tls_listen", "only together with tls_certificate and tls_key; set both")
         if self.tls_verify_client and self.tls_client_ca is None:
-            raise self._refuse(
-                "tls_verify_client", "only together with tls_client_ca, the accepted authorities"
-            )
+            raise self._refuse("tls_verify_client", "only together with tls_client_ca, the accepted authorities")
         if self.heartbeat_ms % SECOND:
             raise self._refuse("heartbeat", "whole seconds from 1s to 65535s, or off")
         if self.initial_frame_max > self.frame_max:
@@ -405,9 +399,7 @@ class Config:
 
     def _refuse(self, key: str, allowed: str) -> ConfigError:
         each = SETTINGS_BY_KEY[key]
-        return ConfigError(
-            f"{key}: {each.show(getattr(self, each.attribute))!r} is not valid; allowed: {allowed}"
-        )
+        return ConfigError(f"{key}: {each.show(getattr(self, each.attribute))!r} is not valid; allowed: {allowed}")
 
 
 def is_loopback(host: str) -> bool:

@@ -95,11 +95,7 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
     for name, value in settings.items():
         each = by_attribute.get(name) or _known(name, str(value), "settings")
         is_number = isinstance(value, int) and not isinstance(value, bool)
-        text = (
-            each.show(value)
-            if is_number and (name == each.attribute or value == each.off)
-            else text_of(each, value)
-        )
+        text = each.show(value) if is_number and (name == each.attribute or value == each.off) else text_of(each, value)
         each.parse(text)
         flags.append(f"{each.flag}={text}")
     return flags
@@ -152,6 +148,4 @@ def _known(key: str, value: str, source: str) -> Setting:
     near = get_close_matches(key, shown, n=1)
     hint = f"perhaps {near[0]}" if near else "the settings that `amqp-broker config` lists"
     value = COVERED if "password" in key else value
-    raise ConfigError(
-        f"{key}: {value!r} is given for a setting that does not exist; allowed: {hint} (from {source})"
-    )
+    raise ConfigError(f"{key}: {value!r} is given for a setting that does not exist; allowed: {hint} (from {source})")

@@ -80,7 +80,7 @@ class Declarations:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(connection, present, method, is_durable)
             present.last_used = self._broker.now
-            return name, present, 0
+            return name, present, self._broker.unsynced_proposal()
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
         elif name.startswith(_RESERVED):
@@ -163,7 +163,7 @@ class Declarations:
         vhost = connection.vhost
         connection.session.check(Action.CONFIGURE, "queue", name)
         if name not in vhost.queues:
-            return 0, 0
+            return 0, self._broker.unsynced_proposal()
         queue = self.find_queue(connection, name)
         if if_unused and queue.dispatcher.consumers:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
@@ -217,7 +217,7 @@ class Declarations:
         entry = vhost.router.get(name)
         if entry is not None:
             self._check_same_exchange(vhost, entry, method)
-            return 0
+            return broker.unsynced_proposal()
         if name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
         self._check_alternate(connection, name, method.arguments)
@@ -280,7 +280,7 @@ class Declarations:
             )
         entry = vhost.router.get(name)
         if entry is None:
-            return 0
+            return self._broker.unsynced_proposal()
         if if_unused and not entry.exchange.is_unused:
             raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}' in use")
         return self.remove_exchange(vhost, name)
@@ -315,7 +315,7 @@ class Declarations:
         except ValueError as error:
             raise precondition_failed(str(error)) from None
         if not is_new:
-            return 0
+            return self._broker.unsynced_proposal()
         vhost.changed()
         if not (entry.durable and self._is_durable(vhost, destination)):
             return 0

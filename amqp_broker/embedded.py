@@ -72,15 +72,11 @@ class RunningBroker:
         self._wanted_data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._start_timeout_s = start_timeout_s
         self._settings = dict(settings)
-        self._listen = (
-            flags_of({"listen": self._settings.get("listen", FREE_PORT)})[0].partition("=")[2].split(",")
-        )
+        self._listen = flags_of({"listen": self._settings.get("listen", FREE_PORT)})[0].partition("=")[2].split(",")
         self._flags = flags_of(
             {key: value for key, value in settings.items() if key != "listen" and key not in SECRETS}
         )
-        self._secrets = {
-            SECRETS[key].variable: str(value) for key, value in settings.items() if key in SECRETS
-        }
+        self._secrets = {SECRETS[key].variable: str(value) for key, value in settings.items() if key in SECRETS}
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._data_dir: Path | None = None
@@ -135,9 +131,7 @@ class RunningBroker:
         """Everything the broker has logged so far, over restarts too."""
         if self._log is None:
             return ""
-        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode(
-            "utf-8", "replace"
-        )
+        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0).decode("utf-8", "replace")
 
     def start(self) -> Self:
         """Starts the broker and waits until it accepts clients. Raises BrokerStartError."""
@@ -230,9 +224,7 @@ class RunningBroker:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in output:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise BrokerStartError(
-                        f"it was not ready within {self._start_timeout_s} s", None, self.logs
-                    )
+                    raise BrokerStartError(f"it was not ready within {self._start_timeout_s} s", None, self.logs)
                 chunk = os.read(process.stdout.fileno(), READ_BYTES)
                 if not chunk:
                     status = process.wait()

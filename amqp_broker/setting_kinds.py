@@ -190,9 +190,7 @@ def _show_list(value: object) -> str:
     return ",".join(str(part) for part in value)
 
 
-SIZE = Kind(
-    "size", "SIZE", "a size such as 65536, 64KiB, 256MiB or 2GB", parse_size, show_size, "bytes", "_bytes"
-)
+SIZE = Kind("size", "SIZE", "a size such as 65536, 64KiB, 256MiB or 2GB", parse_size, show_size, "bytes", "_bytes")
 FRAME_SIZE = Kind("size", "SIZE", "a size such as 131072 or 128KiB", parse_size, show_size, "bytes")
 DURATION = Kind(
     "duration",

@@ -32,9 +32,7 @@ class SystemClient:
         try:
             octets = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())
         except ChannelClosed as error:
-            raise SystemRequestError(
-                f"{verb}: {error.reply_text}; the other side has to be an amqp-broker"
-            ) from error
+            raise SystemRequestError(f"{verb}: {error.reply_text}; the other side has to be an amqp-broker") from error
         answer = json.loads(octets)
         if not answer.get("ok"):
             raise SystemRequestError(str(answer.get("error", f"{verb}: refused without a reason")))

@@ -53,9 +53,7 @@ def shown_settings() -> list[Setting]:
 
 def render_text(resolved: Resolved) -> str:
     """Three columns: key, value, origin."""
-    rows = [
-        (each.key, _value(resolved.config, each), resolved.origins[each.key]) for each in shown_settings()
-    ]
+    rows = [(each.key, _value(resolved.config, each), resolved.origins[each.key]) for each in shown_settings()]
     key_width = max(len(key) for key, _, _ in rows)
     value_width = min(40, max(len(value) for _, value, _ in rows))
     return "\n".join(f"{key:<{key_width}}  {value:<{value_width}}  {origin}" for key, value, origin in rows)
@@ -88,10 +86,7 @@ def render_markdown() -> str:
     lines = [PAGE_HEAD]
     for group, settings in groups.items():
         lines += [f"\n## {group}\n", "| key and default | meaning | allowed |", "|---|---|---|"]
-        lines += [
-            f"| `{each.key}` = {_code(each.default_text)} | {each.doc} | {each.allowed} |"
-            for each in settings
-        ]
+        lines += [f"| `{each.key}` = {_code(each.default_text)} | {each.doc} | {each.allowed} |" for each in settings]
     return "\n".join(lines) + "\n"
 
 

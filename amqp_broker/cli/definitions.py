@@ -36,9 +36,7 @@ def _add_options(command: Callable[..., object]) -> Callable[..., object]:
     url = click.option(
         "--url", metavar="URL", help=f"A running broker; its user has to be an administrator. [{DEFAULT_URL}]"
     )
-    folder = click.option(
-        "--data-dir", metavar="DIR", help="The data folder of a broker that is not running."
-    )
+    folder = click.option("--data-dir", metavar="DIR", help="The data folder of a broker that is not running.")
     vhost = click.option("--vhost", metavar="NAME", help="Only what lives in this virtual host.")
     return url(folder(vhost(command)))
 

@@ -76,9 +76,7 @@ def _bad_records(report: FolderReport) -> list[BadRecord]:
     return logs + [bad for queue in report.queues for bad in queue.bad]
 
 
-def _as_json(
-    report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool
-) -> dict[str, object]:
+def _as_json(report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool) -> dict[str, object]:
     return {
         "is_in_use": is_in_use,
         "is_damaged": _is_damaged(report),
@@ -137,9 +135,7 @@ def _verdict(report: FolderReport, problems: list[str]) -> list[str]:
     lines += [f"problem: {problem}" for problem in problems]
     lines += [f"set aside earlier: damaged/{part}" for part in report.damaged_parts]
     if _is_damaged(report) or problems:
-        lines.append(
-            "damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts"
-        )
+        lines.append("damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts")
     else:
         lines.append("whole: the broker can start on it")
     return lines

@@ -49,9 +49,7 @@ def _check_files(config: Config) -> None:
             try:
                 path.open("rb").close()
             except OSError as error:
-                raise ConfigError(
-                    f"{each.key}: '{path}' cannot be read ({error.strerror}); name a file"
-                ) from error
+                raise ConfigError(f"{each.key}: '{path}' cannot be read ({error.strerror}); name a file") from error
 
 
 def _explain(error: OSError, data_dir: Path) -> str:
@@ -70,16 +68,12 @@ def _removed_with_parent(folder: Path | None) -> Iterator[None]:
     """
     wanted = Path(tempfile.gettempdir(), TEMPORARY_PREFIX)
     if folder is not None and (folder.parent != wanted.parent or not folder.name.startswith(wanted.name)):
-        raise click.ClickException(
-            f"data_dir_is_temporary: '{folder}' is not temporary; allowed: {wanted}..."
-        )
+        raise click.ClickException(f"data_dir_is_temporary: '{folder}' is not temporary; allowed: {wanted}...")
     try:
         yield
     finally:
         if folder is not None and _parent_is_gone():
-            shutil.rmtree(
-                folder, ignore_errors=True
-            )  # best effort: this process ends here, and nobody is left to tell
+            shutil.rmtree(folder, ignore_errors=True)  # best effort: this process ends here, and nobody is left to tell
 
 
 def _parent_is_gone() -> bool:

@@ -21,9 +21,7 @@ def add_setting_flags(command: Callable[..., object]) -> Callable[..., object]:
     """A decorator: gives the command every flag of Config, as keyword arguments for `resolve_flags`."""
     for each in reversed(SETTINGS):
         command = _flag(each)(command)
-    file = click.option(
-        "--config", "config_file", metavar="FILE", help="A TOML file with any of these settings."
-    )
+    file = click.option("--config", "config_file", metavar="FILE", help="A TOML file with any of these settings.")
     return file(command)
 
 

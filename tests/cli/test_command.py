@@ -74,9 +74,7 @@ def test_an_unknown_command() -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["serve", "config"])
-def test_a_wrong_flag_is_one_line(
-    command: str, arguments: list[str], parts: list[str], tmp_path: Path
-) -> None:
+def test_a_wrong_flag_is_one_line(command: str, arguments: list[str], parts: list[str], tmp_path: Path) -> None:
     assert_one_line(run(command, *arguments, cwd=tmp_path), *parts)
     assert list(tmp_path.iterdir()) == [], "nothing may be touched"
 

@@ -109,18 +109,14 @@ def test_places_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_folder_of_a_running_broker_is_left_to_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_a_running_broker_is_left_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with amqp_broker.running(tmp_path) as broker:
         status, out, err = run(capsys, "export", "--data-dir", str(tmp_path))
         assert (status, out) == (2, "")
         assert f"process {broker.process.pid}" in err
 
 
-def test_a_user_who_is_no_administrator_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_user_who_is_no_administrator_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with amqp_broker.running() as broker:
         with SystemClient(broker.url) as client:
             client.request("user.put", name="bob", password="secret", tags=[])

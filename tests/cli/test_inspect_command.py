@@ -20,11 +20,7 @@ PERSISTENT = {"delivery_mode": 2}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +95,7 @@ def damage_page(folder: Path) -> str:
     return str(path.relative_to(folder))
 
 
-@pytest.mark.parametrize(
-    "damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__
-)
+@pytest.mark.parametrize("damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__)
 def test_a_damaged_folder_is_reported_and_left_as_it_is(
     damage: Callable[[Path], str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

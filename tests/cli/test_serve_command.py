@@ -42,9 +42,7 @@ def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def refused(*flags: str) -> str:
-    done = subprocess.run(
-        command(*flags), env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+    done = subprocess.run(command(*flags), env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 2, done
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1, done.stderr

@@ -86,9 +86,7 @@ def test_every_setting_is_reachable_from_every_source(each: Setting, tmp_path: P
         ({}, {"AMQP_BROKER_FOO": "1"}, "foo: '1' .* `amqp-broker config`"),
     ],
 )
-def test_what_is_wrong_is_named_in_one_line(
-    flags: dict[str, str], environment: dict[str, str], line: str
-) -> None:
+def test_what_is_wrong_is_named_in_one_line(flags: dict[str, str], environment: dict[str, str], line: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         resolve(flags, environment)
     assert "\n" not in str(refusal.value)

@@ -32,9 +32,7 @@ print(json.dumps([queues.__file__, storage.__file__]))
 def program_folder(tmp_path: Path) -> Path:
     """A folder with modules that have the names of our packages and of what our broker itself imports."""
     for name in (*OTHER_PACKAGES, "click", "construct"):
-        text = (
-            "" if name in ("queues", "storage") else "raise RuntimeError('this one is somebody else\\'s')\n"
-        )
+        text = "" if name in ("queues", "storage") else "raise RuntimeError('this one is somebody else\\'s')\n"
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "program.py").write_text(PROGRAM)
     return tmp_path

@@ -63,9 +63,7 @@ def test_fresh_ones_are_quick(amqp_broker_system):
 """
 
 
-def run_pytest(
-    folder: Path, *arguments: str, plugins: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, *arguments: str, plugins: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     (folder / "test_somebodys.py").write_text(SOMEBODYS_TESTS.replace("LIMIT", str(VHOST_LIMIT_S)))
     loaded = [part for name in ("amqp_broker.pytest_plugin", *plugins) for part in ("-p", name)]
     environment = os.environ | {

@@ -121,12 +121,7 @@ def test_what_was_confirmed_is_there_after_a_crash() -> None:
         with Connection.open(url) as connection, connection.channel() as channel:
             channel.call(QueueDeclare(0, "orders", False, True, False, False, False, Table()))
             channel.publish("", "orders", b"one coffee", PERSISTENT)
-            assert (
-                channel.call(
-                    QueueDeclare(0, "orders", True, True, False, False, False, Table())
-                ).message_count
-                == 1
-            )
+            assert channel.call(QueueDeclare(0, "orders", True, True, False, False, False, Table())).message_count == 1
         broker.restart()
         broker.restart(kill=True)
         assert broker.url == url, "clients find it where it was"

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import sys
 import tempfile
 from pathlib import Path
 
 os.environ["AMQP_BROKER_PLAIN"] = "1"
+
+#: Random programs to begin with: short ones lead nowhere, and the fuzzer would begin with them.
+_SEEDS = 100
 
 
 def main() -> int:
@@ -40,12 +44,16 @@ def main() -> int:
     corpus.mkdir(parents=True, exist_ok=True)
     for name, program in FOUND.items():
         corpus.joinpath(f"found-{name}").write_bytes(program)
+    chance = random.Random(asked.seed)
+    for number in range(_SEEDS):
+        corpus.joinpath(f"seed-{number}").write_bytes(chance.randbytes(chance.randrange(20, 200)))
     neighbour_answers()
 
     def one_input(program: bytes) -> None:
-        attack(conversation(program), 3000 if len(program) % 4 == 0 else 0)
+        # The neighbour costs more than most attacks, and time is seldom what matters.
+        attack(conversation(program), 3000 if len(program) % 4 == 0 else 0, has_neighbour=len(program) % 8 == 1)
 
-    flags = [sys.argv[0], f"-artifact_prefix={corpus}{os.sep}", "-max_len=400", "-timeout=20", "-rss_limit_mb=2048"]
+    flags = [sys.argv[0], f"-artifact_prefix={corpus}{os.sep}", "-max_len=400", "-len_control=0", "-timeout=20", "-rss_limit_mb=2048"]
     if asked.seconds:
         flags.append(f"-max_total_time={asked.seconds}")
     if asked.seed:

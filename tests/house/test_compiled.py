@@ -43,9 +43,7 @@ def record() -> dict[str, object]:
 
 
 def files_in_a_new_process(**environment: str) -> dict[str, str]:
-    variables = {
-        name: value for name, value in os.environ.items() if name != "AMQP_BROKER_PLAIN"
-    } | environment
+    variables = {name: value for name, value in os.environ.items() if name != "AMQP_BROKER_PLAIN"} | environment
     command = [sys.executable, "-c", PRINT_FILES, *map(module_of, HOT)]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True)
     files: dict[str, str] = json.loads(done.stdout)

@@ -126,22 +126,17 @@ def is_allowed(layer: str, imported: str) -> bool:
     target = layer_of(imported)
     if target == layer:
         return True
-    return any(
-        target == allowed or (allowed not in MAY_IMPORT and top == allowed) for allowed in MAY_IMPORT[layer]
-    )
+    return any(target == allowed or (allowed not in MAY_IMPORT and top == allowed) for allowed in MAY_IMPORT[layer])
 
 
 @pytest.mark.parametrize(("module", "path"), modules(), ids=[module for module, _ in modules()])
 def test_a_module_imports_only_what_its_layer_may(module: str, path: Path) -> None:
     layer = layer_of(module)
     wrong = [
-        f"{path}:{line}: {imported}"
-        for line, imported in imports_of(path, module)
-        if not is_allowed(layer, imported)
+        f"{path}:{line}: {imported}" for line, imported in imports_of(path, module) if not is_allowed(layer, imported)
     ]
-    assert not wrong, (
-        f"{layer} may import {MAY_IMPORT[layer]}, the standard library and octets, but not\n"
-        + "\n".join(wrong)
+    assert not wrong, f"{layer} may import {MAY_IMPORT[layer]}, the standard library and octets, but not\n" + "\n".join(
+        wrong
     )
 
 

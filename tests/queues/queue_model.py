@@ -82,7 +82,9 @@ class QueueModel:
         self._insert(known)
         if len(self.ready) == 1 and self.has_takers():
             return known
-        self.expire(now)
+        if 0 < known.expires_at <= now:
+            self.expire(now)
+        # What becomes the head now may have expired behind another message: it goes with the next dispatch.
         self.enforce_limits()
         return known
 

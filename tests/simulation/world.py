@@ -183,15 +183,19 @@ class World:
     def _absorb(self) -> None:
         """Give the model what was handled: those who were parked go on in the order in which they were parked."""
         others = [client for client in self.clients if client not in self._parked]
+        waiting: list[SimulatedClient] = []
+        parked_again: list[SimulatedClient] = []
         for client in [*self._parked, *others]:
+            has_moved = False
             while (operation := client.take_handled()) is not None:
+                has_moved = True
                 self.note(f"{client.name} handled {operation.kind}")
                 operation.values["client"] = client
                 self.model.apply(operation)
+            if client.transport.is_parked:
+                (waiting if client in self._parked and not has_moved else parked_again).append(client)
+        self._parked = waiting + parked_again
         self._learn_queue_ids()
-        still = [client for client in self._parked if client.transport.is_parked]
-        again = [client for client in [*self._parked, *others] if client.transport.is_parked and client not in still]
-        self._parked = still + again
 
     def _connect(self, name: str = "") -> SimulatedClient:
         client = SimulatedClient(name or f"client{self._next_client}")
