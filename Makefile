@@ -29,7 +29,7 @@ run: setup ## run a durable broker on 127.0.0.1:5672 with its data in ./data (LI
 
 test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
-	if grep -q '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
+	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 
 test-plain: setup $(VENV)/tools.stamp ## run the tests with the plain modules only
 	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(PYTEST_ARGS)

@@ -53,6 +53,8 @@ class Alarms:
         limit = config.memory_budget_bytes
         # Pages are stored long before this; what is left then is unacknowledged or delayed.
         self._set("is_memory_high", used > limit + limit // 4, f"queues hold {used} octets, the budget is {limit} (memory_budget)")
+        # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
+        self._node.feed_starved(now)
         self._node.timers.at(now + _PERIOD_MS, self._look)
 
     def disk_full(self, is_full: bool) -> None:

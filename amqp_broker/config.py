@@ -269,13 +269,6 @@ class Config:
         "Journal octets waiting for a sync at which publishers are paused.",
         minimum=64 * KIB,
     )
-    max_unconfirmed_per_channel: int = setting(
-        COUNT,
-        1_000_000,
-        FLOW,
-        "Unconfirmed publishes of a channel at which its connection is paused.",
-        minimum=1,
-    )
     max_unacked_per_channel: int = setting(
         COUNT,
         1_000_000,

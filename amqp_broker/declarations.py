@@ -310,6 +310,9 @@ class Declarations:
         assert entry is not None
         if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
             raise not_found("exchange", destination.name, vhost.name)
+        most = self._broker.config.max_bindings
+        if sum(each.router.binding_count for each in self._broker.vhosts.values()) >= most:
+            raise precondition_failed(f"cannot bind: the node's limit of {most} bindings (max_bindings) is reached")
         try:
             is_new = vhost.router.bind(source, destination, key, arguments)
         except ValueError as error:

@@ -31,6 +31,7 @@ from storage.page_store import PageStore
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.config import Config
 from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
 from amqp_broker.connection.control import Control
@@ -105,6 +106,7 @@ class Node:
         self.reading: list[Connection] = []
         self.confirming: list[Channel] = []
         self._awaiting: list[Channel] = []
+        self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self._next_number = 1
         self._synced_ticket = 0
@@ -117,6 +119,7 @@ class Node:
         self.broker.recover(now)
         self._synced_ticket = self.broker.ticket()
         self.alarms.start(now)
+        self._consumer_timeouts.start(now)
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 
@@ -156,12 +159,38 @@ class Node:
         """The transport has taken what it was given: deliveries that waited for room go on."""
         self._set_time(now)
         connection.is_writable = True
+        connection.unsent_bytes = 0
         if connection.is_starved and connection.vhost is not None:
             connection.is_starved = False
             connection.vhost.now = now
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
+        if connection.is_choked:
+            connection.is_choked = False
+            self.alarms.has_paused = True
+            if connection.is_sated:
+                connection.is_sated = connection.is_parked = False
+                connection.receive_data(b"", now)
+
+    def choke(self, connection: Connection) -> None:
+        """Its unsent output is too long, because the client does not read its replies: read nothing more from it until
+        `writable`."""
+        connection.is_choked = True
+        if not connection.is_paused:
+            connection.is_paused = True
+            self.reading.append(connection)
+
+    def sate(self, connection: Connection) -> None:
+        """What this turn has to say to the connection is too long: handle no more of its frames until `writable`."""
+        connection.is_sated = connection.is_parked = connection.is_starved = True
+        self.choke(connection)
+
+    def feed_starved(self, now: int) -> None:
+        """Deliveries that stopped for want of memory go on."""
+        for connection in self.connections.values():
+            if connection.is_starved and connection.is_writable:
+                self.writable(connection, now)
 
     def unwritable(self, connection: Connection) -> None:
         """The transport is full: no deliveries until `writable`."""
@@ -307,8 +336,9 @@ class Node:
         self.alarms.has_paused = False
         for connection in self.connections.values():
             is_blocked = connection.has_published and (is_behind or self.alarms.is_on)
-            is_paused = connection.is_parked or is_blocked
-            if is_paused:
+            is_waiting = is_blocked or (connection.is_parked and not connection.is_sated)
+            is_paused = is_waiting or connection.is_choked
+            if is_waiting:
                 self.alarms.has_paused = True
             if is_paused != connection.is_paused:
                 connection.is_paused = is_paused

@@ -6,6 +6,7 @@ expiration and user-id checks, direct reply-to, delayed messages, transactions, 
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from exchanges.router import Route
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.channel.channel import Channel
 
+log = logging.getLogger("amqp_broker")
+
+#: Direct replies are dropped when so many times `output_pause` waits to be read by who asked.
+_REPLY_LIMIT = 16
 #: The exchange at which the broker itself answers requests (system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
@@ -201,6 +206,12 @@ class Publisher:
         if consumer is None:
             if channel.is_mandatory:
                 channel.return_message(message)
+            return
+        connection = consumer.channel.connection
+        unsent = connection.unsent_bytes + connection.output.size()
+        if unsent > _REPLY_LIMIT * connection.config.output_pause_bytes:
+            # Direct replies are delivered at most once, and nobody else can be made to wait for them.
+            log.warning("reply to %s dropped: it does not read the %d octets that wait for it", connection.peer, unsent)
             return
         consumer.deliver_at_once(message, False)
 

@@ -17,7 +17,7 @@ from amqp_broker.administration import Administration
 from amqp_broker.auth.passwords import hash_password
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.cluster import commands
-from amqp_broker.definitions import export, plan_import
+from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.policies import check_policy
 from amqp_broker.statistics import node_statistics, queue_statistics
 
@@ -229,12 +229,20 @@ class System:
         return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, 0
 
     def _import(self, request: Request) -> Answer:
+        plan, ticket = self._carry_out(request["definitions"], request.get("vhost"))
+        return {"commands": len(plan.commands), "notes": plan.notes}, ticket
+
+    def _carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, int]:
         broker = self._node.broker
-        plan = plan_import(request["definitions"], broker.metadata, broker.random_bytes, vhost=request.get("vhost"))
+        plan = plan_import(definitions, broker.metadata, broker.random_bytes, vhost=vhost)
         ticket = 0
         for command in plan.commands:
             ticket = self._administration.execute(command)
-        return {"commands": len(plan.commands), "notes": plan.notes}, ticket
+        return plan, ticket
+
+    def load_definitions(self, definitions: object) -> list[str]:
+        """Carry out what definitions ask for beyond what is there. Returns notes on what was left out. Raises ValueError."""
+        return self._carry_out(definitions, None)[0].notes
 
 
 def _text(request: Request, key: str) -> str:

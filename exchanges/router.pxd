@@ -20,6 +20,7 @@ cdef class ExchangeEntry:
 
 cdef class Router:
     cdef public unsigned long long generation
+    cdef public Py_ssize_t binding_count
     cdef dict _entries
     cdef dict _sources
 

@@ -9,7 +9,8 @@ Invariants:
 2. No binding leads to an exchange that is not there. An alternate exchange may be missing: then it is passed
    over.
 3. A walk visits an exchange once, whatever cycles the bindings and alternates make.
-4. `generation` rises whenever a cacheable route may have changed. (A queue that comes is no such change:
+4. `binding_count` counts the bindings.
+5. `generation` rises whenever a cacheable route may have changed. (A queue that comes is no such change:
    routes of the default exchange that lack a queue are never cacheable.)
 """
 
@@ -70,6 +71,7 @@ class Router:
 
     def __init__(self, queue_exists: Callable[[str], bool]) -> None:
         self.generation = 0
+        self.binding_count = 0
         self._entries: dict[str, ExchangeEntry] = {}
         self._sources: dict[Destination, dict[str, None]] = {}
         for name, type_name, internal in PREDECLARED:
@@ -125,6 +127,7 @@ class Router:
             self._forget_source(name, binding.destination)
         del self._entries[name]
         removed += self._remove_destination(Destination(EXCHANGE, name))
+        self.binding_count -= len(removed)
         self.generation += 1
         return removed
 
@@ -135,6 +138,7 @@ class Router:
         here.
         """
         removed = self._remove_destination(Destination(QUEUE, name))
+        self.binding_count -= len(removed)
         self.generation += 1
         return removed
 
@@ -152,6 +156,7 @@ class Router:
         if not entry.exchange.bind(destination, binding_key, arguments):
             return False
         entry.was_bound = True
+        self.binding_count += 1
         self._sources.setdefault(destination, {})[source] = None
         self.generation += 1
         return True
@@ -164,6 +169,7 @@ class Router:
         entry = self._entry(source)
         if not entry.exchange.unbind(destination, binding_key, arguments):
             return False
+        self.binding_count -= 1
         if not entry.exchange.is_bound_to(destination):
             self._forget_source(source, destination)
         self.generation += 1

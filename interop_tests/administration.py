@@ -37,9 +37,7 @@ class Administrator(Protocol):
         priority: int = 0,
     ) -> None: ...
     def delete_policy(self, vhost: str, name: str) -> None: ...
-    def put_operator_policy(
-        self, vhost: str, name: str, pattern: str, definition: dict[str, Any]
-    ) -> None: ...
+    def put_operator_policy(self, vhost: str, name: str, pattern: str, definition: dict[str, Any]) -> None: ...
     def limit_vhost(self, vhost: str, limits: dict[str, int]) -> None: ...
     def limit_user(self, user: str, limits: dict[str, int]) -> None: ...
 
@@ -159,9 +157,7 @@ class CtlAdministrator:
 
     def put_operator_policy(self, vhost: str, name: str, pattern: str, definition: dict[str, Any]) -> None:
         options = ["--apply-to", "queues"]
-        run_ctl(
-            self._ctl, "set_operator_policy", "-p", vhost, *options, name, pattern, json.dumps(definition)
-        )
+        run_ctl(self._ctl, "set_operator_policy", "-p", vhost, *options, name, pattern, json.dumps(definition))
 
     def limit_vhost(self, vhost: str, limits: dict[str, int]) -> None:
         run_ctl(self._ctl, "set_vhost_limits", "-p", vhost, json.dumps(limits))

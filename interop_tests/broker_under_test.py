@@ -85,9 +85,7 @@ class BrokerProcess:
             process.kill()
             process.wait()
             tail = log.read_text(errors="replace")[-4000:]
-            raise BrokerFailed(
-                f"no line beginning with {READY!r} came from {' '.join(command)}; stderr was:\n{tail}"
-            )
+            raise BrokerFailed(f"no line beginning with {READY!r} came from {' '.join(command)}; stderr was:\n{tail}")
         self._process = process
         self._listen = address
         self.url = f"amqp://guest:guest@{address}/"
@@ -202,9 +200,7 @@ def restartable_broker() -> Iterator[Restartable]:
         return
     ctl = os.environ.get("RABBITMQ_CTL")
     if not ctl:
-        raise Unavailable(
-            "set RABBITMQ_CTL to the rabbitmqctl command of this RabbitMQ: the test restarts it"
-        )
+        raise Unavailable("set RABBITMQ_CTL to the rabbitmqctl command of this RabbitMQ: the test restarts it")
     application = RabbitMQApplication(url, ctl)
     try:
         yield application

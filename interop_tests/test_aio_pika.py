@@ -50,8 +50,7 @@ async def test_every_publish_is_confirmed(channel: AbstractChannel, named: Named
     """A thousand persistent messages at once, each awaited; all are there, in order."""
     queue = await channel.declare_queue(named("queue"), durable=True)
     messages = [
-        aio_pika.Message(b"%d" % index, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-        for index in range(1000)
+        aio_pika.Message(b"%d" % index, delivery_mode=aio_pika.DeliveryMode.PERSISTENT) for index in range(1000)
     ]
     exchange = channel.default_exchange
     async with asyncio.timeout(PATIENCE_S):
@@ -78,9 +77,7 @@ async def test_a_refused_message_raises(channel: AbstractChannel, named: Named) 
         await channel.default_exchange.publish(aio_pika.Message(b"2"), queue.name)
 
 
-async def test_a_pool_of_workers_shares_the_work(
-    connection: AbstractConnection, url: str, named: Named
-) -> None:
+async def test_a_pool_of_workers_shares_the_work(connection: AbstractConnection, url: str, named: Named) -> None:
     """Four connections with a prefetch of ten: every task is done exactly once, by more than one worker."""
     channel = await connection.channel()
     queue = await channel.declare_queue(named("tasks"), durable=True)
@@ -261,9 +258,7 @@ async def test_the_retry_pattern(channel: AbstractChannel, named: Named) -> None
         if count < 3:
             await message.reject(requeue=False)
             return
-        await channel.default_exchange.publish(
-            aio_pika.Message(message.body, headers=message.headers), failed
-        )
+        await channel.default_exchange.publish(aio_pika.Message(message.body, headers=message.headers), failed)
         await message.ack()
         gone.set()
 
@@ -345,9 +340,7 @@ async def test_headers_and_properties_round_trip(channel: AbstractChannel, named
     assert received.timestamp == when
 
 
-async def test_errors_have_their_own_exceptions(
-    connection: AbstractConnection, url: str, named: Named
-) -> None:
+async def test_errors_have_their_own_exceptions(connection: AbstractConnection, url: str, named: Named) -> None:
     """404, 405, 406 and 403, each on a fresh channel; the connection goes on."""
     name = named("queue")
     channel = await connection.channel()

@@ -77,9 +77,7 @@ async def test_a_consumer_and_a_publisher_survive_a_restart(restartable: Restart
         await connection.close()
 
 
-async def test_consumers_and_declarations_come_back_by_themselves(
-    restartable: Restartable, named: Named
-) -> None:
+async def test_consumers_and_declarations_come_back_by_themselves(restartable: Restartable, named: Named) -> None:
     """Transient exchanges, queues, bindings and consumers are all gone with the broker; the client restores
     them.
     """

@@ -21,9 +21,7 @@ def _needs_the_tools() -> None:
 def _run(url: str, tool: str, *arguments: str, octets: bytes = b"", status: int = 0) -> bytes:
     command = [tool, "--url", url, *arguments]
     done = subprocess.run(command, input=octets, capture_output=True, timeout=60)
-    assert done.returncode == status, (
-        f"{command} ended with {done.returncode}: {done.stdout!r} {done.stderr!r}"
-    )
+    assert done.returncode == status, f"{command} ended with {done.returncode}: {done.stdout!r} {done.stderr!r}"
     return done.stdout
 
 

@@ -41,7 +41,5 @@ def test_amqplib(scripts: Path, url: str, check: str) -> None:
 def test_every_check_is_run() -> None:
     """A check that is added to the script must be added here."""
     script = (SOURCE / "checks.mjs").read_text()
-    written = [
-        line.split("async ")[1].split("(")[0] for line in script.splitlines() if line.startswith("  async ")
-    ]
+    written = [line.split("async ")[1].split("(")[0] for line in script.splitlines() if line.startswith("  async ")]
     assert [check for check in written if check != "first"] == CHECKS

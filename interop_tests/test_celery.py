@@ -39,9 +39,7 @@ def app(url: str, queue: str) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def worker(
-    app: Any, url: str, queue: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[CeleryWorker]:
+def worker(app: Any, url: str, queue: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CeleryWorker]:
     """One worker for all tests that do not kill it."""
     worker = CeleryWorker(app, url, queue, tmp_path_factory.mktemp("celery")).start()
     yield worker
@@ -105,10 +103,7 @@ def test_groups_and_chains(app: Any) -> None:
         range(0, 40, 2)
     )
     assert (
-        chain(_task(app, "add").s(1, 2), _task(app, "add").s(3), _task(app, "add").s(4))().get(
-            timeout=PATIENCE_S
-        )
-        == 10
+        chain(_task(app, "add").s(1, 2), _task(app, "add").s(3), _task(app, "add").s(4))().get(timeout=PATIENCE_S) == 10
     )
 
 

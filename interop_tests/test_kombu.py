@@ -59,9 +59,7 @@ def test_exchanges_and_queues(
 
 @pytest.mark.parametrize("serializer", ["json", "pickle"])
 @pytest.mark.parametrize("compression", [None, "zlib", "bzip2"])
-def test_serializers_and_compression(
-    connection: Any, named: Named, serializer: str, compression: str | None
-) -> None:
+def test_serializers_and_compression(connection: Any, named: Named, serializer: str, compression: str | None) -> None:
     """Content type, encoding and the compression header survive the way."""
     queue = connection.SimpleQueue(named("queue"), queue_opts={"auto_delete": True})
     queue.consumer.accept = {"application/json", "application/x-python-serialize"}
@@ -78,9 +76,7 @@ def test_confirmed_publishing_and_returns(url: str, named: Named) -> None:
     returned: list[str] = []
     with Connection(url, transport_options={"confirm_publish": True}) as connection:
         queue = Queue(named("queue"), auto_delete=True)
-        producer = Producer(
-            connection, on_return=lambda _error, _exchange, key, _message: returned.append(key)
-        )
+        producer = Producer(connection, on_return=lambda _error, _exchange, key, _message: returned.append(key))
         for index in range(50):
             producer.publish({"n": index}, routing_key=queue.name, declare=[queue], delivery_mode=2)
         producer.publish({}, routing_key="no-such-queue", mandatory=True)

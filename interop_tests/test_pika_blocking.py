@@ -91,17 +91,13 @@ def test_returns_without_confirms_reach_the_callback(connection: pika.BlockingCo
     """The returned message has its properties and body."""
     channel = connection.channel()
     returned: list[tuple[int, str, bytes]] = []
-    channel.add_on_return_callback(
-        lambda _c, method, p, body: returned.append((method.reply_code, p.message_id, body))
-    )
+    channel.add_on_return_callback(lambda _c, method, p, body: returned.append((method.reply_code, p.message_id, body)))
     channel.basic_publish("", "no-such-queue", b"lost", pika.BasicProperties(message_id="m"), mandatory=True)
     _process_until(connection, lambda: bool(returned))
     assert returned == [(312, "m", b"lost")]
 
 
-def test_consumers_are_told_when_their_queue_goes(
-    connection: pika.BlockingConnection, url: str, named: Named
-) -> None:
+def test_consumers_are_told_when_their_queue_goes(connection: pika.BlockingConnection, url: str, named: Named) -> None:
     """The cancel callback runs, on the connection that lost its consumer."""
     channel = connection.channel()
     queue = channel.queue_declare(named("queue")).method.queue
@@ -181,9 +177,7 @@ def test_heartbeats_keep_an_idle_connection(url: str) -> None:
     connection.close()
 
 
-def test_callbacks_for_blocked_connections_can_be_registered(
-    url: str, connection: pika.BlockingConnection
-) -> None:
+def test_callbacks_for_blocked_connections_can_be_registered(url: str, connection: pika.BlockingConnection) -> None:
     """The capability is there, and publishing goes on as long as nothing is blocked."""
     blocked: list[object] = []
     connection.add_on_connection_blocked_callback(lambda *event: blocked.append(event))
@@ -266,9 +260,7 @@ def test_rpc_over_an_exclusive_queue(url: str, connection: pika.BlockingConnecti
     channel = connection.channel()
     replies = _queue(channel)
     answers: dict[str, bytes] = {}
-    channel.basic_consume(
-        replies, lambda _c, _m, p, body: answers.update({p.correlation_id: body}), auto_ack=True
-    )
+    channel.basic_consume(replies, lambda _c, _m, p, body: answers.update({p.correlation_id: body}), auto_ack=True)
     for number in range(20):
         properties = pika.BasicProperties(reply_to=replies, correlation_id=str(number))
         channel.basic_publish("", requests, str(number).encode(), properties)
@@ -303,9 +295,7 @@ def test_a_cut_line_is_noticed_and_left_work_returns(
     with pytest.raises(AMQPConnectionError):
         cut.process_data_events(time_limit=PATIENCE_S)
     received: list[tuple[bool, bytes]] = []
-    channel.basic_consume(
-        queue, lambda _c, m, _p, body: received.append((m.redelivered, body)), auto_ack=True
-    )
+    channel.basic_consume(queue, lambda _c, m, _p, body: received.append((m.redelivered, body)), auto_ack=True)
     _process_until(connection, lambda: bool(received))
     assert received == [(True, b"m")]
     channel.queue_delete(queue)

@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import cython
 
@@ -70,10 +71,9 @@ class Buffer:
 
     def reserve(self, count: int) -> None:
         """Make room for `count` more octets."""
-        if cython.compiled:
-            if self.length + count > self.capacity:
-                self.capacity = max(2 * self.capacity, self.length + count)
-                self.data.extend(bytes(self.capacity - len(self.data)))
+        if cython.compiled and self.length + count > self.capacity:
+            self.capacity = max(2 * self.capacity, self.length + count)
+            self.data.extend(bytes(self.capacity - len(self.data)))
 
     def put_u8(self, value: int) -> None:
         if cython.compiled:
@@ -138,7 +138,7 @@ class Buffer:
         if cython.compiled:
             count = len(value)
             self.reserve(count)
-            target = self.data
+            target: Any = self.data
             source = value
             memcpy(target + self.length, source, count)
             self.length += count
@@ -150,8 +150,8 @@ class Buffer:
         """Append source[start:end]; compiled, `source` is a pointer, so the caller answers for the bounds."""
         if cython.compiled:
             self.reserve(end - start)
-            target = self.data
-            memcpy(target + self.length, source + start, end - start)
+            target: Any = self.data
+            memcpy(target + self.length, source + start, end - start)  # type: ignore[operator]  # pointers
             self.length += end - start
         else:
             self.data += source[start:end]
@@ -182,8 +182,8 @@ class Buffer:
     def take(self) -> bytes:
         """A copy of the contents; the buffer is empty afterwards and keeps its room."""
         if cython.compiled:
-            source = self.data
-            contents = source[: self.length]
+            source: Any = self.data
+            contents: bytes = source[: self.length]
         else:
             contents = bytes(self.data)
             self.data.clear()
@@ -200,7 +200,7 @@ class Buffer:
         if count > self.length:
             raise IndexError(f"cannot drop {count} of {self.length} octets")
         if cython.compiled:
-            target = self.data
+            target: Any = self.data
             memmove(target, target + count, self.length - count)
         else:
             del self.data[:count]

@@ -72,7 +72,7 @@ def _is_integer(value: object) -> bool:
 def _integer(key: str, value: object, low: int, high: int | None) -> int:
     if not _is_integer(value):
         raise ArgumentError(key, f"expected an integer, got {_kind(value)}")
-    number = int(value)  # type: ignore[call-overload]
+    number: int = int(value)  # type: ignore[call-overload]
     if number < low:
         raise ArgumentError(key, f"{number} is below {low}")
     if high is not None and number > high:

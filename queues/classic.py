@@ -67,6 +67,7 @@ class ClassicQueue:
         self.timers = timers
         self.dead_letter = dead_letter
         self.is_deleted = False
+        self.declaration: Any = None
         self.last_used = 0
         self.had_consumers = False
         self.next_sequence = 1
@@ -79,7 +80,7 @@ class ClassicQueue:
         self.settled_count = 0
         self.redelivered = 0
         if settings.max_priority is not None:
-            self.ready = PriorityReady(self.pager, queue_id, settings.max_priority)
+            self.ready: Ready = PriorityReady(self.pager, queue_id, settings.max_priority)
         else:
             self.ready = Ready(self.pager, queue_id)
         self.dispatcher = Dispatcher(settings.single_active_consumer)
@@ -149,6 +150,8 @@ class ClassicQueue:
         self.ready.push(message, sequence, expires_at, journal_segment)
         if expires_at:
             if expires_at <= now:
+                # It may have expired behind others: then it goes when it becomes the first.
+                self._expires_soon = True
                 self.expire(now)
             else:
                 self._watch(expires_at)

@@ -23,8 +23,8 @@ class Dispatcher:
         self.consumers: list[Consumer] = []
         self.is_single_active = is_single_active
         self.active: Consumer | None = None
-        self._first = None
-        self._lines = None
+        self._first: Consumer | None = None
+        self._lines: dict[int, deque[Consumer]] | None = None
 
     def add(self, consumer: Consumer) -> None:
         """A new consumer joins, at the end of its line."""
@@ -83,7 +83,6 @@ class Dispatcher:
             if self._first is None and len(self.consumers) == 1:
                 self._first = consumer
                 return
-            self._lines = {}
             first = self._first
             self._first = None
             if first is not None:
@@ -92,6 +91,8 @@ class Dispatcher:
 
     def _line(self, priority: int) -> deque[Consumer]:
         """The line of this priority; the lines are kept in falling order of priority."""
+        if self._lines is None:
+            self._lines = {}
         line = self._lines.get(priority)
         if line is None:
             self._lines[priority] = line = deque()
@@ -102,7 +103,7 @@ class Dispatcher:
         if consumer.is_waiting:
             if self._first is consumer:
                 self._first = None
-            else:
+            elif self._lines is not None:
                 self._lines[consumer.priority].remove(consumer)
             consumer.is_waiting = False
         if self._lines is not None and len(self.consumers) <= 1:

@@ -15,6 +15,8 @@ Invariants:
 
 from __future__ import annotations
 
+from typing import Any
+
 FRAME_HEADER = 2
 FRAME_BODY = 3
 FRAME_END = 0xCE
@@ -52,6 +54,17 @@ class Message:
     timestamp: when the broker took it, milliseconds since the epoch.
     size: what it counts against the memory budget, octets.
     """
+
+    address: Address
+    content: bytes
+    header_end: int
+    body: list[bytes] | None
+    body_size: int
+    is_persistent: bool
+    priority: int
+    expiration: int
+    timestamp: int
+    size: int
 
     def properties(self) -> bytes:
         """The raw property section: flags and values (AMQP 0-9-1 §2.3.5.2)."""
@@ -128,6 +141,15 @@ class Entry:
     consumer: who holds it, unacknowledged; None while it is ready.
     returns: how often it came back without being processed (requeued), for x-delivery-limit.
     """
+
+    message: Message
+    sequence: int
+    expires_at: int
+    journal_segment: int
+    page: Any
+    consumer: Any
+    returns: int
+    is_redelivered: bool
 
 
 def make_entry(message: Message, sequence: int, expires_at: int, journal_segment: int) -> Entry:

@@ -16,6 +16,8 @@ Invariants:
 
 from __future__ import annotations
 
+from typing import Any
+
 import cython
 
 from octets.buffer import Buffer
@@ -140,7 +142,7 @@ class Page:
     def __init__(self, data: bytes | None, count: int, first: int, last: int, message_bytes: int) -> None:
         self.data = data
         self.size = len(data) if data is not None else 0
-        self.location = None
+        self.location: Any = None
         self.count = count
         self.live = count
         self.first = first
@@ -158,7 +160,7 @@ class Page:
 
         Of a page that was found at a restart, transient messages are left out.
         """
-        blob = self.data
+        blob: Any = self.data
         data = blob
         length = len(blob)
         position = 0

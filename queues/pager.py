@@ -41,7 +41,8 @@ class Pager:
     def store(self, queue_id: int, page: Page) -> None:
         """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too."""
         if page.location is None:
-            page.location = self.page_store.append(queue_id, page.data)
+            # Without a place on disk it is in RAM.
+            page.location = self.page_store.append(queue_id, page.data)  # type: ignore[arg-type]
             self.pages_stored += 1
 
     def drop(self, page: Page) -> None:

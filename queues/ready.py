@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 import cython
 
@@ -40,8 +41,8 @@ class Ready:
         self.queue_id = queue_id
         self.head: deque[Entry] = deque()
         self.head_size = 0
-        self.pages = None
-        self.tail = None
+        self.pages: Any = None
+        self.tail: Any = None
         self.count = 0
         self.message_bytes = 0
 
@@ -213,7 +214,7 @@ class Ready:
     def clear(self) -> tuple[list[Entry], list[Page]]:
         """Take all messages out: the head's entries (still counted) and the pages, to be released by the caller."""
         entries = list(self.head)
-        pages = []
+        pages: list[Page] = []
         if self.pages is not None:
             pages = list(self.pages)
             if self.tail.count:

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from amqp_broker.auth.permissions import Action
-from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.channel.consumer import ChannelConsumer, unacked_allowed
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import reply
@@ -116,6 +116,8 @@ def on_basic_get(channel: Any, method: Any) -> None:
     connection.session.check(Action.READ, "queue", name)
     queue = connection.node.broker.declarations.find_queue(connection, name)
     queue.last_used = channel.vhost.now
+    if not method.no_ack:
+        _check_held(channel)
     entry = queue.get(channel.vhost.now)
     if entry is None:
         reply(channel, methods.BasicGetEmpty())
@@ -141,6 +143,19 @@ def on_basic_get(channel: Any, method: Any) -> None:
         methods.BasicGetOk(tag, is_redelivered, address.exchange, address.routing_key, queue.ready.count),
     )
     channel.output.put_content(message, channel.channel_id, connection.frame_max)
+    if channel.output.size() > connection.config.output_pause_bytes:
+        # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
+        connection.node.sate(connection)
+
+
+def _check_held(channel: Any) -> None:
+    """What basic.get has fetched and nobody has acknowledged stays in RAM. Raises ChannelException."""
+    held = len(channel.unacked) - channel.head
+    allowed = unacked_allowed(channel.vhost.store.pager)
+    if held >= channel.max_unacked or (allowed and held >= allowed):
+        raise precondition_failed(
+            f"channel holds {held} unacknowledged messages and the broker is short of memory: acknowledge some first"
+        )
 
 
 def on_basic_ack(channel: Any, method: Any) -> None:

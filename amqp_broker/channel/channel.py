@@ -21,7 +21,8 @@ from typing import Any
 import cython
 
 from amqp_broker.channel.consumer import ChannelConsumer
-from amqp_broker.errors import ChannelException, ConnectionException
+from amqp_broker.channel.refusals import malformed_properties, too_large, unexpected_frame, unknown_tag, wrong_class
+from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute
 from queues.message import SEPARATE_BODY_BYTES, Entry, Message
@@ -33,8 +34,6 @@ if not cython.compiled:
 _BASIC_PUBLISH = 60 << 16 | 40
 _BASIC_ACK = 60 << 16 | 80
 _BASIC_NACK = 60 << 16 | 120
-#: RabbitMQ's hard cap on a body: a larger one closes the connection.
-_MAX_BODY_BYTES = 512 * 1024 * 1024
 
 # What becomes of a published message (VHost.publish).
 _STORED = 1
@@ -69,14 +68,15 @@ class Channel:
         # Publishing.
         self.expecting = _METHOD
         self.routes: dict[bytes, PublishRoute] = {}
-        self.route = None
+        self.route: PublishRoute | None = None
         self.last_raw = b""
         self.is_mandatory = False
         self.is_immediate = False
         self.header = b""
-        self.body = None
+        self.body: Any = None
         self.body_size = 0
         self.body_received = 0
+        self.max_header_bytes = connection.config.max_header_size_bytes
         self.max_message_bytes = connection.config.max_message_size_bytes
         # Confirms.
         self.is_confirming = False
@@ -105,7 +105,7 @@ class Channel:
     def receive_publish(self, data: bytes, position: int, end: int) -> None:
         """The arguments of basic.publish, data[position:end]; its content follows."""
         if self.expecting != _METHOD:
-            raise self.unexpected_method()
+            raise unexpected_frame(self.expecting)
         start = position + 2
         key = start + 1 + data[start]
         if key + 2 > end or key + 2 + data[key] != end:
@@ -123,19 +123,14 @@ class Channel:
         """A content header frame at data[position:end]. Takes the body with it when that is one frame and already
         there (data has `length` octets). Returns the position behind what was taken."""
         if self.expecting != _HEADER:
-            raise self._unexpected_content()
+            raise unexpected_frame(self.expecting)
         if end - position < 22:
-            raise self._malformed_properties()
+            raise malformed_properties()
         if get_u16(data, position + 7) != 60:
-            raise ConnectionException(
-                ReplyCode.UNEXPECTED_FRAME,
-                f"expected content header for class 60, got one for class {get_u16(data, position + 7)} instead",
-                60,
-                40,
-            )
+            raise wrong_class(get_u16(data, position + 7))
         size = get_u64(data, position + 11)
-        if size > self.max_message_bytes:
-            self._refuse_size(size)
+        if size > self.max_message_bytes or end - position > self.max_header_bytes:
+            raise too_large(size, end - position, self.max_message_bytes, self.max_header_bytes)
         body_end = end + 8 + size
         if size == 0:
             self.expecting = _METHOD
@@ -158,7 +153,7 @@ class Channel:
         self.body_received = 0
         self.expecting = _BODY
         if not self.scanner.scan(self.header, 19, len(self.header) - 1):
-            raise self._malformed_properties()
+            raise malformed_properties()
         return end
 
     def expects_body(self) -> bool:
@@ -168,7 +163,7 @@ class Channel:
     def receive_body(self, data: bytes, position: int, end: int) -> None:
         """The payload of a body frame, data[position:end]."""
         if self.expecting != _BODY:
-            raise self._unexpected_content()
+            raise unexpected_frame(self.expecting)
         self.body_received += end - position
         if self.body_received > self.body_size:
             raise ConnectionException(
@@ -194,7 +189,7 @@ class Channel:
         """A message is whole: check it, route it, hand it to the queues."""
         scanner = self.scanner
         if not scanner.scan(content, 19, header_end - 1):
-            raise self._malformed_properties()
+            raise malformed_properties()
         vhost = self.vhost
         route = self.route
         if route is None or route.generation != vhost.generation:
@@ -245,43 +240,12 @@ class Channel:
 
     def _find_route(self) -> PublishRoute:
         """The present route of `last_raw`, permission checked. Raises ChannelException."""
-        route = self.connection.publisher.find_route(self, self.last_raw)
+        route: PublishRoute = self.connection.publisher.find_route(self, self.last_raw)
         if len(self.routes) >= _ROUTES:
             self.routes.clear()
         self.routes[self.last_raw] = route
         self.route = route
         return route
-
-    def _refuse_size(self, size: int) -> None:
-        if size > _MAX_BODY_BYTES:
-            raise ConnectionException(
-                ReplyCode.FRAME_ERROR, f"message size {size} is larger than the protocol's limit of {_MAX_BODY_BYTES}", 60, 40
-            )
-        raise ChannelException(
-            ReplyCode.PRECONDITION_FAILED,
-            f"message size {size} is larger than configured max size {self.max_message_bytes}",
-            60,
-            40,
-        )
-
-    def _malformed_properties(self) -> ConnectionException:
-        return ConnectionException(ReplyCode.SYNTAX_ERROR, "content header: malformed properties", 60, 40)
-
-    def unexpected_method(self) -> ConnectionException:
-        """A method frame came where a content frame was due."""
-        return self._unexpected_content()
-
-    def _unexpected_content(self) -> ConnectionException:
-        """A frame came that the content assembly does not expect now, in RabbitMQ's words."""
-        if self.expecting == _METHOD:
-            return ConnectionException(
-                ReplyCode.UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
-            )
-        if self.expecting == _HEADER:
-            text = "expected content header for class 60, got non content header frame instead"
-        else:
-            text = "expected content body, got non content body frame instead"
-        return ConnectionException(ReplyCode.UNEXPECTED_FRAME, text, 60, 40)
 
     def return_message(self, message: Message) -> None:
         """basic.return: a mandatory message that no queue got."""
@@ -402,17 +366,17 @@ class Channel:
             return len(self.unacked) - 1
         index = tag - self.first_tag
         if tag < self.first_tag or tag >= self.first_tag + len(self.unacked) or self.unacked[index] is None:
-            raise self._unknown_tag(tag)
+            raise unknown_tag(tag)
         return index
 
     def take_one(self, tag: int) -> Entry:
         """Take out the delivery with this tag. Raises ChannelException (406) when it is not outstanding."""
         index = tag - self.first_tag
         if tag < self.first_tag or tag >= self.first_tag + len(self.unacked):
-            raise self._unknown_tag(tag)
+            raise unknown_tag(tag)
         entry = self.unacked[index]
         if entry is None:
-            raise self._unknown_tag(tag)
+            raise unknown_tag(tag)
         self.unacked[index] = None
         if index == self.head:
             self._advance(index + 1)
@@ -456,9 +420,6 @@ class Channel:
             del unacked[:index]
             index = 0
         self.head = index
-
-    def _unknown_tag(self, tag: int) -> ChannelException:
-        return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
 
     def _give_credit(self, consumer: ChannelConsumer) -> None:
         """One delivery of `consumer` is settled: it may take another."""

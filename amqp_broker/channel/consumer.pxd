@@ -1,6 +1,7 @@
 cimport cython
 from queues.consumer cimport Consumer
 from queues.message cimport Entry, Message
+from queues.pager cimport Pager
 from amqp_broker.channel.channel cimport Channel
 
 cdef class ChannelConsumer(Consumer):
@@ -13,7 +14,7 @@ cdef class ChannelConsumer(Consumer):
     cdef public object arguments
     cdef public bytes prefix
 
-    @cython.locals(channel=Channel)
+    @cython.locals(channel=Channel, pager=Pager)
     cpdef bint has_credit(self)
     @cython.locals(channel=Channel)
     cpdef void deliver(self, Entry entry) except *

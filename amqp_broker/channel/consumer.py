@@ -7,6 +7,15 @@ from typing import Any
 from queues.consumer import Consumer
 from queues.message import Entry, Message
 
+def unacked_allowed(pager: Any) -> int:
+    """How many unacknowledged deliveries a channel may hold: the further above the budget, the fewer; 0 for any."""
+    budget = pager.budget_bytes
+    if pager.used <= budget:
+        return 0
+    over = 4 * (pager.used - budget) // budget
+    return 1000 if over < 1 else 100 if over < 2 else 10 if over < 4 else 1
+
+
 #: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).
 _DELIVER_HEAD = b"\x00\x00\x00\x00\x00\x3c\x00\x3c"
 
@@ -44,7 +53,19 @@ class ChannelConsumer(Consumer):
                 return False
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False
+            pager = channel.vhost.store.pager
+            if pager.used > pager.budget_bytes and not self._may_hold_more():
+                return False
         return channel.connection.has_room()
+
+    def _may_hold_more(self) -> bool:
+        """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has
+        acknowledged some, or until there is room again (Alarms)."""
+        channel = self.channel
+        if channel.unacked_deliveries < unacked_allowed(channel.vhost.store.pager):
+            return True
+        channel.connection.is_starved = True
+        return False
 
     def deliver(self, entry: Entry) -> None:
         channel = self.channel

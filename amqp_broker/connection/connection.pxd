@@ -30,6 +30,9 @@ cdef class Connection:
     cdef public bint is_writable
     cdef public bint is_starved
     cdef public bint is_parked
+    cdef public Py_ssize_t unsent_bytes
+    cdef public bint is_choked
+    cdef public bint is_sated
     cdef public bint is_paused
     cdef public bint has_published
     cdef public bint is_told_blocked

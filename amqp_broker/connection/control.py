@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from storage.errors import StorageError
+
 from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, OPEN, Connection
@@ -174,7 +176,12 @@ class Control:
         self.close(connection, error.reply_code, error.explanation, error.class_id, error.method_id)
 
     def on_defect(self, connection: Connection, error: Exception) -> None:
-        """An exception that nobody foresaw: a defect of ours. The connection ends, the node goes on."""
+        """An exception that nobody foresaw: a defect of ours. The connection ends, the node goes on.
+
+        What the disk raises is no matter of one connection: it is raised again, and the node stops.
+        """
+        if isinstance(error, OSError | StorageError):
+            raise error
         log.error("defect while serving %s", connection.peer, exc_info=error)
         self.on_connection_exception(
             connection, ConnectionException(ReplyCode.INTERNAL_ERROR, f"defect in the broker: {type(error).__name__}")

@@ -120,7 +120,7 @@ class Handshake:
         broker = self._node.broker
         peer = connection.peer
         allowed = self._node.config.loopback_users
-        if mechanism.encode() not in self.mechanisms(connection).split():
+        if mechanism not in self.mechanisms(connection).decode().split():
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
         if mechanism == "EXTERNAL":
             name = sasl.external(response, peer.certificate_name)
@@ -224,6 +224,11 @@ class Handshake:
         if not session.has_vhost():
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
+            )
+        most = self._node.config.max_connections
+        if len(self._node.connections) > most:
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED, f"connection refused: the node's limit of {most} connections (max_connections) is reached"
             )
         limit = broker.metadata.vhost(name).limits.get("max-connections", -1)
         if 0 <= limit <= vhost.connections:

@@ -17,6 +17,7 @@ from amqp_broker.server.transport import RECEIVE_BYTES
 
 if TYPE_CHECKING:
     from amqp_broker.config import Config
+    from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
     from amqp_broker.server.transport import ClientProtocol
     from amqp_broker.sync_job import SyncJob
@@ -69,7 +70,7 @@ class Driver:
             self._run_turn()
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)
-            self._fail(error)
+            self.fail(error)
 
     def _run_turn(self) -> None:
         now = self.now()
@@ -97,9 +98,11 @@ class Driver:
         if turn.next_deadline is not None:
             self._wake_at(turn.next_deadline, now)
 
-    def _revive(self, connection: object) -> None:
-        self.node.writable(connection, self.now())  # type: ignore[arg-type]
-        self.wants_turn()
+    def _revive(self, connection: Connection) -> None:
+        """The transport took everything at once, unless it has complained since."""
+        if connection.is_writable:
+            self.node.writable(connection, self.now())
+            self.wants_turn()
 
     def _wake_at(self, deadline: int, now: int) -> None:
         if self._timer is not None:
@@ -115,7 +118,7 @@ class Driver:
             self.node.tick(self.now())
         except Exception as error:
             log.critical("defect in a timer: the node stops", exc_info=error)
-            self._fail(error)
+            self.fail(error)
             return
         self.wants_turn()
 
@@ -134,7 +137,7 @@ class Driver:
         except OSError as error:
             self._loop.call_soon_threadsafe(self._sync_failed, job, error)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(self._fail, error)
+            self._loop.call_soon_threadsafe(self.fail, error)
         else:
             self._loop.call_soon_threadsafe(self._synced, job)
 
@@ -146,7 +149,7 @@ class Driver:
             self.node.synced(job, self.now())
         except Exception as error:
             log.critical("defect after a sync: the node stops", exc_info=error)
-            self._fail(error)
+            self.fail(error)
             return
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
@@ -160,9 +163,10 @@ class Driver:
             self.wants_turn()
             return
         log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
-        self._fail(error)
+        self.fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """The node must stop: the disk has failed, or what it holds is not what was written."""
         if not self.failed.done():
             self.failed.set_exception(error)
 

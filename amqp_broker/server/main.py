@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
 import secrets
@@ -15,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from storage.disk import FileDisk
+from storage.errors import StorageError
 
 from amqp_broker.node import Node
 from amqp_broker.server.driver import Driver
@@ -73,12 +75,26 @@ def serve(config: Config) -> int:
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
         node.recover(now)
+        _load_definitions(config, node)
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
         return _run(config, node, plain, secure, context)
     finally:
         disk.close()
+
+
+def _load_definitions(config: Config, node: Node) -> None:
+    """Setting load_definitions: what the file has and the node has not. Raises OSError, StorageError."""
+    if config.load_definitions is None:
+        return
+    text = config.load_definitions.read_text()
+    try:
+        notes = node.system.load_definitions(json.loads(text))
+    except ValueError as error:
+        raise StorageError(f"{config.load_definitions}: {error}; correct the file or leave load_definitions out") from None
+    for note in notes:
+        log.warning("definitions of %s: %s", config.load_definitions, note)
 
 
 def _probe(listener: socket.socket, host: str, port: int) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
+
+from storage.errors import StorageError
 
 from amqp_broker.connection.connection import CLOSED
 from amqp_broker.connection.peer import Peer
@@ -11,6 +14,8 @@ from amqp_broker.connection.peer import Peer
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
     from amqp_broker.server.driver import Driver
+
+log = logging.getLogger("amqp_broker.server")
 
 #: The receive buffer that all connections share: what is in it is handled before the next read.
 RECEIVE_BYTES = 1024 * 1024
@@ -53,7 +58,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         driver = self._driver
         self._transport = transport
-        self._transport.set_write_buffer_limits(high=driver.config.output_pause_bytes)
+        self._transport.set_write_buffer_limits(high=driver.config.output_limit_bytes)
         self.connection = driver.node.open_connection(_peer_of(transport), driver.now())
         self.connection.transport = self
         driver.wants_turn()
@@ -78,7 +83,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
         now = driver.now()
         driver.node.now = now
         driver.node.broker.now = now
-        connection.receive_buffer(driver.receive_buffer, length, now)
+        try:
+            connection.receive_buffer(driver.receive_buffer, length, now)
+        except (OSError, StorageError) as error:
+            log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
+            driver.fail(error)
+            return
         if nbytes == READ_BYTES and not connection.is_paused:
             self._transport.pause_reading()
             driver.resting.append(self)
@@ -97,9 +107,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._driver.node.unwritable(self.connection)
 
     def resume_writing(self) -> None:
+        driver = self._driver
         if self.connection is not None:
-            self._driver.node.writable(self.connection, self._driver.now())
-            self._driver.wants_turn()
+            try:
+                driver.node.writable(self.connection, driver.now())
+            except (OSError, StorageError) as error:
+                driver.fail(error)
+            driver.wants_turn()
 
     def connection_lost(self, error: Exception | None) -> None:
         connection = self.connection
@@ -117,6 +131,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._transport.write(chunks[0])
         else:
             self._transport.writelines(chunks)
+        connection = self.connection
+        if connection is None or connection.is_writable:
+            return
+        connection.unsent_bytes = self._transport.get_write_buffer_size()
+        if not connection.is_choked and connection.unsent_bytes > self._driver.config.output_pause_bytes:
+            self._driver.node.choke(connection)
+            self._driver.wants_turn()
 
     def set_paused(self, is_paused: bool) -> None:
         """Stop or start reading."""

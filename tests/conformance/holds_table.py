@@ -52,9 +52,7 @@ def collect(paths: list[str]) -> list[Row]:
     collector = _Collector()
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        status = pytest.main(
-            ["--collect-only", "-q", "--rootdir", str(PROJECT_ROOT), *paths], plugins=[collector]
-        )
+        status = pytest.main(["--collect-only", "-q", "--rootdir", str(PROJECT_ROOT), *paths], plugins=[collector])
     if status != pytest.ExitCode.OK:
         raise SystemExit(f"the tests could not be collected:\n{said.getvalue()}")
     return sorted(collector.rows, key=lambda row: (row.behaviour.lower(), row.test))
@@ -77,9 +75,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = collect(arguments.paths)
     text = (
-        as_markdown(rows)
-        if arguments.format == "markdown"
-        else json.dumps([row._asdict() for row in rows], indent=1)
+        as_markdown(rows) if arguments.format == "markdown" else json.dumps([row._asdict() for row in rows], indent=1)
     )
     sys.stdout.write(text + "\n")
 

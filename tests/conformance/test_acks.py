@@ -28,9 +28,7 @@ def _holding(connection: Connection, *bodies: bytes) -> tuple[Channel, str]:
 SETTLEMENTS = ["basic.ack", "basic.nack", "basic.reject"]
 
 
-@pytest.mark.holds(
-    "basic.ack, nack, reject: unknown delivery tag -> 406, the channel closes and its deliveries return"
-)
+@pytest.mark.holds("basic.ack, nack, reject: unknown delivery tag -> 406, the channel closes and its deliveries return")
 @pytest.mark.parametrize("name", SETTLEMENTS)
 def test_an_unknown_tag_is_a_406(connection: Connection, name: str) -> None:
     """Row 8: everything that the channel held is ready again."""

@@ -110,9 +110,7 @@ def test_without_permissions_everything_is_refused(
 
 
 @pytest.mark.holds("permissions: basic.publish without write -> 403; the default exchange is amq.default")
-@pytest.mark.parametrize(
-    ("exchange", "shown"), [("direct-x", "direct-x"), ("", "amq.default"), ("missing", "missing")]
-)
+@pytest.mark.parametrize(("exchange", "shown"), [("direct-x", "direct-x"), ("", "amq.default"), ("missing", "missing")])
 def test_publishing_without_write_is_refused(
     login: Callable[[], Channel], account: Account, exchange: str, shown: str
 ) -> None:
@@ -187,9 +185,7 @@ def test_a_dead_letter_exchange_needs_permissions(login: Callable[[], Channel], 
     login().declare("dlq", arguments=arguments, exclusive=True)
 
 
-@pytest.mark.holds(
-    "exchange.declare: alternate-exchange needs read on the exchange and write on the alternate"
-)
+@pytest.mark.holds("exchange.declare: alternate-exchange needs read on the exchange and write on the alternate")
 def test_an_alternate_exchange_needs_permissions(login: Callable[[], Channel], account: Account) -> None:
     """Likewise."""
     request: dict[str, Any] = {
@@ -247,18 +243,14 @@ def test_a_missing_queue_is_missing_for_all(login: Callable[[], Channel], accoun
 def test_topic_permissions_bound_publishing(login: Callable[[], Channel], account: Account) -> None:
     """{username} and {vhost} stand for what they say; other exchanges are not concerned."""
     account.grant(".*", ".*", ".*")
-    account.admin.put_topic_permission(
-        account.user, account.vhost, "topic-x", "^{username}\\.", "^{vhost}\\."
-    )
+    account.admin.put_topic_permission(account.user, account.vhost, "topic-x", "^{username}\\.", "^{vhost}\\.")
     channel = login()
     channel.publish("topic-x", f"{account.user}.news", b"m")
     channel.publish("direct-x", "anything", b"m")
     channel.call("basic.qos")
     channel.publish("topic-x", "somebody.news", b"m")
     text = channel.expect_close(403, by="basic.publish")
-    wanted = (
-        f"access to topic 'somebody.news' in exchange 'topic-x' in vhost '{account.vhost}' refused for user"
-    )
+    wanted = f"access to topic 'somebody.news' in exchange 'topic-x' in vhost '{account.vhost}' refused for user"
     assert f"{wanted} '{account.user}'" in text
 
 
@@ -266,9 +258,7 @@ def test_topic_permissions_bound_publishing(login: Callable[[], Channel], accoun
 def test_topic_permissions_bound_binding(login: Callable[[], Channel], account: Account) -> None:
     """The binding key is compared as it is, wildcards included."""
     account.grant(".*", ".*", ".*")
-    account.admin.put_topic_permission(
-        account.user, account.vhost, "topic-x", "^{username}\\.", "^{vhost}\\."
-    )
+    account.admin.put_topic_permission(account.user, account.vhost, "topic-x", "^{username}\\.", "^{vhost}\\.")
     channel = login()
     queue = channel.declare(exclusive=True)
     channel.call("queue.bind", queue=queue, exchange="topic-x", routing_key=f"{account.vhost}.#")

@@ -86,9 +86,7 @@ def test_no_local_is_ignored(channel: Channel) -> None:
 
 @pytest.mark.holds("basic.consume: exclusive, while the queue has a consumer or an exclusive one -> 403")
 @pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
-def test_an_exclusive_consumer_is_alone(
-    connection: Connection, vhost: str, first: bool, second: bool
-) -> None:
+def test_an_exclusive_consumer_is_alone(connection: Connection, vhost: str, first: bool, second: bool) -> None:
     """Row 21: in either order; the queue and the first consumer stay, and a cancel makes room."""
     holder, channel = connection.channel(), connection.channel()
     queue = holder.declare(exclusive=True)
@@ -154,9 +152,7 @@ def test_a_cancel_requeues_nothing(connection: Connection) -> None:
     assert other.get_bodies(queue) == [b"2", b"3"]
 
 
-@pytest.mark.holds(
-    "queue.delete: its consumers get basic.cancel (nowait) where consumer_cancel_notify is announced"
-)
+@pytest.mark.holds("queue.delete: its consumers get basic.cancel (nowait) where consumer_cancel_notify is announced")
 def test_consumers_of_a_deleted_queue_are_told(connect: Connect, named: Named) -> None:
     """Row 26: from another connection; cancelling it once more is no mistake."""
     channel, other = connect().channel(), connect().channel()

@@ -39,9 +39,7 @@ def test_no_ack_takes_a_tag(connection: Connection) -> None:
     channel, other = connection.channel(), connection.channel()
     queue = channel.declare(exclusive=True)
     connection.fill(queue, b"1", b"2")
-    tags = [
-        message.delivery_tag for message in (channel.get(queue), channel.get(queue, no_ack=False)) if message
-    ]
+    tags = [message.delivery_tag for message in (channel.get(queue), channel.get(queue, no_ack=False)) if message]
     assert tags == [1, 2]
     channel.refused(406, unknown_delivery_tag(1), "basic.ack", delivery_tag=1)
     assert other.get_bodies(queue) == [b"2"]

@@ -58,9 +58,7 @@ def test_immediate_is_a_540(channel: Channel) -> None:
     channel.connection.expect_close(540, "NOT_IMPLEMENTED - immediate=true", by="basic.publish")
 
 
-@pytest.mark.holds(
-    "basic.publish: mandatory and unroutable -> basic.return 312 NO_ROUTE with header and body"
-)
+@pytest.mark.holds("basic.publish: mandatory and unroutable -> basic.return 312 NO_ROUTE with header and body")
 @pytest.mark.parametrize("body", [b"", b"lost", b"l" * 200_000], ids=["empty", "small", "large"])
 @pytest.mark.octets_too_slow
 def test_an_unroutable_mandatory_message_is_returned(channel: Channel, body: bytes) -> None:

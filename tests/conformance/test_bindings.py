@@ -46,9 +46,7 @@ def test_the_default_exchange_has_no_explicit_bindings(channel: Channel, name: s
 
 
 @pytest.mark.holds("queue.bind: empty queue name is the last declared queue; without one -> 404")
-def test_an_empty_queue_name_is_the_last_declared(
-    connection: Connection, channel: Channel, exchange: str
-) -> None:
+def test_an_empty_queue_name_is_the_last_declared(connection: Connection, channel: Channel, exchange: str) -> None:
     """The last declared queue is remembered per channel; passive declares count."""
     channel.declare(exclusive=True)
     second = channel.declare(exclusive=True)
@@ -92,9 +90,7 @@ def test_arguments_make_bindings_different(channel: Channel, exchange: str) -> N
     """The same key with other arguments is a second binding, and is unbound by its own arguments."""
     queue = channel.declare(exclusive=True)
     for note in (1, 2):
-        channel.call(
-            "queue.bind", queue=queue, exchange=exchange, routing_key="key", arguments={"note": note}
-        )
+        channel.call("queue.bind", queue=queue, exchange=exchange, routing_key="key", arguments={"note": note})
     channel.call("queue.unbind", queue=queue, exchange=exchange, routing_key="key", arguments={"note": 1})
     channel.publish(exchange, "key", b"still bound")
     assert channel.get_bodies(queue) == [b"still bound"]

@@ -61,9 +61,7 @@ class _RaisedLimit:
 def _shortage(broker: BrokerUnderTest, folder: Path) -> Iterator[Shortage]:
     if broker.is_rabbitmq:
         if not broker.ctl:
-            pytest.skip(
-                "set RABBITMQ_CTL to the rabbitmqctl command of this RabbitMQ: the test raises its alarm"
-            )
+            pytest.skip("set RABBITMQ_CTL to the rabbitmqctl command of this RabbitMQ: the test raises its alarm")
         yield _RaisedLimit(broker)
         return
     free = shutil.disk_usage(folder).free

@@ -24,9 +24,7 @@ def test_a_second_open_is_a_504(channel: Channel) -> None:
 
 
 @pytest.mark.holds("channel: any method on a channel that is not open -> 504")
-@pytest.mark.parametrize(
-    "name", ["queue.declare", "basic.qos", "channel.close", "channel.close-ok", "tx.select"]
-)
+@pytest.mark.parametrize("name", ["queue.declare", "basic.qos", "channel.close", "channel.close-ok", "tx.select"])
 def test_a_method_on_an_unopened_channel_is_a_504(connection: Connection, name: str) -> None:
     """Blames the method that came too early."""
     connection.unopened_channel(7).send(name)
@@ -115,9 +113,7 @@ def test_closing_a_channel_requeues(connection: Connection) -> None:
 
 
 @pytest.mark.holds("channel.close: by the broker; everything is dropped until close-ok")
-def test_after_the_brokers_close_requests_are_dropped(
-    connection: Connection, vhost: str, named: Named
-) -> None:
+def test_after_the_brokers_close_requests_are_dropped(connection: Connection, vhost: str, named: Named) -> None:
     """What was pipelined after the mistake has no effect: no queue, no message, no answer."""
     channel, other = connection.channel(), connection.channel()
     kept, dropped = other.declare(exclusive=True), named("dropped")
@@ -186,9 +182,7 @@ def test_a_closed_channel_leaves_its_neighbours(connection: Connection, vhost: s
     other.expect_deliveries(b"still here")
 
 
-@pytest.mark.holds(
-    "channel.close: by the broker; reply_text is cut to 255 octets, the last three of them dots"
-)
+@pytest.mark.holds("channel.close: by the broker; reply_text is cut to 255 octets, the last three of them dots")
 def test_a_long_reply_text_is_cut(channel: Channel, vhost: str) -> None:
     """A short string holds no more; three dots say that something is missing."""
     queue = "q" * 250

@@ -114,9 +114,7 @@ def test_a_refused_publish_is_nacked(confirming: Channel, named: Named, overflow
     assert confirming.get_bodies(queue) == [b"1", b"2"]
 
 
-@pytest.mark.holds(
-    "confirm: reject-publish on any of several queues -> basic.nack, the others keep the message"
-)
+@pytest.mark.holds("confirm: reject-publish on any of several queues -> basic.nack, the others keep the message")
 def test_one_refusal_is_enough(confirming: Channel, named: Named) -> None:
     """Row 17."""
     exchange = named("fanout")
@@ -159,9 +157,7 @@ def test_a_delivered_message_is_confirmed(connection: Connection, confirming: Ch
 
 
 @pytest.mark.holds("confirm: a queue that is deleted meanwhile counts as confirmed")
-def test_publishes_around_a_delete_are_all_confirmed(
-    connection: Connection, confirming: Channel, named: Named
-) -> None:
+def test_publishes_around_a_delete_are_all_confirmed(connection: Connection, confirming: Channel, named: Named) -> None:
     """Row 17: whatever the queue had accepted when it went, each number gets its answer."""
     queue = confirming.declare(named("queue"), durable=True)
     for index in range(200):
@@ -171,9 +167,7 @@ def test_publishes_around_a_delete_are_all_confirmed(
     confirming.expect_confirms(200)
 
 
-@pytest.mark.holds(
-    "confirm: a publish that closes the channel is not confirmed, those before it are on their way"
-)
+@pytest.mark.holds("confirm: a publish that closes the channel is not confirmed, those before it are on their way")
 def test_an_error_ends_the_confirms(connection: Connection, confirming: Channel) -> None:
     """Row 19: acks for earlier numbers may come before the close; none for the mistake or what follows."""
     queue = connection.channel().declare(exclusive=True)

@@ -12,8 +12,7 @@ from tests.conformance.wire_codec import encode_table
 Dial = Callable[[], Connection]
 
 LOGIN_REFUSED = (
-    "ACCESS_REFUSED - Login was refused using authentication mechanism {}. "
-    "For details see the broker logfile."
+    "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 )
 ALL_CAPABILITIES = {
     "publisher_confirms",
@@ -74,9 +73,7 @@ def test_amqplain_logs_in(dial: Dial) -> None:
     connection.tune()
 
 
-@pytest.mark.holds(
-    "connection.start-ok: wrong password -> 403 where authentication_failure_close is announced"
-)
+@pytest.mark.holds("connection.start-ok: wrong password -> 403 where authentication_failure_close is announced")
 @pytest.mark.parametrize("user", ["guest", "nobody-knows-me"])
 def test_a_failed_login_is_told(dial: Dial, user: str) -> None:
     """Whether the user or the password is wrong, the text is the same."""
@@ -96,9 +93,7 @@ def test_a_failed_amqplain_login_names_its_mechanism(dial: Dial) -> None:
     connection.expect_close(403, LOGIN_REFUSED.format("AMQPLAIN"))
 
 
-@pytest.mark.holds(
-    "connection.start-ok: wrong password without authentication_failure_close -> the transport ends"
-)
+@pytest.mark.holds("connection.start-ok: wrong password without authentication_failure_close -> the transport ends")
 def test_a_failed_login_of_an_older_client_ends_the_transport(dial: Dial) -> None:
     """A client that does not know the capability gets no method that it would not expect."""
     connection = dial()

@@ -27,9 +27,7 @@ def _needs_the_plugin(broker: BrokerUnderTest, connect: Connect, named: Named) -
         pytest.skip("this RabbitMQ runs without the plugin rabbitmq_consistent_hash_exchange")
 
 
-def _exchange_with_queues(
-    channel: Channel, named: Named, *weights: str, **arguments: object
-) -> tuple[str, list[str]]:
+def _exchange_with_queues(channel: Channel, named: Named, *weights: str, **arguments: object) -> tuple[str, list[str]]:
     exchange = named("hash")
     channel.call("exchange.declare", exchange=exchange, type="x-consistent-hash", arguments=arguments)
     queues = []
@@ -39,9 +37,7 @@ def _exchange_with_queues(
     return exchange, queues
 
 
-@pytest.mark.holds(
-    "x-consistent-hash: every message goes to exactly one queue, the same key to the same queue"
-)
+@pytest.mark.holds("x-consistent-hash: every message goes to exactly one queue, the same key to the same queue")
 def test_a_key_keeps_its_queue(channel: Channel, named: Named) -> None:
     """Each of fifty keys, sent twice, has both messages in one queue."""
     exchange, queues = _exchange_with_queues(channel, named, "1", "1", "1")

@@ -28,9 +28,7 @@ def _declare(channel: Channel, queue: str, exchange: str, key: str | None, **arg
     table: dict[str, Any] = {"x-dead-letter-exchange": exchange}
     if key is not None:
         table["x-dead-letter-routing-key"] = key
-    return channel.declare(
-        queue, arguments={**table, **{f"x-{k.replace('_', '-')}": v for k, v in arguments.items()}}
-    )
+    return channel.declare(queue, arguments={**table, **{f"x-{k.replace('_', '-')}": v for k, v in arguments.items()}})
 
 
 def _reject(channel: Channel, queue: str) -> None:
@@ -186,9 +184,7 @@ def test_a_dead_letter_that_leads_nowhere_is_dropped(channel: Channel, named: Na
     assert channel.get_bodies(queue) == [b"2"]
 
 
-@pytest.mark.holds(
-    "x-death: routing-keys lists the key and CC, not BCC; CC is removed with a dead letter key"
-)
+@pytest.mark.holds("x-death: routing-keys lists the key and CC, not BCC; CC is removed with a dead letter key")
 def test_cc_and_bcc_of_a_dead_letter(channel: Channel, dead: str, named: Named) -> None:
     """Row 23: with x-dead-letter-routing-key the letter goes to that key alone."""
     queue, copies = _declare(channel, named("queue"), "", dead), channel.declare(named("copies"))
@@ -218,9 +214,7 @@ def test_cc_routes_the_dead_letter_too(channel: Channel, dead: str, named: Named
     assert _deaths(letter)[0]["routing-keys"] == [queue, "elsewhere"]
 
 
-@pytest.mark.holds(
-    "x-death: one entry per queue and reason, count rising, newest first, time of the first death"
-)
+@pytest.mark.holds("x-death: one entry per queue and reason, count rising, newest first, time of the first death")
 def test_a_retry_loop_counts(channel: Channel, named: Named) -> None:
     """Row 23: rejected to a waiting queue, expired back to the first, three times round."""
     work, wait = named("work"), named("wait")

@@ -19,15 +19,11 @@ Named = Callable[[str], str]
 pytestmark = pytest.mark.ours_only("this exchange type is a plugin that Debian does not have")
 
 
-def _bound(
-    channel: Channel, named: Named, kind: str = "direct", key: str = "key", **flags: Any
-) -> tuple[str, str]:
+def _bound(channel: Channel, named: Named, kind: str = "direct", key: str = "key", **flags: Any) -> tuple[str, str]:
     """(exchange, queue): a delayed exchange of a type, and a queue bound to it that a consumer waits on."""
     exchange = named("delayed")
     arguments = {"x-delayed-type": kind}
-    channel.call(
-        "exchange.declare", exchange=exchange, type="x-delayed-message", arguments=arguments, **flags
-    )
+    channel.call("exchange.declare", exchange=exchange, type="x-delayed-message", arguments=arguments, **flags)
     queue = channel.declare(named("queue"), **flags)
     channel.call("queue.bind", queue=queue, exchange=exchange, routing_key=key)
     return exchange, queue
@@ -35,9 +31,7 @@ def _bound(
 
 @pytest.mark.holds("x-delayed-message: without x-delay, or with 0 or less, routed at once")
 @pytest.mark.parametrize("headers", [{}, {"x-delay": 0}, {"x-delay": -5}], ids=str)
-def test_without_a_delay_it_is_routed_at_once(
-    channel: Channel, named: Named, headers: dict[str, Any]
-) -> None:
+def test_without_a_delay_it_is_routed_at_once(channel: Channel, named: Named, headers: dict[str, Any]) -> None:
     """Like the exchange of its x-delayed-type."""
     exchange, queue = _bound(channel, named)
     channel.publish(exchange, "key", b"now", headers=headers)
@@ -130,9 +124,7 @@ def test_a_bad_delayed_type_is_a_406(channel: Channel, named: Named, arguments: 
 
 
 @pytest.mark.holds("x-delayed-message: messages that wait go with their exchange")
-def test_waiting_messages_go_with_the_exchange(
-    connection: Connection, channel: Channel, named: Named
-) -> None:
+def test_waiting_messages_go_with_the_exchange(connection: Connection, channel: Channel, named: Named) -> None:
     """Declared again, it is a new one."""
     exchange, queue = _bound(channel, named)
     channel.publish(exchange, "key", b"m", headers={"x-delay": 100})

@@ -38,9 +38,7 @@ def test_the_four_types_can_be_declared(channel: Channel, named: Named, kind: st
         channel.call("exchange.declare", exchange=exchange, type=kind, durable=durable)
 
 
-@pytest.mark.holds(
-    "exchange: amq.direct, amq.fanout, amq.topic, amq.headers, amq.match are predeclared and durable"
-)
+@pytest.mark.holds("exchange: amq.direct, amq.fanout, amq.topic, amq.headers, amq.match are predeclared and durable")
 @pytest.mark.parametrize(
     ("exchange", "kind"),
     [
@@ -68,9 +66,7 @@ def test_the_trace_exchange_is_internal(channel: Channel, vhost: str) -> None:
 
 @pytest.mark.holds("exchange.declare: passive, missing -> 404")
 @pytest.mark.parametrize("exchange", ["missing-exchange", "amq.missing"])
-def test_a_passive_declare_of_a_missing_exchange_is_a_404(
-    channel: Channel, vhost: str, exchange: str
-) -> None:
+def test_a_passive_declare_of_a_missing_exchange_is_a_404(channel: Channel, vhost: str, exchange: str) -> None:
     """A reserved name makes no difference to a question."""
     text = no_exchange(exchange, vhost)
     channel.refused(404, text, "exchange.declare", exchange=exchange, passive=True)
@@ -175,9 +171,7 @@ def test_an_alternate_exchange_must_be_a_string(channel: Channel, named: Named, 
     channel.refused(406, text, "exchange.declare", exchange=exchange, type="direct", arguments=arguments)
 
 
-@pytest.mark.holds(
-    "exchange: the default exchange can be neither declared, deleted, bound nor unbound -> 403"
-)
+@pytest.mark.holds("exchange: the default exchange can be neither declared, deleted, bound nor unbound -> 403")
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -217,9 +211,7 @@ def test_deleting_is_idempotent(connection: Connection, named: Named) -> None:
 
 
 @pytest.mark.holds("exchange.delete: if_unused and bound -> 406")
-def test_deleting_a_bound_exchange_if_unused_is_a_406(
-    connection: Connection, named: Named, vhost: str
-) -> None:
+def test_deleting_a_bound_exchange_if_unused_is_a_406(connection: Connection, named: Named, vhost: str) -> None:
     """A binding to a queue is a use; without it the same request succeeds."""
     channel, exchange = connection.channel(), named("exchange")
     channel.call("exchange.declare", exchange=exchange, type="direct")
@@ -281,9 +273,7 @@ def test_an_auto_delete_exchange_goes_with_its_last_queue(connection: Connection
     assert not _exists(connection, exchange)
 
 
-@pytest.mark.holds(
-    "exchange.declare: auto_delete follows exchange-to-exchange bindings of which it is the source"
-)
+@pytest.mark.holds("exchange.declare: auto_delete follows exchange-to-exchange bindings of which it is the source")
 def test_an_auto_delete_exchange_goes_with_its_last_destination(connection: Connection, named: Named) -> None:
     """A chain of two disappears from its end to its beginning."""
     channel, first, second = connection.channel(), named("first"), named("second")

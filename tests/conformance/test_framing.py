@@ -120,9 +120,7 @@ def test_a_method_without_ids_is_a_501(channel: Channel, payload: bytes) -> None
 
 
 @pytest.mark.holds("method: one that only brokers send -> 503")
-@pytest.mark.parametrize(
-    "name", ["queue.declare-ok", "channel.open-ok", "channel.close-ok", "basic.cancel-ok"]
-)
+@pytest.mark.parametrize("name", ["queue.declare-ok", "channel.open-ok", "channel.close-ok", "basic.cancel-ok"])
 def test_an_answer_from_a_client_is_a_503(channel: Channel, name: str) -> None:
     """A client that answers what nobody asked."""
     channel.send(name)
@@ -208,9 +206,7 @@ def test_an_absurd_body_size_is_a_501(channel: Channel, size: int) -> None:
 
 @pytest.mark.ours_only("answers 541")
 @pytest.mark.holds("content: malformed property section -> 501 or 502")
-@pytest.mark.parametrize(
-    "section", [b"\x80\x00", b"\x20\x00\x00\x00\x00\x09abc"], ids=["no value", "table cut short"]
-)
+@pytest.mark.parametrize("section", [b"\x80\x00", b"\x20\x00\x00\x00\x00\x09abc"], ids=["no value", "table cut short"])
 def test_a_malformed_property_section_is_told(channel: Channel, section: bytes) -> None:
     """A flag without its value is the client's mistake, not an internal error."""
     queue = channel.declare(exclusive=True)

@@ -20,9 +20,7 @@ def exchange(channel: Channel, named: Named) -> str:
     return name
 
 
-def _matches(
-    channel: Channel, exchange: str, arguments: dict[str, Any], headers: dict[str, Any] | None
-) -> bool:
+def _matches(channel: Channel, exchange: str, arguments: dict[str, Any], headers: dict[str, Any] | None) -> bool:
     queue = channel.declare(exclusive=True)
     channel.call("queue.bind", queue=queue, exchange=exchange, arguments=arguments)
     properties = {} if headers is None else {"headers": headers}
@@ -64,9 +62,7 @@ def test_all_must_match(
     ],
     ids=str,
 )
-def test_any_may_match(
-    channel: Channel, exchange: str, headers: dict[str, Any] | None, expected: bool
-) -> None:
+def test_any_may_match(channel: Channel, exchange: str, headers: dict[str, Any] | None, expected: bool) -> None:
     """Nothing present, nothing matched."""
     arguments = {"x-match": "any", "a": 1, "b": "two"}
     assert _matches(channel, exchange, arguments, headers) is expected
@@ -82,9 +78,7 @@ def test_no_arguments(
     assert _matches(channel, exchange, {"x-match": mode}, headers) is expected
 
 
-@pytest.mark.holds(
-    "headers exchange: arguments that begin with x- are ignored, unless all-with-x or any-with-x"
-)
+@pytest.mark.holds("headers exchange: arguments that begin with x- are ignored, unless all-with-x or any-with-x")
 @pytest.mark.parametrize(
     ("mode", "headers", "expected"),
     [
@@ -97,18 +91,14 @@ def test_no_arguments(
         ("any-with-x", {"x-b": 3}, False),
     ],
 )
-def test_x_headers(
-    channel: Channel, exchange: str, mode: str, headers: dict[str, Any], expected: bool
-) -> None:
+def test_x_headers(channel: Channel, exchange: str, mode: str, headers: dict[str, Any], expected: bool) -> None:
     """x-match itself is never compared."""
     assert _matches(channel, exchange, {"x-match": mode, "a": 1, "x-b": 2}, headers) is expected
 
 
 @pytest.mark.holds("headers exchange: an argument without a value (void) asks for presence only")
 @pytest.mark.parametrize(("headers", "expected"), [({"a": 1}, True), ({"a": None}, True), ({"b": 1}, False)])
-def test_void_asks_for_presence(
-    channel: Channel, exchange: str, headers: dict[str, Any], expected: bool
-) -> None:
+def test_void_asks_for_presence(channel: Channel, exchange: str, headers: dict[str, Any], expected: bool) -> None:
     """Any value will do."""
     assert _matches(channel, exchange, {"a": None}, headers) is expected
 

@@ -101,9 +101,7 @@ def test_an_alternate_exchange_by_policy(place: Place, here: Connection) -> None
 @pytest.mark.holds("policy: apply_to queues leaves exchanges alone, and the other way round")
 def test_apply_to_is_respected(place: Place, here: Connection) -> None:
     """A policy for exchanges limits no queue."""
-    place.admin.put_policy(
-        place.vhost, "only-x", "^only-", {"alternate-exchange": "amq.fanout"}, apply_to="exchanges"
-    )
+    place.admin.put_policy(place.vhost, "only-x", "^only-", {"alternate-exchange": "amq.fanout"}, apply_to="exchanges")
     place.admin.put_policy(place.vhost, "only-q", "^only-", {"max-length": 1}, apply_to="queues", priority=9)
     channel = here.channel()
     channel.call("exchange.declare", exchange="only-x", type="direct")

@@ -84,9 +84,7 @@ def test_overflow_drops_the_head(connection: Connection) -> None:
 
 
 @pytest.mark.holds("x-max-priority 0 and 255 are accepted and work")
-@pytest.mark.parametrize(
-    ("maximum", "order"), [(0, [b"0:1", b"1:200", b"2:7"]), (255, [b"1:200", b"2:7", b"0:1"])]
-)
+@pytest.mark.parametrize(("maximum", "order"), [(0, [b"0:1", b"1:200", b"2:7"]), (255, [b"1:200", b"2:7", b"0:1"])])
 def test_the_extreme_maxima(connection: Connection, maximum: int, order: list[bytes]) -> None:
     """With 0 all are equal."""
     channel = connection.channel()

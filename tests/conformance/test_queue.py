@@ -93,13 +93,9 @@ def test_others_may_publish_to_an_exclusive_queue(connect: Connect, named: Named
     assert owner.get_bodies(queue) == [b"for you"]
 
 
-@pytest.mark.holds(
-    "queue.declare: own queue with another exclusive value -> 405, before durable and arguments"
-)
+@pytest.mark.holds("queue.declare: own queue with another exclusive value -> 405, before durable and arguments")
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_another_exclusive_value_is_a_405(
-    channel: Channel, named: Named, vhost: str, exclusive: bool
-) -> None:
+def test_another_exclusive_value_is_a_405(channel: Channel, named: Named, vhost: str, exclusive: bool) -> None:
     """Row 2: checked first, even where more differs."""
     queue = channel.declare(named("queue"), exclusive=exclusive)
     arguments = {"exclusive": not exclusive, "auto_delete": True, "arguments": {"x-max-length": 1}}
@@ -118,9 +114,7 @@ def test_an_exclusive_queue_goes_with_its_connection(connect: Connect, named: Na
 @pytest.mark.holds("queue.declare: redeclare with another durable or auto_delete -> 406")
 @pytest.mark.parametrize("current", [False, True])
 @pytest.mark.parametrize("argument", ["durable", "auto_delete"])
-def test_other_flags_are_a_406(
-    channel: Channel, named: Named, vhost: str, argument: str, current: bool
-) -> None:
+def test_other_flags_are_a_406(channel: Channel, named: Named, vhost: str, argument: str, current: bool) -> None:
     """Row 3: received and current as true and false."""
     queue = channel.declare(named("queue"), **{argument: current})
     values = [f"'{str(value).lower()}'" for value in (not current, current)]
@@ -364,9 +358,7 @@ def test_nowait_deletes_silently(channel: Channel, named: Named, vhost: str) -> 
 
 
 @pytest.mark.holds("queue.declare: auto_delete goes with its last consumer, and only after a first one")
-def test_an_auto_delete_queue_goes_with_its_last_consumer(
-    connection: Connection, named: Named, vhost: str
-) -> None:
+def test_an_auto_delete_queue_goes_with_its_last_consumer(connection: Connection, named: Named, vhost: str) -> None:
     """Row 34: without consumers it stays, basic.get is no consumer; the second cancel removes it."""
     channel = connection.channel()
     queue = channel.declare(named("queue"), auto_delete=True)
@@ -381,9 +373,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(
 
 @pytest.mark.holds("queue.declare: auto_delete goes when its last consumer's channel or connection closes")
 @pytest.mark.parametrize("whole", [False, True], ids=["channel", "connection"])
-def test_an_auto_delete_queue_goes_with_the_channel(
-    connect: Connect, named: Named, vhost: str, whole: bool
-) -> None:
+def test_an_auto_delete_queue_goes_with_the_channel(connect: Connect, named: Named, vhost: str, whole: bool) -> None:
     """Row 34: leaving without a cancel counts as well."""
     connection, witness = connect(), connect().channel()
     channel = connection.channel()

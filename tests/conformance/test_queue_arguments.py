@@ -142,9 +142,7 @@ def test_arguments_of_other_queue_types_are_a_406(
     channel.send("queue.declare", queue=queue, arguments={argument: value})
     text = channel.expect_close(406, by="queue.declare")
     beginning, _, kind = text.partition(" of queue type ")
-    assert (
-        beginning == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '{vhost}'"
-    )
+    assert beginning == f"PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '{vhost}'"
     assert kind in ("classic", "rabbit_classic_queue")
 
 

@@ -42,12 +42,8 @@ def test_a_shutdown_says_goodbye(dialled: Callable[[], Connection], restartable:
         connection.expect_close(320, text)
 
 
-@pytest.mark.holds(
-    "restart: durable queues, exchanges and bindings and persistent messages stay; the rest goes"
-)
-def test_durable_things_survive(
-    dialled: Callable[[], Connection], restartable: Restartable, named: Named
-) -> None:
+@pytest.mark.holds("restart: durable queues, exchanges and bindings and persistent messages stay; the rest goes")
+def test_durable_things_survive(dialled: Callable[[], Connection], restartable: Restartable, named: Named) -> None:
     """A persistent message in a durable queue, unacknowledged ones included, in order and with its
     properties.
     """

@@ -43,9 +43,7 @@ def exchange(channel: Channel, named: Named) -> str:
         ("ü.*", ["ü.ö"], ["u.o"]),
     ],
 )
-def test_patterns(
-    channel: Channel, exchange: str, pattern: str, matching: list[str], others: list[str]
-) -> None:
+def test_patterns(channel: Channel, exchange: str, pattern: str, matching: list[str], others: list[str]) -> None:
     """The routing key's own * and # are ordinary characters."""
     queue = channel.declare(exclusive=True)
     channel.call("queue.bind", queue=queue, exchange=exchange, routing_key=pattern)

@@ -135,9 +135,7 @@ class Connection:
         while len(self._received) < count and not self._at_end:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or not select.select([self._socket], [], [], remaining)[0]:
-                raise Unexpected(
-                    f"nothing came within {timeout_s} s; {len(self._received)} octets of {count} are here"
-                )
+                raise Unexpected(f"nothing came within {timeout_s} s; {len(self._received)} octets of {count} are here")
             self._receive_more()
         piece = bytes(self._received[:count])
         del self._received[:count]
@@ -200,9 +198,7 @@ class Connection:
             raise Unexpected("the broker closed the transport without a word")
         if frame.kind != codec.FRAME_METHOD:
             raise Unexpected(f"a method was expected; the broker sent {self._describe(frame)}")
-        return Method(
-            codec.decode_method(frame.payload)[0], frame.channel, codec.decode_method(frame.payload)[1]
-        )
+        return Method(codec.decode_method(frame.payload)[0], frame.channel, codec.decode_method(frame.payload)[1])
 
     def expect(self, name: str, channel: int = 0, timeout_s: float = ANSWER_TIMEOUT_S) -> Method:
         method = self.next_method(channel, timeout_s)
@@ -226,9 +222,7 @@ class Connection:
         """The broker closes the transport, and says nothing more on channel 0."""
         while (frame := self.read_frame(timeout_s)) is not None:
             if frame.channel == 0 and frame.kind != codec.FRAME_HEARTBEAT:
-                raise Unexpected(
-                    f"the end of the transport was expected; the broker sent {self._describe(frame)}"
-                )
+                raise Unexpected(f"the end of the transport was expected; the broker sent {self._describe(frame)}")
 
     # -- the handshake, step by step and whole
 
@@ -264,16 +258,12 @@ class Connection:
             locale="en_US",
         )
 
-    def tune(
-        self, frame_max: int | None = None, channel_max: int | None = None, heartbeat: int = 0
-    ) -> Method:
+    def tune(self, frame_max: int | None = None, channel_max: int | None = None, heartbeat: int = 0) -> Method:
         """Await the broker's offer and answer it: unchanged where nothing is given, without heartbeats."""
         offer = self.expect("connection.tune")
         self.frame_max = offer.frame_max if frame_max is None else frame_max
         channels = offer.channel_max if channel_max is None else channel_max
-        self.send_method(
-            0, "connection.tune-ok", channel_max=channels, frame_max=self.frame_max, heartbeat=heartbeat
-        )
+        self.send_method(0, "connection.tune-ok", channel_max=channels, frame_max=self.frame_max, heartbeat=heartbeat)
         return offer
 
     def open(

@@ -111,9 +111,7 @@ class Channel:
             raise Unexpected(f"a body of {size} octets was announced; {len(body)} came")
         return Message(method, header.payload[12:], body, sizes)
 
-    def expect_delivery(
-        self, consumer_tag: str | None = None, timeout_s: float = ANSWER_TIMEOUT_S
-    ) -> Message:
+    def expect_delivery(self, consumer_tag: str | None = None, timeout_s: float = ANSWER_TIMEOUT_S) -> Message:
         message = self.expect_message("basic.deliver", timeout_s)
         if consumer_tag is not None and message.consumer_tag != consumer_tag:
             raise Unexpected(f"a delivery to {consumer_tag!r} was expected; the broker sent {message!r}")
@@ -135,15 +133,9 @@ class Channel:
         while open_numbers:
             method = self.next_method()
             if method.name not in ("basic.ack", "basic.nack"):
-                raise Unexpected(
-                    f"confirms for {sorted(open_numbers)} were expected; the broker sent {method!r}"
-                )
+                raise Unexpected(f"confirms for {sorted(open_numbers)} were expected; the broker sent {method!r}")
             tag = method.delivery_tag
-            covered = (
-                {number for number in open_numbers if number <= tag}
-                if method.multiple
-                else {tag} & open_numbers
-            )
+            covered = {number for number in open_numbers if number <= tag} if method.multiple else {tag} & open_numbers
             if not covered:
                 raise Unexpected(f"{method!r} covers nothing of {sorted(open_numbers)}")
             open_numbers -= covered

@@ -148,9 +148,7 @@ class Reader:
     def take(self, count: int) -> bytes:
         end = self._position + count
         if end > len(self._octets):
-            raise ValueError(
-                f"the broker sent {len(self._octets)} octets where {end} are needed: {self._octets!r}"
-            )
+            raise ValueError(f"the broker sent {len(self._octets)} octets where {end} are needed: {self._octets!r}")
         piece = self._octets[self._position : end]
         self._position = end
         return piece
@@ -228,9 +226,7 @@ def encode_table(table: Mapping[str, Any] | bytes) -> bytes:
     """A field table with its 4-octet length; bytes are taken as the table's raw content."""
     if isinstance(table, bytes):
         return encode_longstr(table)
-    return encode_longstr(
-        b"".join(encode_shortstr(key) + encode_value(value) for key, value in table.items())
-    )
+    return encode_longstr(b"".join(encode_shortstr(key) + encode_value(value) for key, value in table.items()))
 
 
 def decode_value(reader: Reader, typed: bool) -> Any:
@@ -286,9 +282,7 @@ def encode_method(name: str, **arguments: Any) -> bytes:
     signature = METHODS[name]
     unknown = set(arguments) - {field for field, _ in signature.fields}
     if unknown:
-        raise TypeError(
-            f"{name} has no argument {sorted(unknown)}: it has {[field for field, _ in signature.fields]}"
-        )
+        raise TypeError(f"{name} has no argument {sorted(unknown)}: it has {[field for field, _ in signature.fields]}")
     pieces = [struct.pack(">HH", signature.class_id, signature.method_id)]
     bits: list[bool] = []
     for field, kind in signature.fields:

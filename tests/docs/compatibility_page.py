@@ -119,13 +119,15 @@ def arguments_table(rows: list[Row]) -> list[str]:
     lines = ["| argument of queue.declare | here | behaviours that name it |", "|---|---|---|"]
     for name, use in argument_names().items():
         found = [row for row in rows if re.search(rf"(?<![\w-]){name}(?![\w-])", row.behaviour)]
-        lines.append(f"| `{name}` | {use} | {links(found, section_of) or 'only together with others: queue.declare arguments'} |")
+        about = links(found, section_of) or "only together with others: queue.declare arguments"
+        lines.append(f"| `{name}` | {use} | {about} |")
     return lines
 
 
 def errors_table(rows: list[Row]) -> list[str]:
     """Every reply code, and the behaviours that end in it."""
-    source = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "amqp_broker").rglob("*.py")) if path.name != "constants.py")
+    files = [path for path in sorted((ROOT / "amqp_broker").rglob("*.py")) if path.name != "constants.py"]
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
     lines = ["| code | closes | behaviours |", "|---|---|---|"]
     for code in ReplyCode:
         if code is ReplyCode.REPLY_SUCCESS:

@@ -49,9 +49,9 @@ def _read(names: SourceNames, path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     module = path.parent.name if path.stem == "__init__" else path.stem
     functions = names.functions.setdefault(module, set())
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            functions.add(node.name)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            functions.add(statement.name)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             names.members.setdefault(node.name, set()).update(_members_of(node))

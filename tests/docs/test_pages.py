@@ -17,11 +17,14 @@ GENERATED = ("compatibility.md", "configuration.md")
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in GENERATED)
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 #: Words in code that are names of other programs' things.
-FOREIGN = {"aio_pika.connect_robust", "export_definitions"}
+FOREIGN = {"aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions"}
+#: What the variables in the examples are.
+VARIABLES = {"broker": "RunningBroker", "amqp_broker": "BrokerForTest", "client": "SystemClient"}
 
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
-_FILE = re.compile(r"(?<![\w/.])((?:amqp_broker|exchanges|octets|queues|storage|tests|docs|benchmarks|interop_tests)/[\w./]*\w)")
+_FOLDERS = "amqp_broker|exchanges|octets|queues|storage|tests|docs|benchmarks|interop_tests"
+_FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./]*\w)")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d")
 
@@ -52,6 +55,7 @@ def is_known(left: str, right: str) -> bool:
         or right in sources().functions.get(left, ())
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
         or (left == "amqp_broker" and right in ("running", "system_client"))
+        or (left in VARIABLES and sources().has_member(VARIABLES[left], right))
         or left == "amq"
     )
 

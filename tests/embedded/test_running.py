@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_settings_of_the_callers_environment_are_not_for_this_broker(monkeypatch
 
 
 @pytest.mark.parametrize("settings", [{"memory_bugdet": "1GB"}, {"heartbeat": "soon"}, {"listen": "5672"}])
-def test_a_wrong_setting_is_refused_at_once(settings: dict[str, object]) -> None:
+def test_a_wrong_setting_is_refused_at_once(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="allowed:"):
         amqp_broker.running(**settings)
 

@@ -136,6 +136,7 @@ class Speaker:
     def __init__(self, octets: bytes) -> None:
         self._octets = octets
         self._at = 0
+        self._is_tame = False
         self._said = bytearray()
         self.chunks: list[bytes] = []
 
@@ -150,6 +151,7 @@ class Speaker:
         else:
             self._said += handshake(4096 if beginning == 2 else 131072)
             self._said += _method_frame(1, m.ChannelOpen())
+        self._is_tame = beginning > 4
         while self._at < len(self._octets):
             self._step()
         self._end_chunk()
@@ -167,7 +169,13 @@ class Speaker:
 
     def _step(self) -> None:
         choice = self._octet()
-        if choice < 110:
+        if self._is_tame and 150 <= choice < 244:
+            # A connection that is not closed at the first nonsense gets further: on with closed channels instead.
+            self._end_chunk()
+            channel = self._channel()
+            if choice >= 200 and channel:
+                self._said += _method_frame(channel, m.ChannelCloseOk()) + _method_frame(channel, m.ChannelOpen())
+        elif choice < 110:
             self._say(self._channel(), _USUAL[choice % len(_USUAL)])
         elif choice < 150:
             self._publish(self._channel())
@@ -195,6 +203,8 @@ class Speaker:
 
     def _channel(self) -> int:
         choice = self._octet()
+        if self._is_tame:
+            return 1 + choice % 2
         return 1 if choice < 160 else (2 if choice < 230 else (0 if choice < 240 else choice * 257))
 
     def _cut_up(self) -> None:

@@ -333,6 +333,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.ack(place, 0, 1 << 30)
             while self.models[place].ready:
                 self.get(place, is_held=False)
+        self.counts_and_order()
         assert self.world.pager.used == 0
         for _ in range(4):
             self.sync()

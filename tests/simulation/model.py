@@ -279,6 +279,8 @@ class Model:
     def _requeue(self, copy: Copy) -> None:
         copy.consumer = None
         if copy.queue.is_deleted:
+            # It may have returned, and been pushed out, before its queue was deleted.
+            copy.may_have_letter = self.may_be_gone(copy)
             self._settle(copy, "queue deleted")
             return
         copy.returns += 1

@@ -22,8 +22,9 @@ _LARGE_BYTES = 20_000
 class Workload:
     """Gives clients something to do."""
 
-    def __init__(self, chance: random.Random, specs: dict[str, QueueSpec]) -> None:
+    def __init__(self, chance: random.Random, specs: dict[str, QueueSpec], *, memory_may_be_short: bool) -> None:
         self._chance = chance
+        self._memory_may_be_short = memory_may_be_short
         self._specs = specs
         self._next_message = 1
         self._next_tag = 1
@@ -52,7 +53,9 @@ class Workload:
         """Let a client do one thing."""
         channels = [channel for channel in client.channels.values() if self._is_usable(channel)]
         if not channels or (len(channels) < 3 and self._chance.random() < 0.05):
-            self.open_channel(client)
+            channel = self.open_channel(client)
+            if self._chance.random() < 0.5:
+                self.confirm_select(client, channel)
             return
         channel = self._chance.choice(channels)
         number = self._chance.randrange(self._total)
@@ -235,7 +238,8 @@ class Workload:
 
     def get(self, client: SimulatedClient, channel: ModelChannel) -> None:
         name = self._queue()
-        no_ack = self._chance.random() < 0.3
+        # With too little memory, a channel that holds messages may be refused another (406).
+        no_ack = self._memory_may_be_short or self._chance.random() < 0.3
         client.send(
             Operation("get", channel, {"name": name, "no_ack": no_ack}), channel.number, methods.BasicGet(0, name, no_ack)
         )

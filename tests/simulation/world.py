@@ -33,6 +33,7 @@ _EPOCH_MS = 1_700_000_000_000
 _FULL_DISK_RETRY_MS = 1000
 _MAX_CLIENTS = 4
 _DRAIN_ROUNDS = 3000
+_AMPLE_BYTES = 1_000_000
 
 
 class _Crashed(Exception):
@@ -53,14 +54,18 @@ class _Defects(logging.Handler):
 class World:
     """One run. `trace` is called with a line for each event, for people."""
 
+    disk_type: type[SimulatedDisk] = SimulatedDisk
+
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
-        self.disk = SimulatedDisk(random.Random(self.chance.getrandbits(64)))
+        self.disk = self.disk_type(random.Random(self.chance.getrandbits(64)))
         self.config = simulated_config(self.chance)
         self.specs = queue_specs(self.chance)
         self.model = Model(self.specs)
-        self.workload = Workload(self.chance, self.specs)
+        self.workload = Workload(
+            self.chance, self.specs, memory_may_be_short=self.config.memory_budget_bytes < _AMPLE_BYTES
+        )
         self.observer = Observer(self.model)
         self.now = _EPOCH_MS
         self.clients: list[SimulatedClient] = []

@@ -1,0 +1,110 @@
+"""Queue arguments and policies: types, ranges, RabbitMQ's words, and who wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from queues.arguments import (
+    MAX_TIME_MS,
+    ArgumentError,
+    Overflow,
+    QueueArguments,
+    UnsupportedQueueType,
+    parse_arguments,
+    with_policy,
+)
+
+
+def test_none() -> None:
+    assert parse_arguments({}) == QueueArguments()
+
+
+def test_all() -> None:
+    assert parse_arguments(
+        {
+            "x-message-ttl": 0,
+            "x-expires": MAX_TIME_MS,
+            "x-max-length": 0,
+            "x-max-length-bytes": 1 << 40,
+            "x-overflow": "reject-publish-dlx",
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": b"k\xff",
+            "x-max-priority": 255,
+            "x-single-active-consumer": True,
+            "x-delivery-limit": 0,
+            "x-queue-type": "classic",
+            "x-queue-mode": "lazy",
+            "x-queue-version": 2,
+            "x-queue-master-locator": "min-masters",
+            "x-unheard-of": object(),
+        }
+    ) == QueueArguments(
+        0, MAX_TIME_MS, 0, 1 << 40, Overflow.REJECT_PUBLISH_DLX, "", "k\udcff", 255, True, 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("x-message-ttl", -1),
+        ("x-message-ttl", MAX_TIME_MS + 1),
+        ("x-message-ttl", "10"),
+        ("x-message-ttl", True),
+        ("x-message-ttl", None),
+        ("x-message-ttl", 1.0),
+        ("x-expires", 0),
+        ("x-max-length", -1),
+        ("x-max-length-bytes", -1),
+        ("x-max-priority", 256),
+        ("x-max-priority", -1),
+        ("x-delivery-limit", -2),
+        ("x-overflow", "drop-tail"),
+        ("x-overflow", 1),
+        ("x-dead-letter-exchange", 1),
+        ("x-single-active-consumer", 1),
+        ("x-queue-mode", "eager"),
+        ("x-queue-version", 3),
+        ("x-queue-type", "priority"),
+        ("x-queue-type", 5),
+    ],
+)
+def test_a_bad_value_is_named(key: str, value: object) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse_arguments({key: value})
+    assert caught.value.key == key
+    assert caught.value.reason in str(caught.value)
+    assert key in str(caught.value)
+
+
+def test_a_dead_letter_routing_key_needs_an_exchange() -> None:
+    with pytest.raises(ArgumentError, match="routing_key_but_no_dlx_defined"):
+        parse_arguments({"x-dead-letter-routing-key": "k"})
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+def test_types_that_come_later(kind: str) -> None:
+    with pytest.raises(UnsupportedQueueType, match=kind):
+        parse_arguments({"x-queue-type": kind})
+
+
+def test_off() -> None:
+    assert parse_arguments({"x-delivery-limit": -1, "x-max-priority": 0}) == QueueArguments()
+
+
+def test_a_limit_is_the_lowest_of_all() -> None:
+    own = QueueArguments(message_ttl=50, max_length=5)
+    merged = with_policy(
+        own, {"message-ttl": 20, "max-length": 9, "expires": 7, "delivery-limit": 3}, {"message-ttl": 30, "expires": 4}
+    )
+    assert (merged.message_ttl, merged.max_length, merged.expires, merged.delivery_limit) == (20, 5, 4, 3)
+    assert with_policy(own, {}) == own
+
+
+def test_an_argument_wins_over_a_policy_and_an_operator_over_both() -> None:
+    own = QueueArguments(dead_letter_exchange="own", overflow=Overflow.REJECT_PUBLISH)
+    policy = {"dead-letter-exchange": "policy", "dead-letter-routing-key": "k", "overflow": "reject-publish-dlx"}
+    merged = with_policy(own, policy)
+    assert (merged.dead_letter_exchange, merged.dead_letter_routing_key) == ("own", "k")
+    assert merged.overflow is Overflow.REJECT_PUBLISH
+    assert with_policy(QueueArguments(), policy).overflow is Overflow.REJECT_PUBLISH_DLX
+    assert with_policy(own, policy, {"overflow": "drop-head"}).overflow is Overflow.DROP_HEAD

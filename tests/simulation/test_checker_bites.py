@@ -1,0 +1,177 @@
+"""The model must notice when a rule is broken: each case breaks one, and some seed of a few has to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from amqp_broker import broker as broker_module
+from amqp_broker.channel import basic_methods
+from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.node import Node, Turn
+from queues.classic import ClassicQueue
+from queues.recovery import Recovery
+from queues.store import ENQUEUE, SETTLE
+from storage.page_store import PageStore
+
+from tests.simulation.simulated_disk import SimulatedDisk
+from tests.simulation.state import Violation
+from tests.simulation.world import World
+
+SEEDS = range(1, 41)
+STEPS = 800
+
+Patch = pytest.MonkeyPatch
+
+
+class ForgetfulDisk(SimulatedDisk):
+    """A disk that says it has synced, and has not."""
+
+    def sync(self, path: str) -> None:
+        self.size(path)
+
+
+class ForgivingDisk(SimulatedDisk):
+    """A disk whose failed syncs, a tenth of all, are taken for good ones."""
+
+    def sync(self, path: str) -> None:
+        if self._chance.random() < 0.1:
+            self.size(path)
+        else:
+            super().sync(path)
+
+
+def confirm_before_the_sync(patch: Patch) -> None:
+    end_turn = Node.end_turn
+
+    def hasty(node: Node, now: int) -> Turn:
+        turn = end_turn(node, now)
+        for channel in node._awaiting:
+            channel.synced(1 << 62)
+        turn.dirty.extend(node.dirty)
+        node.dirty = []
+        return turn
+
+    patch.setattr(Node, "end_turn", hasty)
+
+
+def answer_before_the_sync(patch: Patch) -> None:
+    patch.setattr(Node, "park", lambda node, connection, ticket, answer: answer())
+
+
+def job_without_sync(patch: Patch) -> None:
+    patch.setattr(World, "disk_type", ForgetfulDisk)
+
+
+def go_on_after_a_failed_sync(patch: Patch) -> None:
+    patch.setattr(World, "disk_type", ForgivingDisk)
+
+
+class _WithoutSettlements(Recovery):
+    def take(self, segment: int, kind: int, payload: bytes) -> None:
+        if kind != SETTLE:
+            super().take(segment, kind, payload)
+
+
+class _WithoutEveryTenth(Recovery):
+    count = 0
+
+    def take(self, segment: int, kind: int, payload: bytes) -> None:
+        type(self).count += 1
+        if kind != ENQUEUE or self.count % 10:
+            super().take(segment, kind, payload)
+
+
+def drop_settlements(patch: Patch) -> None:
+    patch.setattr(broker_module, "Recovery", _WithoutSettlements)
+
+
+def lose_a_message_at_recovery(patch: Patch) -> None:
+    patch.setattr(broker_module, "Recovery", _WithoutEveryTenth)
+
+
+class _NotCarrying(ClassicQueue):
+    def leave_segment(self, segment: int) -> None:
+        """Nothing is written again."""
+
+
+class _NotRedelivered(ClassicQueue):
+    def put_back(self, entries: list[Any], now: int) -> int:
+        result: int = super().put_back(entries, now)
+        for entry in entries:
+            entry.is_redelivered = False
+        return result
+
+
+class _PutBackBehind(ClassicQueue):
+    def put_back(self, entries: list[Any], now: int) -> int:
+        for entry in entries:
+            entry.sequence = self.next_sequence
+            self.next_sequence += 1
+        result: int = super().put_back(entries, now)
+        return result
+
+
+class _Leaking(ClassicQueue):
+    def reject(self, entry: Any, now: int) -> int:
+        self.pager.used += 1
+        result: int = super().reject(entry, now)
+        return result
+
+
+def queue_of(kind: type[ClassicQueue]) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(broker_module, "ClassicQueue", kind)
+
+
+class _Generous(ChannelConsumer):
+    def has_credit(self) -> bool:
+        return True
+
+
+def ignore_prefetch(patch: Patch) -> None:
+    patch.setattr(basic_methods, "ChannelConsumer", _Generous)
+
+
+def forget_who_was_starved(patch: Patch) -> None:
+    def writable(node: Node, connection: Any, now: int) -> None:
+        connection.is_writable = True
+        connection.is_starved = False
+
+    patch.setattr(Node, "writable", writable)
+
+
+def keep_page_segments(patch: Patch) -> None:
+    patch.setattr(PageStore, "release", lambda store, queue_id, location, position=0: None)
+
+
+
+
+BROKEN_RULES = {
+    "confirm before the sync": confirm_before_the_sync,
+    "answer a declaration before the sync": answer_before_the_sync,
+    "a job that does not sync": job_without_sync,
+    "go on after a failed sync": go_on_after_a_failed_sync,
+    "settlements are not read": drop_settlements,
+    "a message is lost at recovery": lose_a_message_at_recovery,
+    "nothing is copied forward at retirement": queue_of(_NotCarrying),
+    "redelivered is not set": queue_of(_NotRedelivered),
+    "a return goes to the end": queue_of(_PutBackBehind),
+    "RAM is not given back": queue_of(_Leaking),
+    "prefetch is ignored": ignore_prefetch,
+    "a starved consumer is not revived": forget_who_was_starved,
+    "page segments are not deleted": keep_page_segments,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_RULES)
+def test_a_broken_rule_is_noticed(name: str, monkeypatch: Patch) -> None:
+    BROKEN_RULES[name](monkeypatch)
+    for seed in SEEDS:
+        try:
+            World(seed).run(STEPS)
+        except Violation as error:
+            print(error)
+            return
+    pytest.fail(f"no seed of {SEEDS} noticed: {name}")

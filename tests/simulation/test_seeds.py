@@ -1,0 +1,66 @@
+"""Hundreds of runs, each another world; and that a run can be replayed.
+
+A seed replays what it found as long as the workload draws the same numbers. So whatever a seed has found is also a case
+of its own in tests/node/test_found_by_simulation.py, with its cause.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.simulation.state import Violation
+from tests.simulation.world import World
+
+SEEDS = 500
+STEPS = 800
+_CHUNK = 25
+
+
+def failures_of(first: int) -> list[str]:
+    """What goes wrong in a chunk of seeds."""
+    failures = []
+    for seed in range(first, first + _CHUNK):
+        try:
+            World(seed).run(STEPS)
+        except Violation as error:
+            failures.append(str(error))
+    return failures
+
+
+def test_no_seed_finds_a_violation() -> None:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, context) as pool:
+        failures = [each for found in pool.map(failures_of, range(1, SEEDS + 1, _CHUNK)) for each in found]
+    assert not failures, "replay one with: python -m tests.simulation.run --seed N --steps 800 --trace"
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+    """Nothing depends on the order of a set, on an address or on a clock."""
+    outputs = []
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "tests.simulation.run", "--seed", str(seed), "--steps", str(STEPS)]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        outputs.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert outputs[0] == outputs[1]
+    assert f"seed {seed}: " in outputs[0]
+
+
+def test_runs_see_everything_that_they_are_for() -> None:
+    """A simulation that never pages or never crashes would prove nothing."""
+    counts: dict[str, int] = {}
+    for seed in range(1, 21):
+        world = World(seed)
+        world.run(STEPS)
+        for what, number in [*world.counts.items(), *world.observer.statistics.items()]:
+            counts[what] = counts.get(what, 0) + number
+    for what in ("crashes", "crashes in recovery", "failed syncs", "full disk", "pages", "retired"):
+        assert counts.get(what, 0) > 0, what
+    for what in ("deliveries", "confirms", "nacks", "letters", "answers"):
+        assert counts[what] > 50, what
