@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from exchanges.bindings import Destination
-
 from amqp_broker.cluster.commands import Command, decode_arguments
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import decode_table
+from exchanges.bindings import Destination
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
@@ -68,7 +67,13 @@ class Administration:
             if vhost.router.get(command["name"]) is None:
                 arguments = decode_table(decode_arguments(command["arguments_raw"]))
                 broker.add_exchange(
-                    vhost, command["name"], command["type"], True, command["auto_delete"], command["internal"], arguments
+                    vhost,
+                    command["name"],
+                    command["type"],
+                    True,
+                    command["auto_delete"],
+                    command["internal"],
+                    arguments,
                 )
         elif op == "queue.declare":
             if command["name"] not in vhost.queues:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage.disk import Disk
-
 from amqp_broker.connection.connection import OPEN
 from amqp_broker.protocol import methods
+from storage.disk import Disk
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
@@ -33,12 +32,14 @@ class Alarms:
 
     @property
     def is_on(self) -> bool:
-        return self.is_disk_low or self.is_disk_full or self.is_memory_high
+        is_disk_on = self.is_disk_low or self.is_disk_full or self._node.store.pager.has_no_room
+        return is_disk_on or self.is_memory_high
 
     @property
     def reason(self) -> str:
         """As RabbitMQ words it."""
-        low = [name for name, is_low in (("disk", self.is_disk_low or self.is_disk_full), ("memory", self.is_memory_high)) if is_low]
+        is_disk_on = self.is_disk_low or self.is_disk_full or self._node.store.pager.has_no_room
+        low = [name for name, is_low in (("disk", is_disk_on), ("memory", self.is_memory_high)) if is_low]
         return f"low on {' & '.join(low)}"
 
     def start(self, now: int) -> None:
@@ -48,11 +49,17 @@ class Alarms:
     def _look(self, now: int) -> None:
         config = self._node.config
         free = self._disk.free_bytes()
-        self._set("is_disk_low", free < config.disk_free_limit_bytes, f"{free} octets free, {config.disk_free_limit_bytes} wanted (disk_free_limit)")
-        used = self._node.store.pager.used
+        wanted = config.disk_free_limit_bytes
+        self._set("is_disk_low", free < wanted, f"{free} octets free, {wanted} wanted (disk_free_limit)")
+        pager = self._node.store.pager
+        if pager.has_no_room:
+            log.warning("a queue's page could not be stored: the disk is full; it is tried again")
+            pager.has_no_room = False
+        used = pager.used
         limit = config.memory_budget_bytes
         # Pages are stored long before this; what is left then is unacknowledged or delayed.
-        self._set("is_memory_high", used > limit + limit // 4, f"queues hold {used} octets, the budget is {limit} (memory_budget)")
+        why = f"queues hold {used} octets, the budget is {limit} (memory_budget)"
+        self._set("is_memory_high", used > limit + limit // 4, why)
         # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
         self._node.feed_starved(now)
         self._node.timers.at(now + _PERIOD_MS, self._look)
@@ -65,7 +72,8 @@ class Alarms:
         if getattr(self, name) != is_on:
             setattr(self, name, is_on)
             self.has_paused = True
-            log.warning("alarm %s %s: %s", name.removeprefix("is_"), "on: publishers are blocked" if is_on else "off", why)
+            state = "on: publishers are blocked" if is_on else "off"
+            log.warning("alarm %s %s: %s", name.removeprefix("is_"), state, why)
 
     def tell(self, connection: Connection) -> None:
         """connection.blocked and connection.unblocked, to clients that can take them and that publish."""

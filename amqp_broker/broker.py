@@ -13,15 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from exchanges.bindings import Destination
-from exchanges.registry import create_exchange
-from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
-from queues.classic import ClassicQueue
-from queues.recovery import Recovery
-from queues.store import MessageStore
-from queues.timers import Timers
-from storage.metadata_log import MetadataLog
-
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.metadata import Metadata
@@ -33,6 +24,14 @@ from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
+from exchanges.bindings import Destination
+from exchanges.registry import create_exchange
+from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
+from queues.classic import ClassicQueue
+from queues.recovery import Recovery
+from queues.store import MessageStore
+from queues.timers import Timers
+from storage.metadata_log import MetadataLog
 
 log = logging.getLogger("amqp_broker")
 
@@ -98,8 +97,10 @@ class Broker:
         recovery = Recovery(self.store.pager)
         for segment, kind, payload in self.store.journal.recover(self.config.recover):
             recovery.take(segment, kind, bytes(payload))
+        self.store.synced(self.store.journal.position)
         ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
-        ids += [self.delay_id(vhost.name, each.name) for vhost in self.metadata.vhosts() for each in self._delayed(vhost.name)]
+        for vhost in self.metadata.vhosts():
+            ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
         recovery.finish(ids)
         self.store.pager.page_store.drop_orphans(set(ids))
         if not self.metadata.vhosts():

@@ -11,13 +11,12 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from exchanges.router import UnknownExchange
-from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, ClassicQueue
-from queues.message import Address, Message, build_message
-
 from amqp_broker.message_facts import MessageFacts, copy_keys
 from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table, typed
 from amqp_broker.protocol.properties import replace_properties
+from exchanges.router import UnknownExchange
+from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, ClassicQueue
+from queues.message import Address, Message, build_message
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -87,7 +86,9 @@ class DeadLetters:
                         break
         if is_cycle:
             self.cycles_dropped += 1
-            log.warning("dead letter cycle: a message from queue '%s' is dropped before queue '%s'", source.name, target)
+            log.warning(
+                "dead letter cycle: a message from queue '%s' is dropped before queue '%s'", source.name, target
+            )
         return is_cycle
 
 
@@ -140,10 +141,10 @@ def _record_death(
         count = found.get("count", 0)
         entry = {**found, "count": typed("l", (count if isinstance(count, int) else 0) + 1)}
     else:
+        keys = [message.address.routing_key]
         copies = facts.headers.get("CC")
-        keys = [message.address.routing_key, *[key for key in copies if isinstance(key, str)]] if isinstance(copies, list) else [
-            message.address.routing_key
-        ]
+        if isinstance(copies, list):
+            keys += [key for key in copies if isinstance(key, str)]
         entry = {
             "count": typed("l", 1),
             "reason": _REASONS[reason],

@@ -9,12 +9,6 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
-from exchanges.registry import EXCHANGE_TYPES, PREDECLARED
-from exchanges.router import ExchangeEntry
-from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
-from queues.classic import ClassicQueue
-
 from amqp_broker.auth.permissions import Action
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.entities import BindingRecord
@@ -36,6 +30,11 @@ from amqp_broker.errors import (
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import REPLY_TO
+from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.registry import EXCHANGE_TYPES, PREDECLARED
+from exchanges.router import ExchangeEntry
+from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
+from queues.classic import ClassicQueue
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -92,7 +91,7 @@ class Declarations:
     def _check_same_queue(self, connection: Connection, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
         declaration = queue.declaration
         owner = declaration.owner
-        if owner is not None and owner is not connection or (owner is not None) != method.exclusive:
+        if (owner is not None and owner is not connection) or (owner is not None) != method.exclusive:
             raise locked(queue.name, connection.vhost.name)
         check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments)
 
@@ -155,7 +154,8 @@ class Declarations:
         limit = record.limits.get("max-queues", -1) if record is not None else -1
         if 0 <= limit <= len(vhost.queues):
             raise precondition_failed(
-                f"cannot declare queue in vhost '{vhost.name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
+                f"cannot declare queue in vhost '{vhost.name}': "
+                f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
             )
 
     def delete_queue(self, connection: Connection, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
@@ -265,7 +265,7 @@ class Declarations:
         check_equivalent_flag("durable", "exchange", name, vhost.name, method.durable, entry.durable)
         check_equivalent_flag("auto_delete", "exchange", name, vhost.name, method.auto_delete, entry.auto_delete)
         check_equivalent_flag("internal", "exchange", name, vhost.name, method.internal, entry.internal)
-        arguments = entry.arguments if entry.arguments is not None else Table({}, b"")
+        arguments = entry.arguments if isinstance(entry.arguments, Table) else Table({}, b"")
         check_equivalent_argument("alternate-exchange", "exchange", name, vhost.name, method.arguments, arguments)
 
     def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> int:
@@ -352,9 +352,10 @@ class Declarations:
     ) -> BindingRecord | None:
         """The durable binding that equals this one, whose octets may differ."""
         for record in self._broker.metadata.bindings_to(vhost.name, destination.kind, destination.name):
-            if record.source == source and record.binding_key == key:
-                if record.arguments_raw == arguments.raw or dict(decode_table(record.arguments_raw)) == dict(arguments):
-                    return record
+            if (record.source, record.binding_key) == (source, key) and (
+                record.arguments_raw == arguments.raw or dict(decode_table(record.arguments_raw)) == dict(arguments)
+            ):
+                return record
         return None
 
     def _check_binding(
@@ -373,13 +374,13 @@ class Declarations:
             raise not_found("exchange", source, vhost.name)
         if destination.kind == QUEUE:
             self.find_queue(connection, destination.name)
-        if entry is not None and entry.exchange.type_name == "topic":
-            if not session.allows_topic(Action.READ, source, key):
-                raise ChannelException(
-                    ReplyCode.ACCESS_REFUSED,
-                    f"read access to topic '{key}' in exchange '{source}' in vhost '{vhost.name}' "
-                    f"refused for user '{session.user}'",
-                )
+        is_topic = entry is not None and entry.exchange.type_name == "topic"
+        if is_topic and not session.allows_topic(Action.READ, source, key):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED,
+                f"read access to topic '{key}' in exchange '{source}' in vhost '{vhost.name}' "
+                f"refused for user '{session.user}'",
+            )
 
     @staticmethod
     def _is_durable(vhost: VHost, destination: Destination) -> bool:

@@ -75,7 +75,9 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
         raise inequivalent(argument, kind, name, vhost, _flag(received), _flag(current))
 
 
-def check_equivalent_queue(declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table) -> None:
+def check_equivalent_queue(
+    declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table
+) -> None:
     """Raises ChannelException (406) for the first difference."""
     name, vhost = declaration.name, declaration.vhost
     check_equivalent_flag("durable", "queue", name, vhost, is_durable, declaration.is_durable)

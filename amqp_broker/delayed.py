@@ -9,12 +9,11 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from amqp_broker.message_facts import MessageFacts, copy_keys
 from exchanges.delayed import delay_of
 from exchanges.router import UnknownExchange
 from queues.message import Entry, Message, make_entry
 from queues.recovery import RecoveredQueue
-
-from amqp_broker.message_facts import MessageFacts, copy_keys
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker

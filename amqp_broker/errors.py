@@ -60,5 +60,6 @@ def precondition_failed(text: str) -> ChannelException:
 def inequivalent(argument: str, kind: str, name: str, vhost: str, received: str, current: str) -> ChannelException:
     """A declaration that differs from what is there. `received` and `current` are quoted or described by the caller."""
     return precondition_failed(
-        f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{vhost}': received {received} but current is {current}"
+        f"inequivalent arg '{argument}' for {kind} '{name}' in vhost '{vhost}': "
+        f"received {received} but current is {current}"
     )

@@ -20,14 +20,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from queues.pager import Pager
-from queues.store import LAZY_BYTES, MessageStore
-from queues.timers import Timers
-from storage.disk import Disk
-from storage.journal import Journal
-from storage.metadata_log import MetadataLog
-from storage.page_store import PageStore
-
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.channel import Channel
@@ -42,6 +34,13 @@ from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
 from amqp_broker.publisher import Publisher
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
+from queues.pager import Pager
+from queues.store import LAZY_BYTES, MessageStore
+from queues.timers import Timers
+from storage.disk import Disk
+from storage.journal import Journal
+from storage.metadata_log import MetadataLog
+from storage.page_store import PageStore
 
 log = logging.getLogger("amqp_broker")
 

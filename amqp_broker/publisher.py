@@ -9,9 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from exchanges.router import Route
-from queues.message import Address, Message, build_message
-
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.message_facts import MessageFacts, copy_keys, without_header
@@ -20,6 +17,8 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routes import PublishRoute
+from exchanges.router import Route
+from queues.message import Address, Message, build_message
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -162,7 +161,9 @@ class Publisher:
     def _depends_on_properties(vhost: Any) -> bool:
         """Whether some exchange routes by properties beyond the headers (consistent hash)."""
         return any(
-            entry.exchange.type_name == "x-consistent-hash" for entry in vhost.router.entries() if entry.exchange.routes_by_headers
+            entry.exchange.type_name == "x-consistent-hash"
+            for entry in vhost.router.entries()
+            if entry.exchange.routes_by_headers
         )
 
     def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:

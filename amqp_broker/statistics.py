@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queues.classic import ClassicQueue
-
 from amqp_broker.connection.connection import OPEN
+from queues.classic import ClassicQueue
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node

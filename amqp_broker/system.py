@@ -1,8 +1,8 @@
 """System: the broker's own service over AMQP: a request is a JSON message to the exchange `amq.system`.
 
-The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best): `{"ok": true,
-...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator. What has to survive a restart
-is answered when it is on the disk.
+The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
+`{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator. What has to
+survive a restart is answered when it is on the disk.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from queues.message import Message, build_message
-
 from amqp_broker.administration import Administration
 from amqp_broker.auth.passwords import hash_password
 from amqp_broker.auth.permissions import check_pattern
@@ -20,6 +18,7 @@ from amqp_broker.cluster import commands
 from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.policies import check_policy
 from amqp_broker.statistics import node_statistics, queue_statistics
+from queues.message import Message, build_message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -241,7 +240,9 @@ class System:
         return plan, ticket
 
     def load_definitions(self, definitions: object) -> list[str]:
-        """Carry out what definitions ask for beyond what is there. Returns notes on what was left out. Raises ValueError."""
+        """Carry out what definitions ask for beyond what is there. Returns notes on what was left out.
+
+        Raises ValueError."""
         return self._carry_out(definitions, None)[0].notes
 
 

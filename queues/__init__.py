@@ -1,1 +1,1 @@
-"""Queues: pure state machines that order, page, expire, limit and dispatch messages. They know no sockets and no clock."""
+"""Queues: pure state machines that order, page, expire, limit and dispatch messages, without sockets or a clock."""

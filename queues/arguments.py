@@ -1,7 +1,7 @@
 """QueueArguments: what a queue's arguments (x-...) and the policy on it mean, checked and merged.
 
-It knows the names, types and ranges; it does not know AMQP's errors: a bad argument raises ArgumentError with RabbitMQ's
-words, and the caller turns it into a channel exception.
+It knows the names, types and ranges; it does not know AMQP's errors: a bad argument raises ArgumentError with
+RabbitMQ's words, and the caller turns it into a channel exception.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class ClassicQueue:
     # -- publishing ----------------------------------------------------------------------------------------------
 
     def rejects(self, message: Message, now: int) -> bool:
-        """Whether the queue is full and refuses the message (overflow reject-publish; the -dlx form dead-letters it)."""
+        """Whether the queue is full and refuses the message (overflow reject-publish; the -dlx form dead-letters)."""
         if not self.rejects_overflow:
             return False
         ready = self.ready
@@ -234,7 +234,7 @@ class ClassicQueue:
         self.dispatcher.add(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer leaves; what it holds stays held. Call `dispatch` afterwards (the single active one may change)."""
+        """A consumer leaves; what it holds stays held. Call `dispatch` afterwards: the single active one may change."""
         self.dispatcher.remove(consumer)
 
     def credit_returned(self, consumer: Consumer) -> None:

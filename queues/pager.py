@@ -1,12 +1,13 @@
 """Pager: the RAM that queues may use together, and the way of their pages to disk and back.
 
 `used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets. Above
-`tight_bytes` a page is stored as soon as it is sealed, and the node lets the queues store pages that they have, a little
-each turn, so that no turn is long; a queue that pages delays nobody else.
+`tight_bytes` a page is stored as soon as it is sealed, and the node lets the queues store pages that they have, a
+little each turn, so that no turn is long; a queue that pages delays nobody else.
 """
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from queues.page import AddressBook, Page
@@ -34,15 +35,26 @@ class Pager:
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
+        self.has_no_room = False
         self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0
         self.pages_loaded = 0
 
     def store(self, queue_id: int, page: Page) -> None:
-        """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too."""
-        if page.location is None:
+        """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too.
+
+        On a full disk it gets none and stays in RAM only; `has_no_room` says so, and nothing more is tried until the node
+        clears it.
+        """
+        if page.location is None and not self.has_no_room:
             # Without a place on disk it is in RAM.
-            page.location = self.page_store.append(queue_id, page.data)  # type: ignore[arg-type]
+            try:
+                page.location = self.page_store.append(queue_id, page.data)  # type: ignore[arg-type]
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self.has_no_room = True
+                return
             self.pages_stored += 1
 
     def drop(self, page: Page) -> None:

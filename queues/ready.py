@@ -181,6 +181,8 @@ class Ready:
                 break
             if page.data is not None:
                 self.pager.store(self.queue_id, page)
+                if page.location is None:
+                    break
                 self.pager.drop(page)
                 freed += page.size
         return freed

@@ -1,7 +1,7 @@
 """Recovery: from journal entries to what each queue holds, after a restart.
 
-`Recovery.take(kind, payload)` is fed with every entry in order; `finish()` gives, for each queue, the whole stored pages
-and the single messages, merged by sequence. It keeps no message that was settled later in the journal.
+`Recovery.take(kind, payload)` is fed with every entry in order; `finish()` gives, for each queue, the whole stored
+pages and the single messages, merged by sequence. It keeps no message that was settled later in the journal.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class _Ranges:
 class RecoveredQueue:
     """What the journal says of one queue.
 
-    next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that names
-    them, 0 for none. items: entries and pages, in order of sequence (after `finish`); an entry that has a page is the
-    rest of a page of which some messages are settled.
+    next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that
+    names them, 0 for none. items: entries and pages, in order of sequence (after `finish`); an entry that has a page is
+    the rest of a page of which some messages are settled.
     """
 
     def __init__(self) -> None:

@@ -59,6 +59,7 @@ class MessageStore:
         self._touched: dict[int, dict[Any, None]] = {}
         self._carried: dict[int, int] = {}
         self._listed: dict[int, tuple[int, int]] = {}
+        self._synced_position = 0
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,7 @@ class MessageStore:
             self._append_released([(queue_id, location) for queue_id, location, is_named in released if is_named])
             places = [(queue_id, location) for queue_id, location, _ in released]
             self._releasing.append((self.journal.position, places))
+            self._release_pages()
 
     def _append_released(self, pages: list[tuple[int, Any]]) -> None:
         """Write that stored pages are gone."""
@@ -161,32 +163,44 @@ class MessageStore:
 
     def synced(self, position: int) -> None:
         """Everything up to `position` is on disk: what waited for that is done now."""
-        while self._releasing and self._releasing[0][0] <= position:
-            for queue_id, location in self._releasing.popleft()[1]:
-                self.pager.page_store.release(queue_id, location)
+        self._synced_position = position
+        self._release_pages()
         if self.retiring_segment and position >= self.retiring_position:
             self.journal.retire(self.retiring_segment)
             self._carried.pop(self.retiring_segment, None)
             self.retiring_segment = 0
+
+    def _release_pages(self) -> None:
+        """Give back the places of pages whose end is on disk."""
+        while self._releasing and self._releasing[0][0] <= self._synced_position:
+            for queue_id, location in self._releasing.popleft()[1]:
+                self.pager.page_store.release(queue_id, location)
 
     # -- keeping the journal short ---------------------------------------------------------------------------------
 
     def shorten(self) -> None:
         """When the journal is too long, let everything leave its oldest segment; `synced` deletes the segment then."""
         journal = self.journal
-        if self.retiring_segment or journal.total_bytes <= self.journal_limit_bytes:
+        if self.retiring_segment or journal.total_bytes <= self.journal_limit_bytes or self.pager.has_no_room:
             return
         segment = journal.oldest_segment
-        if segment >= journal.current_segment or journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
+        if segment >= journal.current_segment:
+            return
+        if journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
             return
         self.end_turn()
         start = journal.position
-        for queue in self._touched.pop(segment, {}):
+        for queue in self._touched.get(segment, {}):
             if not queue.is_deleted:
                 queue.leave_segment(segment)
+        self.position = journal.position
+        if self.pager.has_no_room:
+            return  # some page still relies on the segment
+        self._touched.pop(segment, None)
         self.retiring_segment = segment
-        self.retiring_position = self.position = journal.position
-        self._carried[journal.current_segment] = self._carried.get(journal.current_segment, 0) + journal.position - start
+        self.retiring_position = journal.position
+        carried = self._carried.get(journal.current_segment, 0)
+        self._carried[journal.current_segment] = carried + journal.position - start
 
     def _live_bytes(self) -> int:
         """At most so much of what was written again is still live: the queues' RAM holds it, or it lists pages.

@@ -52,7 +52,9 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     queue = connection.node.broker.declarations.find_queue(connection, name)
     limit = connection.config.max_consumers_per_channel
     if len(channel.consumers) >= limit:
-        raise precondition_failed(f"consumers of the channel have reached the limit of {limit} (max_consumers_per_channel)")
+        raise precondition_failed(
+            f"consumers of the channel have reached the limit of {limit} (max_consumers_per_channel)"
+        )
     _check_exclusive(channel, queue, method.exclusive)
     priority = method.arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):

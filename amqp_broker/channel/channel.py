@@ -16,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cython
 
@@ -26,6 +26,9 @@ from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute
 from queues.message import SEPARATE_BODY_BYTES, Entry, Message
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
 
 if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
@@ -55,7 +58,7 @@ _CUT = 1024
 class Channel:
     """One open channel of a connection."""
 
-    def __init__(self, connection: Any, channel_id: int) -> None:
+    def __init__(self, connection: Connection, channel_id: int) -> None:
         self.connection = connection
         self.channel_id = channel_id
         self.vhost = connection.vhost

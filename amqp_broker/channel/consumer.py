@@ -1,11 +1,15 @@
-"""ChannelConsumer: a consumer of a queue, at the end of a channel. It writes deliveries into the connection's output."""
+"""ChannelConsumer: a consumer of a queue, held by a channel. It writes deliveries into the connection's output."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queues.consumer import Consumer
 from queues.message import Entry, Message
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+
 
 def unacked_allowed(pager: Any) -> int:
     """How many unacknowledged deliveries a channel may hold: the further above the budget, the fewer; 0 for any."""
@@ -27,7 +31,14 @@ class ChannelConsumer(Consumer):
     """
 
     def __init__(
-        self, channel: Any, tag: str, no_ack: bool, is_exclusive: bool, priority: int, prefetch: int, arguments: Any
+        self,
+        channel: Channel,
+        tag: str,
+        no_ack: bool,
+        is_exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: Any,
     ) -> None:
         super().__init__(no_ack, priority)
         self.channel = channel

@@ -1,4 +1,4 @@
-"""ConsumerTimeouts: consumers that keep a delivery unacknowledged for too long are cancelled (setting consumer_timeout).
+"""ConsumerTimeouts: who keeps a delivery unacknowledged for too long is cancelled (setting consumer_timeout).
 
 Only that consumer ends, not its channel: everything that it holds returns to its queue, and the client is told by
 basic.cancel. No delivery carries a time: each channel is looked at regularly, and its newest delivery tag is noted with

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from exchanges.bindings import EXCHANGE, Destination
-
 from amqp_broker.channel.replies import reply_when_synced
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
+from exchanges.bindings import EXCHANGE, Destination
 
 
 def on_exchange_declare(channel: Any, method: Any) -> None:

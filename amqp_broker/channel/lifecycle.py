@@ -28,7 +28,8 @@ def open_channel(connection: Connection, channel_id: int) -> None:
     if 0 <= allowed <= connection.node.count_channels(connection.session.user):
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED,
-            f"number of channels opened for user '{connection.session.user}' has reached the maximum allowed limit ({allowed})",
+            f"number of channels opened for user '{connection.session.user}' "
+            f"has reached the maximum allowed limit ({allowed})",
             20,
             10,
         )

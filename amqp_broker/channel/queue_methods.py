@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from exchanges.bindings import QUEUE, Destination
-
 from amqp_broker.channel.replies import reply, reply_when_synced
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
+from exchanges.bindings import QUEUE, Destination
 
 
 def queue_name(channel: Any, name: str) -> str:

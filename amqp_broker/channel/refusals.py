@@ -43,8 +43,8 @@ def too_large(
 ) -> ChannelException | ConnectionException:
     """A message whose body (`size`) or header frame (`header_size`) is above its limit; all in octets."""
     if header_size > max_header_bytes:
-        text = f"content header of {header_size} octets is larger than the limit of {max_header_bytes} (max_header_size)"
-        return ChannelException(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+        text = f"content header of {header_size} octets is larger than the limit of {max_header_bytes}"
+        return ChannelException(ReplyCode.PRECONDITION_FAILED, f"{text} (max_header_size)", 60, 40)
     if size > _MAX_BODY_BYTES:
         text = f"message size {size} is larger than the protocol's limit of {_MAX_BODY_BYTES}"
         return ConnectionException(ReplyCode.FRAME_ERROR, text, 60, 40)

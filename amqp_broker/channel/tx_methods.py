@@ -35,7 +35,8 @@ class Transaction:
         self._size += message.size
         if self._size > self._limit_bytes:
             raise precondition_failed(
-                f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): commit earlier"
+                f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): "
+                "commit earlier"
             )
         self.messages.append((route, message, facts, is_mandatory))
 

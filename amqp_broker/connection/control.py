@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import StorageError
-
 from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, OPEN, Connection
@@ -18,6 +16,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text
 from amqp_broker.protocol.errors import MethodDecodeError, UnknownMethod
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -52,7 +51,8 @@ class Control:
             if channel_id or payload:
                 code = ReplyCode.UNEXPECTED_FRAME if channel_id else ReplyCode.FRAME_ERROR
                 raise ConnectionException(
-                    code, f"heartbeat frame on channel {channel_id} with {len(payload)} octets: it has to be empty, on 0"
+                    code,
+                    f"heartbeat frame on channel {channel_id} with {len(payload)} octets: it has to be empty, on 0",
                 )
             return
         if kind not in (c.FRAME_METHOD, c.FRAME_HEADER, c.FRAME_BODY):
@@ -234,7 +234,7 @@ class Control:
         connection.exclusive_queues.clear()
         if connection.vhost is not None:
             connection.vhost.connections -= 1
-            connection.vhost = None
+            connection.vhost = None  # type: ignore[assignment]
         broker.dead_letters.run(self._node.now)
 
 

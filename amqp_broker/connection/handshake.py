@@ -203,7 +203,8 @@ class Handshake:
             )
         if offered and asked > offered:
             raise ConnectionException(
-                ReplyCode.NOT_ALLOWED, f"negotiated {name} = {asked} is higher than the maximum allowed value ({offered})"
+                ReplyCode.NOT_ALLOWED,
+                f"negotiated {name} = {asked} is higher than the maximum allowed value ({offered})",
             )
         if asked < least:
             raise ConnectionException(
@@ -228,9 +229,11 @@ class Handshake:
         most = self._node.config.max_connections
         if len(self._node.connections) > most:
             raise ConnectionException(
-                ReplyCode.NOT_ALLOWED, f"connection refused: the node's limit of {most} connections (max_connections) is reached"
+                ReplyCode.NOT_ALLOWED,
+                f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
-        limit = broker.metadata.vhost(name).limits.get("max-connections", -1)
+        record = broker.metadata.vhost(name)
+        limit = record.limits.get("max-connections", -1) if record is not None else -1
         if 0 <= limit <= vhost.connections:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}': "

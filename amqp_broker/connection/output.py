@@ -86,8 +86,8 @@ class Output:
             self._put_body(message.body, message.body_size, channel_id, frame_max - 8)
 
     def _put_body(self, chunks: list[bytes], remaining: int, channel_id: int, limit: int) -> None:
-        """A body of `remaining` octets in full frames. Chunks are not copied, unless a frame ends inside one: that is so
-        where publisher and consumer have negotiated different sizes."""
+        """A body of `remaining` octets in full frames. Chunks are not copied, unless a frame ends inside one: that is
+        so where publisher and consumer have negotiated different sizes."""
         buffer = self.buffer
         room = 0
         for chunk in chunks:

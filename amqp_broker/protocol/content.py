@@ -179,9 +179,10 @@ class ContentScanner:
                 position += 4
                 if size > end - position:
                     return -1
-                if kind == 70 or kind == 65:
-                    if self._walk(data, position, position + size, kind == 70, depth + 1) < 0:
-                        return -1
+                if (kind == 70 or kind == 65) and (
+                    self._walk(data, position, position + size, kind == 70, depth + 1) < 0
+                ):
+                    return -1
                 position += size
             else:
                 position += self._width(kind)

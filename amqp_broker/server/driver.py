@@ -136,7 +136,7 @@ class Driver:
             job.run()
         except OSError as error:
             self._loop.call_soon_threadsafe(self._sync_failed, job, error)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
             self._loop.call_soon_threadsafe(self.fail, error)
         else:
             self._loop.call_soon_threadsafe(self._synced, job)

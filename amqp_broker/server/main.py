@@ -13,15 +13,14 @@ import socket
 import ssl
 import sys
 import time
-from typing import TYPE_CHECKING
-
-from storage.disk import FileDisk
-from storage.errors import StorageError
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.node import Node
 from amqp_broker.server.driver import Driver
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.transport import ClientProtocol
+from storage.disk import FileDisk
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.config import Config
@@ -43,8 +42,8 @@ def _bind(host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((host, port))
-        # Two brokers may both bind a port; only listening tells that it is taken. Clients wait in the backlog meanwhile,
-        # so it is closed again for those who come before the queues are recovered.
+        # Two brokers may both bind a port; only listening tells that it is taken. Clients wait in the backlog
+        # meanwhile, so it is closed again for those who come before the queues are recovered.
     except OSError as error:
         listener.close()
         raise _listen_error(error, host, port) from None
@@ -92,7 +91,9 @@ def _load_definitions(config: Config, node: Node) -> None:
     try:
         notes = node.system.load_definitions(json.loads(text))
     except ValueError as error:
-        raise StorageError(f"{config.load_definitions}: {error}; correct the file or leave load_definitions out") from None
+        raise StorageError(
+            f"{config.load_definitions}: {error}; correct the file or leave load_definitions out"
+        ) from None
     for note in notes:
         log.warning("definitions of %s: %s", config.load_definitions, note)
 
@@ -105,7 +106,9 @@ def _probe(listener: socket.socket, host: str, port: int) -> None:
         probe.settimeout(0.5)
         target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         if probe.connect_ex((target, port)) == 0:
-            raise OSError(98, "Address already in use: choose another with --listen, or stop who has it", f"{host}:{port}")
+            raise OSError(
+                98, "Address already in use: choose another with --listen, or stop who has it", f"{host}:{port}"
+            )
 
 
 def _run(
@@ -153,7 +156,8 @@ async def _serve(
     driver.wants_turn()
     _announce([*plain, *secure], len(plain))
     stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait([stopping, driver.failed], return_when=asyncio.FIRST_COMPLETED)
+    ends: list[asyncio.Future[Any]] = [stopping, driver.failed]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     failed = driver.failed.done()
     for server in servers:
         server.close()
@@ -174,7 +178,7 @@ def _announce(listeners: list[socket.socket], plain_count: int) -> None:
     host, port = listeners[0].getsockname()[:2]
     scheme = "amqp" if plain_count else "amqps"
     shown = f"[{host}]" if ":" in host else host
-    print(f"ready {scheme}://{shown}:{port}", flush=True)
+    print(f"ready {scheme}://{shown}:{port}", flush=True)  # noqa: T201  # who started the broker reads it
 
 
 def _watch_parent(stop: asyncio.Event) -> None:
@@ -189,7 +193,8 @@ async def _close_connections(config: Config, node: Node, driver: Driver) -> None
     node.shut_down(driver.now())
     driver.wants_turn()
     deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
-    while node.connections and time.monotonic() < deadline and not driver.failed.done():
+    # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
+    while node.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     for connection in list(node.connections.values()):
         if connection.transport is not None:

@@ -6,10 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import StorageError
-
 from amqp_broker.connection.connection import CLOSED
 from amqp_broker.connection.peer import Peer
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection

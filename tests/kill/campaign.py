@@ -35,6 +35,8 @@ def run_campaign(rounds: int, seed: int, say: Callable[[str], None]) -> tuple[li
             one = chapter.run_round(number, *choose(number, chance))
             done.append(one)
             say(f"round {number}: {one.kill.name}, {one.look.name}, {len(one.violations)} violations")
+            for text in one.violations[:3]:
+                say(f"  in {folder}: {text}")
         chapter.finish()
         for each in fields(Totals):
             setattr(totals, each.name, getattr(totals, each.name) + getattr(chapter.ledger.totals, each.name))
@@ -73,7 +75,9 @@ def main() -> int:
     arguments = parser.parse_args()
     began = time.monotonic()
     rounds, totals, violations = run_campaign(
-        arguments.rounds, arguments.seed, lambda text: print(text, file=sys.stderr, flush=True)  # noqa: T201
+        arguments.rounds,
+        arguments.seed,
+        lambda text: print(text, file=sys.stderr, flush=True),  # noqa: T201
     )
     took = time.monotonic() - began
     counts = ", ".join(f"{each.name} {getattr(totals, each.name)}" for each in fields(Totals))

@@ -1,6 +1,6 @@
 """Ledger: what the clients of a broker know of each message, and what a broker that was killed must therefore do.
 
-A life is the time between a start of the broker and its kill. A message has a copy in every queue that it was routed to.
+A life is the time between a start of the broker and its kill. A message has a copy in every queue it was routed to.
 What is certain, at the end of a life:
 
     confirmed    the publisher got its confirm: a persistent copy that nobody settled must be there in the next life
@@ -9,9 +9,10 @@ What is certain, at the end of a life:
     between      settled without such a confirm, or published without a confirm: it may be there or not, but once it was
                  seen in a later life it is durable, and once it was missed it is gone for good
 
-Invariants that `delivered` and `check_present` hold: nothing confirmed is missing; nothing settled comes back; no transient
-message survives; no message is delivered twice in a life without being requeued; in each queue the messages of a publisher
-come in their order, and those of an earlier life before those of a later one; bodies are what was published.
+Invariants that `delivered` and `check_present` hold: nothing confirmed is missing; nothing settled comes back; no
+transient message survives; no message is delivered twice in a life without being requeued; in each queue the messages
+of a publisher come in their order, and those of an earlier life before those of a later one; bodies are what was
+published.
 
 It is used by several threads; every method takes the lock.
 """
@@ -140,7 +141,7 @@ class Ledger:
                 return None
             copy = self.queues[queue].get(message)
             if copy is None:
-                why = "settled for certain, or missing before" if message in self.gone[queue] else "never published there"
+                why = "settled for certain or missing" if message in self.gone[queue] else "never published there"
                 self.violated(f"{queue}: {message} was delivered, but it was {why}")
                 return None
             self._check_delivery(copy, consumer, redelivered)

@@ -85,9 +85,7 @@ class Receipts:
         """How many publishes are not confirmed."""
         return len(self._waiting)
 
-    def publish(
-        self, route: tuple[str, str], is_persistent: bool = True, settled: list[Copy] | None = None
-    ) -> None:
+    def publish(self, route: tuple[str, str], is_persistent: bool = True, settled: list[Copy] | None = None) -> None:
         """Publish the next message; its confirm says that `settled`, sent before it, is settled for certain."""
         self._number += 1
         message = (self.publisher, self._number)

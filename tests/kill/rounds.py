@@ -1,12 +1,12 @@
 """Rounds of kill -9: start the broker, look at what it has, put load on it, kill it, and start it again.
 
-What this can prove, and what not: SIGKILL takes the process at any instruction, but the page cache of the kernel survives,
-so every write that was made is still there. Lost writes, torn sectors and reordered ones (a power cut) cannot be made here;
-that is the business of the simulated disk (tests/simulation). What is proved here is the whole program on a real file
-system: what it had not yet written when it confirmed, what a recovery makes of a half-written journal, of half-retired
-segments and of half-stored pages, and a recovery that is killed itself.
+What this can prove, and what not: SIGKILL takes the process at any instruction, but the page cache of the kernel
+survives, so every write that was made is still there. Lost writes, torn sectors and reordered ones (a power cut) cannot
+be made here; that is the business of the simulated disk (tests/simulation). What is proved here is the whole program on
+a real file system: what it had not yet written when it confirmed, what a recovery makes of a half-written journal, of
+half-retired segments and of half-stored pages, and a recovery that is killed itself.
 
-All rounds of a chapter work on one data folder, so that a fault which only the second or third restart shows is seen too.
+All rounds of a chapter work on one data folder, so that a fault which only the second or third restart shows is seen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.kill.load import QUEUES, RECEIPTS, Load, Receipts, declare
 from tests.kill.wire_client import TIMEOUT_S, LoadConnection
 
 #: An aimed kill that never finds its moment falls after this time.
-AIM_LIMIT_S = 3.0
+AIM_LIMIT_S = 2.0
 AIM_STEP_S = 0.001
 
 
@@ -66,6 +66,8 @@ SMALL = {
 }
 LARGE = {"memory-budget": "64MiB"}
 SETTINGS = (TINY, TINY, SMALL, SMALL, LARGE)
+#: Those with which a moment to aim at comes soon.
+BUSY_SETTINGS = (TINY, SMALL)
 
 
 @dataclass(slots=True)
@@ -95,7 +97,7 @@ class Chapter:
         """One life: start, look, load, kill."""
         done = Round(number, kill, look, load_s)
         known = len(self.ledger.violations)
-        settings = self._chance.choice(SETTINGS)
+        settings = self._chance.choice(BUSY_SETTINGS if kill in (Kill.RETIREMENT, Kill.PAGE_OUT) else SETTINGS)
         if kill is Kill.RECOVERY:
             done.recovery_kills = self._chance.randint(1, 3)
             for _ in range(done.recovery_kills):

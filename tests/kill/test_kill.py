@@ -9,15 +9,15 @@ from tests.kill.rounds import Chapter, Kill, Look
 
 #: Kill, what is looked at after the start, seconds of load before the kill.
 ROUNDS = (
-    (Kill.LOAD, Look.NOTHING, 1.0),
-    (Kill.RETIREMENT, Look.BROWSE, 0.6),
+    (Kill.LOAD, Look.NOTHING, 0.8),
+    (Kill.RETIREMENT, Look.BROWSE, 0.4),
     (Kill.RECOVERY, Look.NOTHING, 0.5),
     (Kill.PAGE_OUT, Look.BROWSE, 0.4),
     (Kill.LOAD, Look.DRAIN, 0.2),
-    (Kill.LOAD, Look.NOTHING, 0.8),
-    (Kill.RETIREMENT, Look.NOTHING, 0.5),
+    (Kill.LOAD, Look.NOTHING, 0.6),
+    (Kill.RETIREMENT, Look.NOTHING, 0.4),
     (Kill.RECOVERY, Look.BROWSE, 0.5),
-    (Kill.PAGE_OUT, Look.NOTHING, 0.6),
+    (Kill.PAGE_OUT, Look.NOTHING, 0.3),
     (Kill.LOAD, Look.BROWSE, 0.3),
 )
 

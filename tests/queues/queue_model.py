@@ -53,7 +53,7 @@ class QueueModel:
     dead: list[tuple[int, str]] = field(default_factory=list)
     durable: list[Known] = field(default_factory=list)
 
-    # -- publishing ------------------------------------------------------------------------------------------------------
+    # -- publishing ---------------------------------------------------------------------------------------------------
 
     def accepts(self, name: int, size: int) -> bool:
         """Whether the queue takes a message; if not, it may be a dead letter."""
@@ -116,7 +116,7 @@ class QueueModel:
         if self.settings.dead_letter_exchange is not None:
             self.dead.append((name, reason))
 
-    # -- delivering ------------------------------------------------------------------------------------------------------
+    # -- delivering ---------------------------------------------------------------------------------------------------
 
     def has_takers(self) -> bool:
         return any(taker.has_credit for taker in self._in_turn())
@@ -165,7 +165,7 @@ class QueueModel:
         if self.active is taker:
             self.active = max(self.takers, key=lambda each: each.priority, default=None)
 
-    # -- settling --------------------------------------------------------------------------------------------------------
+    # -- settling -----------------------------------------------------------------------------------------------------
 
     def settle(self, sequence: int) -> Known:
         known, taker = self.held.pop(sequence)
@@ -187,7 +187,7 @@ class QueueModel:
                 self._insert(known)
         self.enforce_limits()
 
-    # -- restarts --------------------------------------------------------------------------------------------------------
+    # -- restarts -----------------------------------------------------------------------------------------------------
 
     def lasting(self) -> list[Known]:
         """What a sync makes sure of: every persistent message that is not settled."""

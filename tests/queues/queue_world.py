@@ -1,10 +1,9 @@
-"""The world around queues, as a node makes it: a disk, a journal, a page store, turns and syncs. Everything is tiny, so that
-a handful of messages pages, rotates and retires.
+"""The world around queues, as a node makes it: a disk, a journal, a page store, turns and syncs. Everything is tiny, so
+that a handful of messages pages, rotates and retires.
 """
 
 from __future__ import annotations
 
-import amqp_broker  # noqa: F401 - first: it decides whether compiled modules are used
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.vhost import VHost
 from queues.arguments import QueueArguments
@@ -45,7 +44,7 @@ def name_of(message: Message) -> int:
 
 
 class Client(Consumer):
-    """Takes up to `limit` unsettled entries. `log` gets (consumer, entry or None, message, redelivered) of each delivery."""
+    """Takes up to `limit` unsettled entries. `log` gets (consumer, entry or None, message, redelivered) each time."""
 
     def __init__(
         self,
@@ -78,10 +77,12 @@ class Client(Consumer):
 class World:
     """A node's storage with durable queues 1, 2, ... of the given settings, recovered from `disk`.
 
-    dead_letters: (queue id, message, reason). found: (sequence, name, returns) of what each queue had on disk, in order.
+    dead_letters: (queue id, message, reason). found: (sequence, name, returns) of what was on disk, in order.
     """
 
-    def __init__(self, disk: Disk, settings: list[QueueArguments], now: int = 1, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(
+        self, disk: Disk, settings: list[QueueArguments], now: int = 1, budget_bytes: int = BUDGET_BYTES
+    ) -> None:
         self.disk = disk
         self.now = now
         self.timers = Timers()

@@ -38,9 +38,7 @@ def test_all() -> None:
             "x-queue-master-locator": "min-masters",
             "x-unheard-of": object(),
         }
-    ) == QueueArguments(
-        0, MAX_TIME_MS, 0, 1 << 40, Overflow.REJECT_PUBLISH_DLX, "", "k\udcff", 255, True, 0
-    )
+    ) == QueueArguments(0, MAX_TIME_MS, 0, 1 << 40, Overflow.REJECT_PUBLISH_DLX, "", "k\udcff", 255, True, 0)
 
 
 @pytest.mark.parametrize(

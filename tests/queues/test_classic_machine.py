@@ -1,4 +1,4 @@
-"""ClassicQueue, with its journal, pages, timers and recovery, against a model of lists: any sequence of operations, any crash."""
+"""ClassicQueue with journal, pages, timers and recovery against a model of lists: any operations, any crash."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import random
 import sys
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.queues.queue_model import Known, QueueModel, Taker
-from tests.queues.queue_world import JOURNAL_LIMIT_BYTES, JOURNAL_SEGMENT_BYTES, Client, World, message_named, name_of
 
 from queues.arguments import Overflow, QueueArguments
 from queues.classic import ClassicQueue
 from queues.message import Entry, Message
 from queues.ready import Ready
+from tests.queues.queue_model import Known, QueueModel, Taker
+from tests.queues.queue_world import JOURNAL_LIMIT_BYTES, JOURNAL_SEGMENT_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
 ARGUMENTS = st.builds(
@@ -84,7 +84,12 @@ class QueueMachine(RuleBasedStateMachine):
                     model.add(self.names, message.body_size, is_persistent, priority, expiration, self.world.now)
             self._take_log()
 
-    @rule(place=QUEUES, limit=st.sampled_from([1, 2, 30]), no_ack=st.sampled_from([False, False, True]), priority=st.integers(0, 2))
+    @rule(
+        place=QUEUES,
+        limit=st.sampled_from([1, 2, 30]),
+        no_ack=st.sampled_from([False, False, True]),
+        priority=st.integers(0, 2),
+    )
     def add_consumer(self, place: int, limit: int, no_ack: bool, priority: int) -> None:
         client = Client(self.log, limit, no_ack, priority)
         taker = Taker(len(self.clients[place]), limit, no_ack, priority)
@@ -259,7 +264,9 @@ class QueueMachine(RuleBasedStateMachine):
         allowed = [[[(known.sequence, known.name) for known in each] for each in state] for state in candidates]
         assert names in allowed
         # Where several are equal, the last one knows of more returns.
-        state = next(state for state, each in zip(reversed(candidates), reversed(allowed), strict=True) if each == names)
+        state = next(
+            state for state, each in zip(reversed(candidates), reversed(allowed), strict=True) if each == names
+        )
         for queue, model, survivors, each in zip(self.world.queues, self.models, state, found, strict=True):
             for known, (_, _, returns) in zip(survivors, each, strict=True):
                 assert returns <= known.returns
@@ -350,9 +357,11 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=int(__import__("os").environ.get("KQ_N","120")),
-    stateful_step_count=40,
+    max_examples=100,
+    stateful_step_count=50,
     deadline=None,
+    # Shrinking takes many minutes here; the steps of a failure can be read as they are.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
 test_queues_are_what_the_model_says = QueueMachine.TestCase

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.queues.queue_world import Client
-
 from queues.dispatcher import Dispatcher
+from tests.queues.queue_world import Client
 
 
 def clients(*priorities: int, limit: int = 1000) -> list[Client]:

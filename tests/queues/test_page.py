@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.queues.queue_world import ADDRESS, message_named
 
 from octets.buffer import Buffer
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook, Page, PageBuilder, get_message, put_message
 from storage.page_store import PageLocation
+from tests.queues.queue_world import ADDRESS, message_named
 
 U63 = st.integers(0, (1 << 63) - 1)
 NAMES = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
@@ -165,7 +165,9 @@ def use(message: Message) -> None:
 
 
 @given(messages(), st.integers(0, 1 << 20), st.integers(1, 255), st.one_of(st.just(0), st.integers(0, 1 << 20)))
-def test_a_damaged_message_raises_value_error_or_is_readable(message: Message, position: int, flip: int, cut: int) -> None:
+def test_a_damaged_message_raises_value_error_or_is_readable(
+    message: Message, position: int, flip: int, cut: int
+) -> None:
     blob = _damaged(packed(message), position, flip, cut)
     try:
         found = get_message(blob, 0, len(blob), AddressBook())

@@ -1,15 +1,15 @@
-"""Recovery: what the journal's entries come to, one case for each kind and for what a crash leaves between two of them."""
+"""Recovery: what the journal's entries come to, and what is left of queues after one restart and after several."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from tests.queues.queue_world import ADDRESS, BUDGET_BYTES, Client, World, message_named, name_of
 
 from queues.arguments import QueueArguments
 from queues.recovery import Recovery
 from queues.store import ENQUEUE, PAGES, RELEASED, SETTLE
+from tests.queues.queue_world import BUDGET_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedDisk
 
 PLAIN = [QueueArguments(), QueueArguments()]
@@ -281,11 +281,12 @@ def test_released_pages_are_forgotten_one_by_one() -> None:
     queue_id, segment = (1).to_bytes(8, "big"), (2).to_bytes(4, "big")
     page = segment + bytes(8) + (50).to_bytes(4, "big") + (1).to_bytes(8, "big") + (4).to_bytes(8, "big")
     page += (4).to_bytes(4, "big") + (40).to_bytes(8, "big")
-    other = segment + (74).to_bytes(8, "big") + page[12:16] + (5).to_bytes(8, "big") + (8).to_bytes(8, "big") + page[32:]
+    other = (
+        segment + (74).to_bytes(8, "big") + page[12:16] + (5).to_bytes(8, "big") + (8).to_bytes(8, "big") + page[32:]
+    )
     recovery.take(1, PAGES, queue_id + (9).to_bytes(8, "big") + (2).to_bytes(4, "big") + page + other)
     recovery.take(1, SETTLE, queue_id + (1).to_bytes(4, "big") + (1).to_bytes(8, "big") + (4).to_bytes(8, "big"))
     recovery.take(1, RELEASED, (1).to_bytes(4, "big") + queue_id + segment + bytes(8))
     found = recovery.queue(1)
     assert [(each.first, each.last) for each in found.pages.values()] == [(5, 8)]
     assert found.next_sequence == 9
-    assert ADDRESS.raw  # the world is imported first: it decides which store is used

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from amqp_broker.client.connection import Connection
 from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.frames import FrameParser
 from amqp_broker.system_client import SystemClient
 from tests.fuzz.harness import handshake
@@ -102,14 +103,14 @@ class Broker:
     def statistics(self) -> dict[str, Any]:
         """What the broker says of itself; the connection that asks is counted too."""
         with SystemClient(self.url) as client:
-            return client.request("statistics")
+            return dict(client.request("statistics")["statistics"])
 
     def settled_statistics(self, **expected: int) -> dict[str, Any]:
         """Statistics once these counts are reached, or as they are after the patience is over."""
         deadline = time.monotonic() + PATIENCE_S
         with SystemClient(self.url) as client:
             while True:
-                found = client.request("statistics")
+                found = dict(client.request("statistics")["statistics"])
                 if all(found[key] == value for key, value in expected.items()) or time.monotonic() > deadline:
                     return found
 
@@ -184,10 +185,8 @@ class Witness:
 
 def round_trip(channel: Any) -> None:
     """One message there and back on a queue of its own, confirmed and acknowledged."""
-    from amqp_broker.protocol import methods as m
-
     queue = channel.call(m.QueueDeclare(durable=True, exclusive=True)).queue
-    channel.publish(b"there and back", "", queue, properties={"delivery_mode": 2})
+    channel.publish("", queue, b"there and back", {"delivery_mode": 2})
     assert channel.wait_for_confirms() == []
     delivery = channel.get(queue)
     assert delivery is not None

@@ -82,6 +82,7 @@ class World:
         self._to_revive: list[SimulatedClient] = []
         self._to_lose: list[SimulatedClient] = []
         self._has_faults = False
+        self._capacity = UNLIMITED
         self._next_client = 1
         self._defects = _Defects()
         self.node: Node
@@ -133,6 +134,7 @@ class World:
                 self._crash()
             self._check_defects()
         self._has_faults = False
+        self._empty_disk()
         self._finish()
 
     def _check_defects(self) -> None:
@@ -148,6 +150,10 @@ class World:
             jump = chance.choice([500, 5000, 3_600_000])
             self.note(f"the clock jumps by {jump} ms")
             self._set_time(self.now + jump)
+        if chance.random() < 0.002:
+            self._fill_disk()
+        elif self._capacity != UNLIMITED and chance.random() < 0.05:
+            self._empty_disk()
         if self._turn_is_open and chance.random() < 0.6:
             self._end_turn()
             return
@@ -361,13 +367,23 @@ class World:
             self._turn_is_open = True
             return
         finally:
-            self.disk.capacity = UNLIMITED
+            self.disk.capacity = self._capacity
             if not self.disk.is_down:
                 self.disk.crash_at = None
                 self.disk.fail_sync_at = None
         self._job_has_run = True
         self.model.durable_turn = self._job_turn
         self.note(f"synced up to turn {self._job_turn}")
+
+    def _fill_disk(self) -> None:
+        """From now on only a little more can be written, be it by a sync or by a queue that pages."""
+        self._capacity = UNLIMITED - self.disk.free_bytes() + self.chance.randint(0, 3000)
+        self.disk.capacity = self._capacity
+        self.note("the disk fills up")
+
+    def _empty_disk(self) -> None:
+        self._capacity = self.disk.capacity = UNLIMITED
+        self.note("there is room on the disk again")
 
     def _arm(self) -> None:
         """Decide on what goes wrong in this sync."""
@@ -378,7 +394,7 @@ class World:
             self.disk.crash_at = self.chance.randint(1, 5)
         elif draw < 0.025:
             self.disk.fail_sync_at = self.chance.randint(1, 2)
-        elif draw < 0.05:
+        elif draw < 0.05 and self._capacity == UNLIMITED:
             self.disk.capacity = UNLIMITED - self.disk.free_bytes() + self.chance.randint(0, 300)
 
     def _bring_job_back(self, job: SyncJob) -> None:
@@ -429,7 +445,7 @@ class World:
         self._parked, self._to_revive, self._to_lose = [], [], []
         if self._has_faults and self.chance.random() < 0.2:
             self.disk.crash_at = self.chance.randint(1, 12)
-        self.disk.capacity = UNLIMITED
+        self._capacity = self.disk.capacity = UNLIMITED
         self.node = Node(self.config, self.disk, self.now, self.chance.randbytes)
         try:
             try:
