@@ -60,10 +60,11 @@ interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or agai
 kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the other tests that take minutes
 	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
 
-docs: setup ## write docs/configuration.md anew
+docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md anew
 	@mkdir -p docs
 	$(VENV)/bin/amqp-broker config --markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(PY) -m tests.docs.compatibility_page
 
 clean: ## remove everything that was built (not the data)
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

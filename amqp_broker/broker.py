@@ -101,6 +101,9 @@ class Broker:
         ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
+        if self.config.recover:
+            for line in recovery.set_bad_pages_aside(ids):
+                log.warning("set a damaged page aside: %s", line)
         recovery.finish(ids)
         self.store.pager.page_store.drop_orphans(set(ids))
         if not self.metadata.vhosts():

@@ -269,6 +269,7 @@ class Node:
             if connection.state == OPEN:
                 connection.vhost.now = now
                 answer()
+            if connection.state != CLOSED:
                 connection.receive_data(b"", now)
 
     def backlog_bytes(self) -> int:

@@ -25,9 +25,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SMALL_BUDGET = ["--memory-budget", "256MiB"]
 LARGE_BUDGET = ["--memory-budget", "8GiB"]
 
-DURABLE = Scenario(
-    consumers=0, queue="kept", size=KIB, durable=True, persistent=True, confirm_window=1000, seconds=0
-)
+DURABLE = Scenario(consumers=0, queue="kept", size=KIB, durable=True, persistent=True, confirm_window=1000, seconds=0)
 DRAIN = replace(DURABLE, producers=0, consumers=1, persistent=False, confirm_window=0, ack_every=100)
 
 
@@ -84,13 +82,9 @@ def measure_drain(scale: float) -> Iterator[Finding]:
                 published = fill(broker, messages)
             with MemoryWatch(broker) as draining:
                 from_disk = received_rate(drain(broker, messages))
-    yield Finding(
-        f"publish of {messages:,}, 256 MiB budget", "msg/s", published.rate(published.counts.published)
-    )
+    yield Finding(f"publish of {messages:,}, 256 MiB budget", "msg/s", published.rate(published.counts.published))
     yield Finding(f"drain of {messages:,} messages of 1 KiB, 256 MiB budget", "msg/s", from_disk)
-    yield Finding(
-        "the same, as a share of the rate from RAM", "%", 100 * from_disk / from_ram, 80, is_most=False
-    )
+    yield Finding("the same, as a share of the rate from RAM", "%", 100 * from_disk / from_ram, 80, is_most=False)
     yield Finding("most memory while it is filled", "MiB", filling.highest / MIB, 400)
     yield Finding("most memory while it is drained", "MiB", draining.highest / MIB, 400)
 

@@ -101,9 +101,7 @@ def default_output(plain: bool) -> Path:
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
-@click.option(
-    "--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more."
-)
+@click.option("--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more.")
 @click.option("--seconds", default=5.0, help="Measured time of one run, after a second of warm-up.")
 @click.option(
     "--row",
@@ -112,12 +110,8 @@ def default_output(plain: bool) -> Path:
     type=click.Choice([row.name for row in ROWS]),
     help="Only these rows. [all]",
 )
-@click.option(
-    "--plain", is_flag=True, help="Run our broker without its compiled modules; rates must then reach 1.5."
-)
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="The page to write. [results/compare-DATE-COMMIT.md]"
-)
+@click.option("--plain", is_flag=True, help="Run our broker without its compiled modules; rates must then reach 1.5.")
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/compare-DATE-COMMIT.md]")
 def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, output: Path | None) -> None:
     """Compare our broker with RabbitMQ and write the table."""
     rows = [row for row in ROWS if not names or row.name in names]

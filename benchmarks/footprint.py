@@ -39,13 +39,9 @@ EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
-@click.option(
-    "--only", "names", multiple=True, type=click.Choice(list(EXPERIMENTS)), help="Only these. [all]"
-)
+@click.option("--only", "names", multiple=True, type=click.Choice(list(EXPERIMENTS)), help="Only these. [all]")
 @click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint-DATE-COMMIT.md]"
-)
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint-DATE-COMMIT.md]")
 def footprint(names: tuple[str, ...], scale: float, output: Path | None) -> None:
     """Measure what our broker needs and write the table."""
     rows: list[list[str]] = []

@@ -1,14 +1,11 @@
-"""`python -m benchmarks.instructions`: machine instructions that the broker spends on a message, by
+"""`python -m benchmarks.instructions`: machine instructions that a node spends on a message, counted by
 callgrind.
 
-The broker runs under valgrind twice for each path, with two amounts of messages; the difference of the
-totals, divided by the difference of the amounts, is the cost of one message without start, set-up and stop.
-Unlike a time, it is the same on a busy machine, so a growth is a growth: a test holds it within ten per cent
-of benchmarks/instructions.json.
-
-How many messages share a turn of the broker depends on how fast they come; a paced load, slow enough for the
-broker under valgrind to keep up, would measure the turns instead. So the load is as fast as the window
-allows.
+benchmarks.node_load runs under valgrind twice for each path, with two amounts of messages; the difference of
+the totals, divided by the difference of the amounts, is the cost of one message: parsing, routing, queueing,
+delivery, confirm, acknowledgement and, where it is persistent, the journal; without start, set-up and
+sockets. The count is the same to a tenth of a per cent however busy the machine is, so a growth is a growth:
+a test holds it within ten per cent of benchmarks/instructions.json.
 """
 
 from __future__ import annotations
@@ -16,59 +13,55 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from amqp_broker.bench.link import LinkError
-from amqp_broker.bench.scenario import Scenario
-from benchmarks.brokers import BrokerError, own_broker, temporary_folder
-from benchmarks.findings import run_checked
+from benchmarks.brokers import BrokerError, own_environment, temporary_folder
 from benchmarks.machine import commit, is_compiled
+from benchmarks.node_load import PATHS
 
 RECORD = Path(__file__).parent / "instructions.json"
 FEW, MANY = 20_000, 60_000
 TOLERANCE = 0.10
 
-LOAD = Scenario(confirm_window=1000, ack_every=100, seconds=0)
-PATHS: Mapping[str, Scenario] = {
-    "transient": LOAD,
-    "persistent": replace(LOAD, durable=True, persistent=True, size=1024),
-}
-
 
 def check_valgrind() -> None:
     """Raises BrokerError, with the way out, where valgrind is not installed."""
     if shutil.which("valgrind") is None:
-        raise BrokerError(
-            "valgrind is not installed, so no instruction can be counted: apt-get install valgrind"
-        )
+        way_out = "apt-get install valgrind"
+        raise BrokerError(f"valgrind is not installed, so no instruction can be counted: {way_out}")
 
 
-def total_instructions(scenario: Scenario, messages: int) -> int:
-    """Instructions of the whole life of a broker that carries so many messages."""
+def total_instructions(path: str, messages: int) -> int:
+    """Instructions of the whole life of a node that carries so many messages."""
     with temporary_folder() as folder:
         counts = folder / "callgrind.out"
-        wrapper = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--log-file=/dev/null"]
-        with own_broker(folder / "data", wrapper=wrapper) as broker:
-            run_checked(replace(scenario, targets=(broker.target,), messages=messages))
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--log-file=/dev/null"]
+        load = [sys.executable, "-P", "-m", "benchmarks.node_load", path, str(messages), str(folder / "data")]
+        environment = {**own_environment(), "PYTHONHASHSEED": "0"}
+        done = subprocess.run([*valgrind, *load], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = (done.stderr.splitlines() or ["it said nothing"])[-1]
+            raise BrokerError(f"{path}: the node ended with status {done.returncode}: {last}")
         return read_total(counts.read_text(encoding="utf-8", errors="replace"))
 
 
 def read_total(report: str) -> int:
-    """The total of a callgrind report; BrokerError when it has none (the broker was killed)."""
+    """The total of a callgrind report."""
     for line in report.splitlines():
         name, _, value = line.partition(":")
-        if name in ("totals", "summary"):
+        if name == "totals":
             return int(value)
-    raise BrokerError("the callgrind report has no total: the broker did not end by itself")
+    raise BrokerError("the callgrind report has no total: valgrind was ended before it could write it")
 
 
-def instructions_per_message(scenario: Scenario) -> int:
+def instructions_per_message(path: str) -> int:
     """Instructions that one more message costs."""
-    few, many = total_instructions(scenario, FEW), total_instructions(scenario, MANY)
+    few, many = total_instructions(path, FEW), total_instructions(path, MANY)
     return round((many - few) / (MANY - FEW))
 
 
@@ -84,7 +77,7 @@ def environment() -> dict[str, object]:
 def measure() -> dict[str, int]:
     """Instructions per message by path."""
     check_valgrind()
-    return {name: instructions_per_message(scenario) for name, scenario in PATHS.items()}
+    return {path: instructions_per_message(path) for path in PATHS}
 
 
 def compare(record: Mapping[str, object], found: Mapping[str, int]) -> list[str]:
@@ -96,9 +89,7 @@ def compare(record: Mapping[str, object], found: Mapping[str, int]) -> list[str]
     for name, count in found.items():
         if count > recorded[name] * (1 + TOLERANCE):
             share = 100 * (count / recorded[name] - 1)
-            grown.append(
-                f"{name}: {count:,} instructions, {share:.0f} % over the recorded {recorded[name]:,}"
-            )
+            grown.append(f"{name}: {count:,} instructions, {share:.0f} % over the recorded {recorded[name]:,}")
     return grown
 
 
@@ -110,7 +101,7 @@ def instructions(check: bool) -> None:
     """Count the instructions of a message and record them."""
     try:
         found = measure()
-    except (BrokerError, LinkError) as error:
+    except BrokerError as error:
         raise click.ClickException(str(error)) from error
     for name, count in found.items():
         click.echo(f"{name}: {count:,} instructions a message")

@@ -108,7 +108,7 @@ def test_a_forced_close_is_reported(url: str) -> None:
     reasons: list[tuple[int, str]] = []
 
     def on_channel(channel: Any) -> None:
-        channel.flow(False)
+        channel.basic_recover(requeue=False)
 
     def on_closed(connection: Any, reason: Any) -> None:
         reasons.append((reason.reply_code, reason.reply_text))
@@ -121,7 +121,7 @@ def test_a_forced_close_is_reported(url: str) -> None:
     )
     connection.ioloop.call_later(60, connection.ioloop.stop)
     connection.ioloop.start()
-    assert reasons == [(540, "NOT_IMPLEMENTED - active=false")]
+    assert reasons == [(540, "NOT_IMPLEMENTED - requeue=false")]
 
 
 @pytest.mark.parametrize("mechanism", ["guest", "nobody"])

@@ -43,8 +43,8 @@ class Pager:
     def store(self, queue_id: int, page: Page) -> None:
         """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too.
 
-        On a full disk it gets none and stays in RAM only; `has_no_room` says so, and nothing more is tried until the node
-        clears it.
+        On a full disk it gets none and stays in RAM only; `has_no_room` says so, and nothing more is tried until the
+        node clears it.
         """
         if page.location is None and not self.has_no_room:
             # Without a place on disk it is in RAM.
@@ -54,8 +54,8 @@ class Pager:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 self.has_no_room = True
-                return
-            self.pages_stored += 1
+            else:
+                self.pages_stored += 1
 
     def drop(self, page: Page) -> None:
         """Forget the octets in RAM of a stored page."""

@@ -14,6 +14,7 @@ from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
 from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
 if not cython.compiled:
@@ -164,6 +165,25 @@ class Recovery:
             field = payload[4 + 20 * index : 24 + 20 * index]
             queue = self.queue(int.from_bytes(field[:8], "big"))
             queue.pages.pop((int.from_bytes(field[8:12], "big"), int.from_bytes(field[12:20], "big")), None)
+
+    def set_bad_pages_aside(self, queue_ids: list[int]) -> list[str]:
+        """Before `finish`, in place of a start that is refused: read every stored page, copy the octets of those that
+        do not read as they were written to the folder damaged/, and go on without them. Returns a line for each."""
+        lines = []
+        page_store = self._pager.page_store
+        for queue_id in queue_ids:
+            queue = self.queue(queue_id)
+            for key, page in list(queue.pages.items()):
+                try:
+                    page_store.read(queue_id, page.location)
+                except CorruptRecord as error:
+                    copy = page_store.set_aside(queue_id, page.location)
+                    lines.append(
+                        f"queue {queue_id}: {error.file} at offset {error.offset}: {error.reason}; up to {page.count} "
+                        f"messages are lost, their octets are in {copy}"
+                    )
+                    del queue.pages[key]
+        return lines
 
     def finish(self, queue_ids: list[int]) -> None:
         """Merge, for the queues that exist; what belongs to others is forgotten."""

@@ -143,6 +143,20 @@ class PageStore:
             raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
         return data[HEADER_BYTES:]
 
+    def set_aside(self, queue_id: int, location: PageLocation) -> str:
+        """Copy the octets of a page that cannot be read to the folder damaged/. Returns the copy's path."""
+        path = page_path(queue_id, location.segment)
+        copy = f"damaged/queue-{queue_id}-{location.segment:08d}-{location.offset}.page"
+        try:
+            data = self._disk.read(path, location.offset, location.disk_bytes)
+        except FileNotFoundError:
+            data = b""
+        self._disk.make_folder("damaged")
+        self._disk.append(copy, [data])
+        self._disk.sync(copy)
+        self._disk.sync_folder("damaged")
+        return copy
+
     def read_ahead(self, queue_id: int, location: PageLocation) -> None:
         """Have the disk fetch a page that is going to be read soon. Raises OSError."""
         self._disk.read_ahead(page_path(queue_id, location.segment), location.offset, location.disk_bytes)

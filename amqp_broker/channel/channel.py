@@ -49,6 +49,9 @@ _BODY = 2
 
 _SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 
+#: So many body frames, the last of them smaller than this, are kept as one chunk.
+_MANY_CHUNKS = 1024
+_SMALL_CHUNK_BYTES = 4096
 #: How many routes a channel remembers.
 _ROUTES = 1000
 #: A prefix of settled deliveries of this length is cut off `unacked`.
@@ -79,6 +82,7 @@ class Channel:
         self.body: Any = None
         self.body_size = 0
         self.body_received = 0
+        self.merged = 0
         self.max_header_bytes = connection.config.max_header_size_bytes
         self.max_message_bytes = connection.config.max_message_size_bytes
         # Confirms.
@@ -154,6 +158,7 @@ class Channel:
         self.body = []
         self.body_size = size
         self.body_received = 0
+        self.merged = 0
         self.expecting = _BODY
         if not self.scanner.scan(self.header, 19, len(self.header) - 1):
             raise malformed_properties()
@@ -174,6 +179,10 @@ class Channel:
             )
         if end > position:
             self.body.append(data[position:end])
+            if end - position < _SMALL_CHUNK_BYTES and len(self.body) >= self.merged + _MANY_CHUNKS:
+                # A chunk of a few octets costs fifty more: a body that comes in crumbs is put together as it comes.
+                self.body[self.merged :] = [b"".join(self.body[self.merged :])]
+                self.merged = len(self.body)
         if self.body_received == self.body_size:
             self.expecting = _METHOD
             header = self.header

@@ -302,9 +302,7 @@ def test_returns_are_counted() -> None:
 def test_a_rate_is_a_lower_bound_on_the_time() -> None:
     control = Control()
     with pair(socket.SOCK_STREAM) as (ours, peer):
-        producer = make_producer(
-            ours, control, Scenario(messages=20), interval_ns=1_000_000, delay_ns=2_000_000
-        )
+        producer = make_producer(ours, control, Scenario(messages=20), interval_ns=1_000_000, delay_ns=2_000_000)
         begin = clock()
         producer.run()
         stamps = read_publishes(peer, 20)

@@ -57,9 +57,7 @@ def test_every_route_takes_its_turn() -> None:
     seen = []
     for number in range(100):
         method, header, _ = frames_of(ring, number)
-        assert methods.decode_method(method.payload) == methods.BasicPublish(
-            exchange="bench-h", routing_key="bench"
-        )
+        assert methods.decode_method(method.payload) == methods.BasicPublish(exchange="bench-h", routing_key="bench")
         headers = decode_properties(decode_content_header(header.payload).properties).headers
         seen.append(dict(headers or {}))
     assert seen == [dict(route.headers) for route in scenario.routes()]

@@ -38,9 +38,7 @@ def test_producers_share_all_routes(kind: str, producers: int, queues: int, bind
     scenario = Scenario(exchange_type=kind, producers=producers, queues=queues, bindings=bindings)
     used = [route for producer in range(producers) for route in scenario.routes_of(producer)]
     keys = [route.routing_key + str(route.headers) for route in used]
-    assert sorted(set(keys)) == sorted(
-        {route.routing_key + str(route.headers) for route in scenario.routes()}
-    )
+    assert sorted(set(keys)) == sorted({route.routing_key + str(route.headers) for route in scenario.routes()})
     assert len({len(key) for key in keys}) == 1  # so that a ring of them is regular
 
 

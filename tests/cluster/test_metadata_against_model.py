@@ -24,10 +24,9 @@ def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
     """What the machine holds, read through its listings, in the form of the model."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in metadata_model.TABLES}
     for vhost in metadata.vhosts():
-        name = vhost.name
         rows["vhosts"].append(
             {
-                "key": (name,),
+                "key": (vhost.name,),
                 "description": vhost.description,
                 "tags": list(vhost.tags),
                 "default_queue_type": vhost.default_queue_type,
@@ -35,45 +34,7 @@ def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
                 "limits": dict(vhost.limits),
             }
         )
-        for table, policies in (
-            ("policies", metadata.policies(name)),
-            ("operator_policies", metadata.operator_policies(name)),
-        ):
-            rows[table] += [
-                {
-                    "key": (name, policy.name),
-                    "pattern": policy.pattern,
-                    "apply_to": policy.apply_to,
-                    "priority": policy.priority,
-                    "definition": policy.definition,
-                }
-                for policy in policies
-            ]
-        rows["parameters"] += [
-            {"key": (name, found.component, found.name), "value": found.value}
-            for found in metadata.parameters(name)
-        ]
-        for exchange in metadata.exchanges(name):
-            row: dict[str, Any] = {"key": (name, exchange.name), "predeclared": exchange.is_predeclared}
-            if not exchange.is_predeclared:
-                row |= {
-                    "type": exchange.type,
-                    "auto_delete": exchange.auto_delete,
-                    "internal": exchange.internal,
-                    "arguments_raw": exchange.arguments_raw.hex(),
-                }
-            rows["exchanges"].append(row)
-        rows["queues"] += [
-            {
-                "key": (name, queue.name),
-                "queue_id": queue.queue_id,
-                "type": queue.type,
-                "auto_delete": queue.auto_delete,
-                "arguments_raw": queue.arguments_raw.hex(),
-            }
-            for queue in metadata.queues(name)
-        ]
-        rows["bindings"] += [{"key": (name, *binding)} for binding in metadata.bindings(name)]
+        add_vhost_contents(rows, metadata, vhost.name)
     rows["users"] = [
         {
             "key": (user.name,),
@@ -100,6 +61,49 @@ def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
         {"key": (found.name,), "value": found.value} for found in metadata.global_parameters()
     ]
     return rows
+
+
+def add_vhost_contents(rows: dict[str, list[dict[str, Any]]], metadata: Metadata, name: str) -> None:
+    """What there is in the virtual host of that name, added to the tables."""
+    for table, policies in (
+        ("policies", metadata.policies(name)),
+        ("operator_policies", metadata.operator_policies(name)),
+    ):
+        rows[table] += [
+            {
+                "key": (name, policy.name),
+                "pattern": policy.pattern,
+                "apply_to": policy.apply_to,
+                "priority": policy.priority,
+                "definition": policy.definition,
+            }
+            for policy in policies
+        ]
+    rows["parameters"] += [
+        {"key": (name, found.component, found.name), "value": found.value}
+        for found in metadata.parameters(name)
+    ]
+    for exchange in metadata.exchanges(name):
+        row: dict[str, Any] = {"key": (name, exchange.name), "predeclared": exchange.is_predeclared}
+        if not exchange.is_predeclared:
+            row |= {
+                "type": exchange.type,
+                "auto_delete": exchange.auto_delete,
+                "internal": exchange.internal,
+                "arguments_raw": exchange.arguments_raw.hex(),
+            }
+        rows["exchanges"].append(row)
+    rows["queues"] += [
+        {
+            "key": (name, queue.name),
+            "queue_id": queue.queue_id,
+            "type": queue.type,
+            "auto_delete": queue.auto_delete,
+            "arguments_raw": queue.arguments_raw.hex(),
+        }
+        for queue in metadata.queues(name)
+    ]
+    rows["bindings"] += [{"key": (name, *binding)} for binding in metadata.bindings(name)]
 
 
 def as_text(rows: list[dict[str, Any]]) -> list[str]:

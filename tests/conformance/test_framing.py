@@ -82,6 +82,22 @@ def test_a_frame_of_frame_max_is_accepted(channel: Channel) -> None:
     assert (message.body, message.frame_sizes) == (body, [len(body)])
 
 
+@pytest.mark.octets_too_slow
+@pytest.mark.holds("frame: a payload of frame_max, eight octets too many, is tolerated")
+def test_a_payload_of_frame_max_is_tolerated(channel: Channel) -> None:
+    """amqpstorm fills its body frames so; the envelope is on top."""
+    queue = channel.declare(exclusive=True)
+    connection = channel.connection
+    size = connection.frame_max
+    channel.send("basic.publish", routing_key=queue)
+    connection.send_frame(FRAME_HEADER, channel.number, encode_content_header(2 * size, NO_PROPERTIES))
+    for _ in range(2):
+        connection.send_frame(FRAME_BODY, channel.number, b"a" * size)
+    message = channel.get(queue)
+    assert message is not None
+    assert message.body == b"a" * (2 * size)
+
+
 @pytest.mark.ours_only("501; 502 is what the specification asks for")
 @pytest.mark.holds("method: malformed arguments -> 502")
 @pytest.mark.parametrize(

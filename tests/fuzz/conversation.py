@@ -24,7 +24,9 @@ NAMES: Final = (
     "amq.rabbitmq.reply-to", "amq.system", "amq.rabbitmq.trace", "\udcff\udc80", "n" * 255, "a\r\nb", "é", "amq.gen-1",
 )  # fmt: skip
 KEYS: Final = ("", "q1", "q2", "q3", "a.b", "#", "*.b", "#.a.#.a.#", "statistics", "\udcff", "k" * 255, "10", "%")
-TYPES: Final = ("direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message", "x-modulus-hash", "no")
+TYPES: Final = (
+    "direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message", "x-modulus-hash", "no"
+)  # fmt: skip
 LONG_STRINGS: Final = (b"", b"\0guest\0guest", b"\0guest\0wrong", b"\0\xff\0\xff", b"\xff" * 40, b"\x05LOGIN", b"q1")
 SHORTS: Final = (0, 1, 2, 3, 10, 255, 2047, 65535)
 LONGS: Final = (0, 1, 4095, 4096, 8192, 131072, 1 << 31, (1 << 32) - 1)
@@ -216,7 +218,8 @@ class Speaker:
         self.chunks += [said[start : start + size] for start in range(0, len(said), size)]
 
     def _say(self, channel: int, method: type[m.Method]) -> None:
-        self._said += _method_frame(channel, method(*(self._argument(f, d) for f, d in zip(method.fields, method.defaults, strict=True))))
+        arguments = (self._argument(f, d) for f, d in zip(method.fields, method.defaults, strict=True))
+        self._said += _method_frame(channel, method(*arguments))
 
     def _argument(self, field: str, default: object) -> object:
         choice = self._octet()

@@ -53,7 +53,8 @@ def main() -> int:
         # The neighbour costs more than most attacks, and time is seldom what matters.
         attack(conversation(program), 3000 if len(program) % 4 == 0 else 0, has_neighbour=len(program) % 8 == 1)
 
-    flags = [sys.argv[0], f"-artifact_prefix={corpus}{os.sep}", "-max_len=400", "-len_control=0", "-timeout=20", "-rss_limit_mb=2048"]
+    limits = ["-max_len=400", "-len_control=0", "-timeout=20", "-rss_limit_mb=2048"]
+    flags = [sys.argv[0], f"-artifact_prefix={corpus}{os.sep}", *limits]
     if asked.seconds:
         flags.append(f"-max_total_time={asked.seconds}")
     if asked.seed:

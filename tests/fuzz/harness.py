@@ -82,7 +82,8 @@ class Side:
         parser = FrameParser(1 << 30)
         try:
             frames = list(parser.receive_data(said))
-            found = [(frame.channel, m.decode_method(frame.payload)) for frame in frames if frame.type == c.FRAME_METHOD]
+            called = [frame for frame in frames if frame.type == c.FRAME_METHOD]
+            found = [(frame.channel, m.decode_method(frame.payload)) for frame in called]
         except ValueError as error:
             raise Defect(f"the broker said what is not AMQP: {error}") from error
         if parser.unread:
@@ -253,7 +254,9 @@ def neighbour_says() -> Sequence[bytes]:
             m.QueueDeclare(queue=queue, durable=True, exclusive=True),
             m.QueueBind(queue=queue, exchange="amq.topic", routing_key="the.neighbour.*"),
         ),
-        on_channel(1, (publish, _PERSISTENT, b"one"), (publish, _TRANSIENT, b"two"), (publish, _TRANSIENT, b"x" * 20_000)),
+        on_channel(
+            1, (publish, _PERSISTENT, b"one"), (publish, _TRANSIENT, b"two"), (publish, _TRANSIENT, b"x" * 20_000)
+        ),
         on_channel(1, (m.BasicPublish(0, "amq.topic", "the.neighbour.x"), _TRANSIENT, b"three")),
         on_channel(1, (m.BasicPublish(0, "", "nobody has this queue", True), _TRANSIENT, b"back")),
         on_channel(1, m.BasicGet(0, queue, False), m.BasicAck(1)),
@@ -286,8 +289,8 @@ def neighbour_of(harness: Harness) -> bytes:
 
 
 def attack(chunks: Sequence[bytes], then_ms: int = 0, has_neighbour: bool = True) -> list[int]:
-    """Feed the chunks to a new node as one client, with a neighbour before, meanwhile and afterwards, let time pass, and
-    hold every invariant. Returns the codes of the closes. Raises Defect.
+    """Feed the chunks to a new node as one client, with a neighbour before, meanwhile and afterwards, let time pass,
+    and hold every invariant. Returns the codes of the closes. Raises Defect.
     """
     log = logging.getLogger("amqp_broker")
     harness = Harness()

@@ -5,6 +5,8 @@ What has to hold is in harness.py: no defect, no exception, bounded memory, sens
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +45,7 @@ VALID = b"".join(
 def cut(octets: bytes, at: list[int]) -> list[bytes]:
     """The octets in chunks that end at these places."""
     ends = sorted({0, len(octets), *(place % (len(octets) + 1) for place in at)})
-    return [octets[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [octets[start:end] for start, end in pairwise(ends)]
 
 
 CUTS = st.lists(st.integers(0, len(VALID)), max_size=6)

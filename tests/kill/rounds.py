@@ -39,7 +39,7 @@ class Kill(Enum):
 
 
 class Look(Enum):
-    """What is done after a start, before the load."""
+    """What is done between two kills, in a short life of its own, before the load."""
 
     NOTHING = "nothing"
     BROWSE = "browse"
@@ -65,6 +65,8 @@ SMALL = {
     "queue-head-messages": "64",
 }
 LARGE = {"memory-budget": "64MiB"}
+#: For looks: whoever holds everything unacknowledged gets nothing more while memory is short.
+ROOM = {"memory-budget": "1GiB"}
 SETTINGS = (TINY, TINY, SMALL, SMALL, LARGE)
 #: Those with which a moment to aim at comes soon.
 BUSY_SETTINGS = (TINY, SMALL)
@@ -94,7 +96,7 @@ class Chapter:
             self.ledger.add_queue(queue)
 
     def run_round(self, number: int, kill: Kill, look: Look, load_s: float) -> Round:
-        """One life: start, look, load, kill."""
+        """A life to look at everything, if that is wanted, and a life under load; both end with a kill."""
         done = Round(number, kill, look, load_s)
         known = len(self.ledger.violations)
         settings = self._chance.choice(BUSY_SETTINGS if kill in (Kill.RETIREMENT, Kill.PAGE_OUT) else SETTINGS)
@@ -102,12 +104,14 @@ class Chapter:
             done.recovery_kills = self._chance.randint(1, 3)
             for _ in range(done.recovery_kills):
                 self._kill_in_recovery(settings)
+        if look is not Look.NOTHING and (process := self._start(settings | ROOM)) is not None:
+            try:
+                self._look(process, look)
+            finally:
+                process.kill()
         process = self._start(settings)
         if process is not None:
             try:
-                if self.ledger.life == 1:
-                    declare(LoadConnection(process.host, process.port))
-                self._look(process, look)
                 load = Load(process, self.ledger, self._publishers, self._chance)
                 self._wait_for_the_moment(process, kill, load_s)
             finally:
@@ -119,7 +123,7 @@ class Chapter:
     def finish(self) -> list[str]:
         """Start once more, drain everything, and stop in good order. Returns what was violated."""
         known = len(self.ledger.violations)
-        process = self._start(TINY)
+        process = self._start(TINY | ROOM)
         if process is not None:
             self._look(process, Look.DRAIN)
             status = process.stop()
@@ -132,6 +136,9 @@ class Chapter:
         self.ledger.begin_life()
         process = BrokerProcess(self._folder, settings)
         if process.wait_ready():
+            connection = LoadConnection(process.host, process.port)
+            declare(connection)
+            connection.drop()
             return process
         process.kill()
         self.ledger.violated(f"the broker did not start:\n{process.log_tail()}")
@@ -171,9 +178,7 @@ class Chapter:
     # -- what is there -----------------------------------------------------------------------------------------------
 
     def _look(self, process: BrokerProcess, look: Look) -> None:
-        """Take everything that the queues hold, check it, and put it back or settle it."""
-        if look is Look.NOTHING:
-            return
+        """Take everything that the queues hold and check it; settle it, or leave it to the kill to give it back."""
         connection = LoadConnection(process.host, process.port)
         present: list[Copy] = []
         for queue in QUEUES:
@@ -193,8 +198,6 @@ class Chapter:
                     break
                 for event in events:
                     receipts.on_confirm(event)
-        else:
-            self.ledger.requeued(present)
         connection.drop()
 
     def _take_all(self, connection: LoadConnection, queue: str) -> list[Copy]:

@@ -67,7 +67,9 @@ class Broker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
@@ -142,8 +144,8 @@ def frames_of(transport: socket.socket, seconds: float = 5.0, until: int = 1 << 
 
 
 class Witness:
-    """A well-behaved client in a thread: declares, publishes persistently, awaits the confirm, gets, acknowledges, round
-    after round, while the block runs. At its end it must have finished rounds, and none may have taken too long.
+    """A well-behaved client in a thread: declares, publishes persistently, awaits the confirm, gets, acknowledges,
+    round after round, while the block runs. At its end it must have finished rounds, and none may have taken too long.
     """
 
     def __init__(self, broker: Broker, patience_s: float = PATIENCE_S) -> None:
@@ -159,7 +161,9 @@ class Witness:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._ends.set()
         self._thread.join(60)
         if error is None:

@@ -62,7 +62,8 @@ def _slow_reader(tmp_path: Path, messages: int) -> None:
             readers = [broker.raw() for _ in range(3)]
             for number, reader in enumerate(readers):
                 tag = f"slow {number}"
-                reader.sendall(on_channel(1, m.ChannelOpen(), m.BasicConsume(queue="backlog", consumer_tag=tag, no_ack=number == 0)))
+                consume = m.BasicConsume(queue="backlog", consumer_tag=tag, no_ack=number == 0)
+                reader.sendall(on_channel(1, m.ChannelOpen(), consume))
             frames_of(readers[0], 1.0, until=1000)
             time.sleep(1)
             assert broker.grown() < 2 * budget + SLACK, f"the broker has grown by {broker.grown() / MIB:.0f} MiB"
@@ -109,7 +110,8 @@ def _send_until_stuck(transport: socket.socket, octets: bytes, most: int) -> int
 
 
 def test_a_publisher_that_never_reads_what_comes_back(tmp_path: Path) -> None:
-    """Returns and confirms pile up to `output_pause`, then the broker reads no more from it; when it reads, all goes on."""
+    """Returns and confirms pile up to `output_pause`, then the broker reads no more; when the client does, all goes on.
+    """
     most = 128 * MIB
     with Broker(tmp_path) as broker, Witness(broker):
         transport = broker.raw()
@@ -130,10 +132,13 @@ def test_a_consumer_that_never_acknowledges(tmp_path: Path) -> None:
     """Without a prefetch it is given what memory allows; the rest stays on disk for the others."""
     budget = 16 * MIB
     count, size = 20_000 // SLOWER, 10_000
-    with Broker(tmp_path, "--memory-budget", "16MiB", "--disk-free-limit", "0") as broker, Witness(broker):
-        with broker.connect(timeout=60.0) as owner:
-            owner.channel().call(m.QueueDeclare(queue="backlog"))
-            fill(owner, "backlog", count, size)
+    with (
+        Broker(tmp_path, "--memory-budget", "16MiB", "--disk-free-limit", "0") as broker,
+        Witness(broker),
+        broker.connect(timeout=60.0) as owner,
+    ):
+        owner.channel().call(m.QueueDeclare(queue="backlog"))
+        fill(owner, "backlog", count, size)
         hoarder = broker.raw()
         hoarder.sendall(on_channel(1, m.ChannelOpen(), m.BasicConsume(queue="backlog", consumer_tag="hoarder")))
         got = sum(1 for kind, _ in frames_of(hoarder, 1.5) if kind == 3)
@@ -142,28 +147,31 @@ def test_a_consumer_that_never_acknowledges(tmp_path: Path) -> None:
         with broker.connect(timeout=60.0) as other:
             channel = other.channel()
             consumer = channel.consume("backlog", prefetch_count=50)
-            for _ in range(200):
-                channel.ack(next(consumer))
+            for _, delivery in zip(range(200), consumer, strict=False):
+                channel.ack(delivery)
         hoarder.close()
         assert broker.settled_statistics(messages_unacked=0)["messages_unacked"] == 0
 
 
 def test_a_flood_of_gets(tmp_path: Path) -> None:
     """A few octets ask for a mebibyte each, a thousand times, and nobody reads."""
-    with Broker(tmp_path, "--memory-budget", "16MiB", "--disk-free-limit", "0") as broker, Witness(broker):
-        with broker.connect(timeout=60.0) as owner:
-            channel = owner.channel()
-            channel.call(m.QueueDeclare(queue="large"))
-            fill(owner, "large", 150, MIB)
-            greedy = broker.raw()
-            greedy.sendall(on_channel(1, m.ChannelOpen(), *[m.BasicGet(0, "large", True)] * 1000))
-            time.sleep(1.0)
-            left = channel.call(m.QueueDeclare(queue="large", passive=True)).message_count
-            assert left > 100, f"{151 - left} mebibytes were made ready for a client that reads nothing"
-            assert broker.grown() < 3 * 16 * MIB + SLACK, f"the broker has grown by {broker.grown() / MIB:.0f} MiB"
-            bodies = sum(len(payload) for kind, payload in frames_of(greedy, 2.0) if kind == 3)
-            assert bodies == 150 * MIB + len(b"last"), "what was held back comes when it is read"
-            greedy.close()
+    with (
+        Broker(tmp_path, "--memory-budget", "16MiB", "--disk-free-limit", "0") as broker,
+        Witness(broker),
+        broker.connect(timeout=60.0) as owner,
+    ):
+        channel = owner.channel()
+        channel.call(m.QueueDeclare(queue="large"))
+        fill(owner, "large", 150, MIB)
+        greedy = broker.raw()
+        greedy.sendall(on_channel(1, m.ChannelOpen(), *[m.BasicGet(0, "large", True)] * 1000))
+        time.sleep(1.0)
+        left = channel.call(m.QueueDeclare(queue="large", passive=True)).message_count
+        assert left > 100, f"{151 - left} mebibytes were made ready for a client that reads nothing"
+        assert broker.grown() < 3 * 16 * MIB + SLACK, f"the broker has grown by {broker.grown() / MIB:.0f} MiB"
+        bodies = sum(len(payload) for kind, payload in frames_of(greedy, 2.0) if kind == 3)
+        assert bodies == 150 * MIB + len(b"last"), "what was held back comes when it is read"
+        greedy.close()
 
 
 def test_a_queue_that_nobody_reads(tmp_path: Path) -> None:

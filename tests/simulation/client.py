@@ -20,7 +20,6 @@ from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-
 from tests.simulation.settings import PASSWORD, USER
 
 FRAME_MAX = 4096
@@ -85,7 +84,12 @@ class SimulatedClient:
         self._send(
             0,
             methods.ConnectionStartOk(
-                Table({"capabilities": {"connection.blocked": True, "consumer_cancel_notify": True}, "connection_name": name}),
+                Table(
+                    {
+                        "capabilities": {"connection.blocked": True, "consumer_cancel_notify": True},
+                        "connection_name": name,
+                    }
+                ),
                 "PLAIN",
                 f"\0{USER}\0{PASSWORD}".encode(),
                 "en_US",

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.client import Event, Operation
-from tests.simulation.settings import DEAD, DELAYED as DELAYED_QUEUE, FAN, LATER, LETTERS, QueueSpec
+from tests.simulation.client import Operation
+from tests.simulation.settings import DELAYED as DELAYED_QUEUE
+from tests.simulation.settings import FAN, LATER, LETTERS, QueueSpec
 from tests.simulation.state import (
     DELAYED,
     GONE,
@@ -378,12 +379,12 @@ class Model:
         """After a restart. `found`: for each queue that there is, its id and whether it is bound to the fanout."""
         known = [*self.live.values(), *self.past]
         for queue in known:
-            if queue.spec.is_durable and queue.declared_turn <= self.durable_turn and not queue.is_deleted:
-                if found.get(queue.spec.name, (0, False))[0] != queue.queue_id:
-                    raise Violation(
-                        f"queue '{queue.spec.name}' ({queue.queue_id}), declared in the durable turn "
-                        f"{queue.declared_turn}, is not there after the restart: {found}"
-                    )
+            is_safe = queue.spec.is_durable and queue.declared_turn <= self.durable_turn and not queue.is_deleted
+            if is_safe and found.get(queue.spec.name, (0, False))[0] != queue.queue_id:
+                raise Violation(
+                    f"queue '{queue.spec.name}' ({queue.queue_id}), declared in the durable turn "
+                    f"{queue.declared_turn}, is not there after the restart: {found}"
+                )
         self.live = {}
         self.past = []
         for name, (queue_id, is_bound) in found.items():

@@ -10,7 +10,6 @@ from typing import Any
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.properties import decode_properties
-
 from tests.simulation.client import Event
 from tests.simulation.model import Model
 from tests.simulation.settings import LETTERS
@@ -237,9 +236,11 @@ class Observer:
         model = self.model
         if copy.state == HELD:
             raise Violation(f"{copy} is delivered again while it is held")
-        if copy.state == GONE and not (copy.settled_turn == model.turn and copy.reason == "purge"):
-            if not (copy.queue.deleted_turn == model.turn):
-                raise Violation(f"{copy} is delivered although it was settled")
+        is_just_gone = (copy.settled_turn == model.turn and copy.reason == "purge") or (
+            copy.queue.deleted_turn == model.turn
+        )
+        if copy.state == GONE and not is_just_gone:
+            raise Violation(f"{copy} is delivered although it was settled")
         if copy.queue.deleted_turn < model.turn:
             raise Violation(f"{copy} is delivered although its queue is deleted")
         if copy.state == DELAYED and copy.due > model.latest_now:

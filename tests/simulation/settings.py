@@ -86,7 +86,9 @@ def queue_specs(chance: random.Random) -> dict[str, QueueSpec]:
         ),
         QueueSpec("brief", True, {"x-message-ttl": chance.choice([0, 20, 200, 2000]), **dead}, in_fan=True),
         QueueSpec("refused", True, dead),
-        QueueSpec("limited", True, {"x-delivery-limit": chance.randint(0, 3), **(dead if chance.random() < 0.5 else {})}),
+        QueueSpec(
+            "limited", True, {"x-delivery-limit": chance.randint(0, 3), **(dead if chance.random() < 0.5 else {})}
+        ),
         QueueSpec("ram-levels", False, {"x-max-priority": 2, **dead}),
         QueueSpec(LETTERS, True, is_fixed=True),
         QueueSpec(DELAYED, True, is_fixed=True),

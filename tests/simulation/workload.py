@@ -10,7 +10,6 @@ from typing import Any
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import encode_properties
-
 from tests.simulation.client import FRAME_MAX, Operation, SimulatedClient
 from tests.simulation.settings import DEAD, DELAYED, FAN, LATER, LETTERS, QueueSpec
 from tests.simulation.state import ModelChannel, Published
@@ -129,8 +128,8 @@ class Workload:
             client.send(Operation("declare_exchange", channel, {}), channel.number, method)
         for name, exchange in ((LETTERS, DEAD), (DELAYED, LATER)):
             self.declare_queue(client, channel, name)
-            method = methods.QueueBind(0, name, exchange, "", False, Table({}))
-            client.send(Operation("bind_fixed", channel, {}), channel.number, method)
+            binding = methods.QueueBind(0, name, exchange, "", False, Table({}))
+            client.send(Operation("bind_fixed", channel, {}), channel.number, binding)
 
     def declare(self, client: SimulatedClient, channel: ModelChannel) -> None:
         name = self._queue()
@@ -241,13 +240,16 @@ class Workload:
         # With too little memory, a channel that holds messages may be refused another (406).
         no_ack = self._memory_may_be_short or self._chance.random() < 0.3
         client.send(
-            Operation("get", channel, {"name": name, "no_ack": no_ack}), channel.number, methods.BasicGet(0, name, no_ack)
+            Operation("get", channel, {"name": name, "no_ack": no_ack}),
+            channel.number,
+            methods.BasicGet(0, name, no_ack),
         )
 
     def qos(self, client: SimulatedClient, channel: ModelChannel) -> None:
-        values = {"count": self._chance.choice([0, 1, 2, 5, 20]), "is_global": self._chance.random() < 0.3}
-        method = methods.BasicQos(0, values["count"], values["is_global"])
-        client.send(Operation("qos", channel, values), channel.number, method)
+        count = self._chance.choice([0, 1, 2, 5, 20])
+        is_global = self._chance.random() < 0.3
+        values = {"count": count, "is_global": is_global}
+        client.send(Operation("qos", channel, values), channel.number, methods.BasicQos(0, count, is_global))
 
     def settle(self, client: SimulatedClient, channel: ModelChannel) -> None:
         """Acknowledge or refuse one delivery, or all up to one."""
@@ -256,7 +258,8 @@ class Workload:
         tag = self._chance.choice(list(channel.unsettled))
         multiple = self._chance.random() < 0.3
         draw = self._chance.random()
-        self.settle_tag(client, channel, tag, multiple, "ack" if draw < 0.65 else "requeue" if draw < 0.85 else "refuse")
+        verdict = "ack" if draw < 0.65 else "requeue" if draw < 0.85 else "refuse"
+        self.settle_tag(client, channel, tag, multiple, verdict)
 
     def settle_tag(
         self, client: SimulatedClient, channel: ModelChannel, tag: int, multiple: bool, outcome: str

@@ -1,0 +1,175 @@
+"""What seeds of the simulation have found, each with its cause, as a case of its own."""
+
+from __future__ import annotations
+
+from amqp_broker.protocol import methods
+from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
+
+
+def tiny(**settings: object) -> NodeDriver:
+    """A node that pages and retires at once."""
+    return NodeDriver(
+        small_config(
+            **{
+                "page_size_bytes": 500,
+                "page_segment_size_bytes": 1000,
+                "journal_segment_size_bytes": 2048,
+                "journal_limit_bytes": 4096,
+                "memory_budget_bytes": 2000,
+                "queue_head_messages": 1,
+                **settings,
+            }
+        )
+    )
+
+
+def confirming(driver: NodeDriver, *declared: object) -> Client:
+    client = driver.client(1)
+    client.send(1, methods.ConfirmSelect(False), *declared)
+    driver.settle()
+    return client
+
+
+def files(driver: NodeDriver, folder: str) -> list[str]:
+    return [path for path in driver.disk.files() if path.startswith(folder)]
+
+
+def test_a_journal_whose_live_part_is_above_its_limit_comes_to_rest() -> None:
+    """Everything unacknowledged was written again in each turn, for ever: retiring a segment freed nothing."""
+    driver = tiny(memory_budget_bytes=1_000_000)
+    client = confirming(driver, declare("a"), consume("a"))
+    for _ in range(20):
+        client.publish(1, "a", b"x" * 1000)
+        driver.turn()
+    driver.settle()
+    assert driver.queue("a").unacked == 20
+    position = driver.node.store.journal.position
+    driver.settle()
+    driver.wait(1000)
+    assert driver.node.store.journal.position == position
+
+
+def test_many_stored_pages_are_not_named_again_for_each_segment() -> None:
+    """With hundreds of pages their list alone filled a segment, so that each retirement asked for the next."""
+    driver = tiny(page_size_bytes=100)
+    client = confirming(driver, declare("a"))
+    for _ in range(200):
+        client.publish(1, "a", b"x" * 300)
+        driver.turn()
+    driver.settle()
+    assert len(driver.queue("a").ready.stored_pages()) > 100
+
+
+def test_what_one_channel_gives_back_is_not_handed_to_another_of_the_same_lost_connection() -> None:
+    """The channels were closed one after the other, and a no_ack consumer of the last took what the first returned."""
+    driver = NodeDriver()
+    client = driver.client(1, 2)
+    client.send(1, declare("a", durable=False), consume("a", "first"))
+    for _ in range(5):
+        client.publish(1, "a", b"x")
+    client.send(2, consume("a", "second", no_ack=True))
+    driver.turn()
+    driver.lose(client)
+    assert driver.queue("a").ready.count == 5
+
+
+def test_an_ack_for_a_deleted_queue_that_had_paged_does_no_harm() -> None:
+    """Its page was released after the queue's pages had been dropped: the node stopped with a KeyError."""
+    driver = tiny(memory_budget_bytes=20_000)
+    client = confirming(driver, declare("a"))
+    for _ in range(80):
+        client.publish(1, "a", b"x" * 300)
+        driver.turn()
+    driver.settle()
+    for _ in range(5):
+        client.send(1, methods.BasicGet(0, "a", False))
+    driver.settle()
+    tags = [event.method.delivery_tag for event in client.take() if event.method.name == "basic.get-ok"]
+    assert len(tags) == 5
+    client.send(1, methods.QueueDelete(0, "a", False, False, False))
+    driver.settle()
+    client.send(1, methods.BasicAck(tags[-1], True))
+    driver.settle()
+    assert files(driver, "queues/") == []
+    assert driver.node.store.pager.used == 0
+
+
+def test_a_deleted_queue_keeps_its_pages_until_the_deletion_is_durable() -> None:
+    """They were removed at once; a crash then undid the deletion, and the node did not start without them."""
+    driver = tiny()
+    client = confirming(driver, declare("a"))
+    for _ in range(40):
+        client.publish(1, "a", b"x" * 300)
+        driver.turn()
+    driver.settle()
+    assert files(driver, "queues/")
+    client.send(1, methods.QueueDelete(0, "a", False, False, False))
+    driver.turn()
+    assert files(driver, "queues/")
+    driver.crash()
+    assert driver.queue("a").ready.count == 40
+
+
+def test_a_retired_segment_is_removed_though_nothing_else_is_written() -> None:
+    """Its removal waited for the next batch, which did not come while the node was idle."""
+    driver = tiny()
+    client = confirming(driver, declare("a"), consume("a", no_ack=False))
+    for _ in range(10):
+        client.publish(1, "a", b"x" * 2000)
+        driver.turn()
+    driver.settle()
+    tags = [event.method.delivery_tag for event in client.take() if event.method.name == "basic.deliver"]
+    client.send(1, methods.BasicAck(tags[-1], True))
+    driver.wait(1000)
+    driver.settle()
+    segments = driver.node.store.journal.segments()
+    assert len(files(driver, "journal/")) in (len(segments), len(segments) - 1)  # the last may be empty still
+
+
+def test_declaring_what_another_client_has_just_declared_waits_for_its_sync() -> None:
+    """The second was answered at once, and told of a durable queue that a crash would have taken."""
+    driver = NodeDriver()
+    first, second = driver.client(1), driver.client(1)
+    first.send(1, declare("a"))
+    second.send(1, declare("a"))
+    driver.turn()
+    assert second.names() == []
+    driver.settle()
+    assert second.names() == ["queue.declare-ok"]
+
+
+def test_pages_of_a_transient_queue_go_though_nothing_is_written() -> None:
+    """Their files waited for a sync of the journal, which nobody asked for."""
+    driver = tiny()
+    client = driver.client(1)
+    client.send(1, declare("a", durable=False))
+    for _ in range(30):
+        client.publish(1, "a", b"x" * 300, persistent=False)
+        driver.turn()
+    assert files(driver, "queues/")
+    client.send(1, methods.QueuePurge(0, "a", False))
+    driver.turn()
+    assert files(driver, "queues/") == []
+
+
+def test_memory_that_stays_short_starves_nobody() -> None:
+    """Who had been refused a delivery for want of memory was asked again only once there was plenty: with the heads of
+    other queues filling it, never."""
+    driver = tiny(queue_head_messages=100, memory_budget_bytes=3000)
+    publisher, consumer = driver.client(1), driver.client(1)
+    publisher.send(1, declare("idle", durable=False), declare("a", durable=False), declare("b", durable=False))
+    for _ in range(30):
+        publisher.publish(1, "idle", b"x" * 1000, persistent=False)
+    consumer.send(1, consume("a", "one"), consume("b", "two"))
+    for name in ("a", "b"):
+        for _ in range(3):
+            publisher.publish(1, name, b"x", persistent=False)
+    driver.turn()
+    received = 0
+    for _ in range(10):
+        for event in consumer.take():
+            if event.method.name == "basic.deliver":
+                received += 1
+                consumer.send(1, methods.BasicAck(event.method.delivery_tag, False))
+        driver.wait(1000)
+    assert received == 6
