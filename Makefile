@@ -48,8 +48,8 @@ bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --siz
 bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.compare $(ARGS)
 
-simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=500)
-	@exec $(PY) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
+simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500)
+	@exec $(PY) -m tests.simulation.run --steps 800 $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1..500)) $(ARGS)
 
 fuzz: setup $(VENV)/tools.stamp ## fuzz the frame parser and the handshake, guided by coverage, until stopped (ARGS=)
 	@exec $(PY) -m tests.fuzz $(ARGS)

@@ -37,6 +37,8 @@ log = logging.getLogger("amqp_broker")
 
 #: Ids of queues that do not survive a restart count from here; durable ones are given by the metadata.
 _TRANSIENT_IDS = 1 << 62
+#: Ids of the delayed messages of exchanges lie above this, made from their names.
+_DELAY_IDS = 1 << 61
 
 
 class Broker:
@@ -101,6 +103,7 @@ class Broker:
         ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
+        self._reserve_seen_ids(recovery)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside(ids):
                 log.warning("set a damaged page aside: %s", line)
@@ -116,6 +119,13 @@ class Broker:
             for part in log_.set_aside:
                 log.warning("set a damaged part aside: %s", part)
 
+    def _reserve_seen_ids(self, recovery: Recovery) -> None:
+        """The journal may know a queue whose declaration the crash has undone: its id is never given again, or its
+        messages would turn up in a new queue."""
+        seen = max((queue_id for queue_id in recovery.queues if queue_id < _DELAY_IDS), default=0)
+        if seen >= self.metadata.next_queue_id:
+            self.propose(commands.reserve_queue_ids(seen + 1))
+
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
 
@@ -123,7 +133,7 @@ class Broker:
     def delay_id(vhost: str, exchange: str) -> int:
         """The id under which an exchange's delayed messages are stored: from its name, above all queue ids."""
         digest = hashlib.blake2b(f"{vhost}\0{exchange}".encode("utf-8", "surrogateescape"), digest_size=7).digest()
-        return (1 << 61) + int.from_bytes(digest, "big")
+        return _DELAY_IDS + int.from_bytes(digest, "big")
 
     def _populate(self) -> None:
         """The first start: one virtual host, one administrator."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -59,12 +60,15 @@ def test_lines_become_messages_and_a_command_takes_each(url: str, queue: str) ->
     assert _run(url, "amqp-delete-queue", "-q", queue).decode().strip() == "0"
 
 
-def test_a_failing_command_loses_nothing(url: str, queue: str) -> None:
+def test_a_failing_command_loses_nothing(url: str, queue: str, tmp_path: Path) -> None:
     """amqp-consume acknowledges only what its command could do, and ends when it cannot; the next one gets
     the message.
     """
     _run(url, "amqp-publish", "-r", queue, "-b", "twice")
-    _run(url, "amqp-consume", "-q", queue, "-c", "1", "false")
+    # it reads what it is given before it fails: else the tool may die of a broken pipe
+    script = tmp_path / "read-and-fail"
+    script.write_text("cat > /dev/null\nexit 1\n")
+    _run(url, "amqp-consume", "-q", queue, "-c", "1", "sh", str(script))
     assert _run(url, "amqp-consume", "-q", queue, "-c", "1", "cat") == b"twice"
     assert _run(url, "amqp-delete-queue", "-q", queue).decode().strip() == "0"
 

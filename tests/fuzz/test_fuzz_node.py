@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.frames import encode_content, encode_frame
 from tests.fuzz.conversation import conversation
+from tests.fuzz.found_inputs import FOUND
 from tests.fuzz.harness import attack, handshake, on_channel
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -102,11 +104,17 @@ def test_a_conversation_with_a_hole(start: int, end: int, at: list[int]) -> None
     attack(cut(VALID[: min(start, end)] + VALID[max(start, end) :], at))
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=400)
 @given(st.binary(max_size=150), st.booleans())
 def test_conversations_from_programs(program: bytes, waits: bool) -> None:
     """Sensible and senseless steps in any order (conversation.py), and then some time."""
     attack(conversation(program), 3000 if waits else 0)
+
+
+@pytest.mark.parametrize("name", sorted(FOUND))
+def test_what_was_found(name: str) -> None:
+    """Every program that once broke something, with its cause as its name."""
+    attack(conversation(FOUND[name]), 3000)
 
 
 def test_the_undamaged_conversation() -> None:

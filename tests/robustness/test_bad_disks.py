@@ -1,4 +1,4 @@
-"""Disks that are full, fail, are damaged or belong to somebody else: no confirm is ever false, nothing foreign is touched."""
+"""Disks that are full, fail, are damaged or are not ours: no confirm is ever false, nothing foreign is touched."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.client.connection import Connection
 from amqp_broker.client.errors import ClientError, ClientTimeout
 from amqp_broker.protocol import methods as m
 from tests.robustness.broker import MIB, PROJECT_ROOT, Broker
@@ -27,7 +26,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 32 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)], capture_output=True, text=True)
+    command = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
     yield folder
@@ -45,8 +45,8 @@ def _contents(broker: Broker, queue: str) -> list[bytes]:
 
 @pytest.mark.parametrize(("limit", "keeps_free"), [("0", 0), ("4MiB", 2 * MIB)], ids=["full", "low"])
 def test_a_full_disk(small_disk: Path, limit: str, keeps_free: int) -> None:
-    """Publishers are blocked and told so; what was not confirmed may be lost, what was confirmed may not; with room again
-    everything goes on.
+    """Publishers are blocked and told so; what was confirmed is there after a kill; with room again everything goes
+    on.
     """
     ballast = small_disk / "ballast"
     with Broker(small_disk, *SMALL, "--disk-free-limit", limit) as broker:
@@ -114,8 +114,8 @@ def test_a_failing_sync(tmp_path: Path) -> None:
         channel.publish("", "kept", b"confirmed", PERSISTENT)
         assert channel.wait_for_confirms() == []
         trigger.touch()
+        channel.publish("", "kept", b"never confirmed", PERSISTENT)
         with pytest.raises(ClientError):
-            channel.publish("", "kept", b"never confirmed", PERSISTENT)
             channel.wait_for_confirms(10)
         assert broker.process.wait(20) == 1
         assert "the disk has failed" in broker.log_text()
@@ -126,8 +126,9 @@ def test_a_failing_sync(tmp_path: Path) -> None:
 def _tree(folder: Path) -> list[tuple[str, int, int, bytes]]:
     """Everything below the folder: path, mode, time of change, octets."""
     return [
-        (str(path.relative_to(folder)), path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        (str(path.relative_to(folder)), stat.st_mode, stat.st_mtime_ns, path.read_bytes() if path.is_file() else b"")
         for path in sorted(folder.rglob("*"))
+        for stat in (path.stat(),)
     ]
 
 
@@ -190,10 +191,12 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
     sets it aside and starts.
 
     Pages of queues are not read at a start, which would make it as long as the backlog is: such a page stops the node
-    when it is wanted (tests/queues holds that it is never taken for something else); `inspect` and `--recover` read all.
+    when it is wanted (tests/queues holds that it is never taken for something else); `inspect` and `--recover` read
+    all.
     """
     flags = (
-        *("--memory-budget", "1MiB", "--page-size", "16KiB", "--queue-head-size", "16KiB", "--queue-head-messages", "10"),
+        *("--memory-budget", "1MiB", "--page-size", "16KiB"),
+        *("--queue-head-size", "16KiB", "--queue-head-messages", "10"),
         *("--journal-segment-size", "64KiB", "--journal-limit", "128KiB", "--disk-free-limit", "0"),
     )
     with Broker(tmp_path, *flags) as broker, broker.connect(timeout=30) as client:
