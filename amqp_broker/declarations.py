@@ -126,7 +126,7 @@ class Declarations:
         self, connection: Connection, name: str, method: Any, is_durable: bool
     ) -> tuple[str, ClassicQueue, int]:
         broker, vhost = self._broker, connection.vhost
-        self._check_queue_limits(vhost)
+        self._check_queue_limits(vhost, name)
         declaration = QueueDeclaration(
             name, is_durable, method.auto_delete, connection if method.exclusive else None, method.arguments, vhost.name
         )
@@ -144,7 +144,7 @@ class Declarations:
         )
         return name, queue, ticket
 
-    def _check_queue_limits(self, vhost: VHost) -> None:
+    def _check_queue_limits(self, vhost: VHost, name: str) -> None:
         broker = self._broker
         if broker.queue_count >= broker.config.max_queues:
             raise precondition_failed(

@@ -110,6 +110,7 @@ class Node:
         self._next_number = 1
         self._synced_ticket = 0
         self._lazy_at: int | None = None
+        self._is_syncing = False
         self._is_relieving = False
 
     def recover(self, now: int) -> None:
@@ -240,6 +241,7 @@ class Node:
     def take_sync(self) -> SyncJob | None:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
+        self._is_syncing = True
         store = self.store
         pages = store.pager.page_store.take_sync() if store.retiring_segment else None
         ticket = self.broker.ticket()
@@ -252,12 +254,14 @@ class Node:
         if not batches and pages is None:
             if ticket > self._synced_ticket or self._parked:
                 return SyncJob(ticket, journal_position, [], None)
+            self._is_syncing = False
             return None
         return SyncJob(ticket, journal_position, batches, pages)
 
     def synced(self, job: SyncJob, now: int) -> None:
         """A job has run: what waited for it is confirmed and answered."""
         self._set_time(now)
+        self._is_syncing = False
         job.finish()
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
@@ -313,7 +317,7 @@ class Node:
 
     def _next_deadline(self) -> int | None:
         deadline = self.timers.next_deadline()
-        if self._lazy_at is not None and (deadline is None or self._lazy_at < deadline):
+        if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             return self._lazy_at
         return deadline
 
@@ -322,7 +326,7 @@ class Node:
         pager = self.store.pager
         want = min(_RELIEF_BYTES, pager.used - pager.tight_bytes)
         queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
-        sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues) if queue.ready.pages]
+        sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:
                 break

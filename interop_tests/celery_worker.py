@@ -57,7 +57,11 @@ class CeleryWorker:
                 cwd=PROJECT_ROOT,
                 start_new_session=True,
             )
-        self.await_answer()
+        try:
+            self.await_answer()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def await_answer(self, app: Any = None) -> None:

@@ -3,7 +3,7 @@
     push -> tail (PageBuilder) -> pages (RAM or disk) -> head (entries) -> pop
     put_back ------------------------------------------> head, at the original position
 
-While nothing waits behind it, a short head takes new messages directly. A page is unpacked into the head when the head
+While nothing waits behind it and memory is not short, a short head takes new messages directly. A page is unpacked into the head when the head
 runs out. Under memory pressure pages are stored from the newest backwards, so the oldest stay in RAM the longest.
 
 Invariants:
@@ -49,7 +49,12 @@ class Ready:
     def push(self, message: Message, sequence: int, expires_at: int, journal_segment: int) -> None:
         """A new message, behind all others."""
         pager = self.pager
-        if self.pages is None and self.head_size < pager.head_bytes and self.count < pager.head_messages:
+        if (
+            self.pages is None
+            and self.head_size < pager.head_bytes
+            and self.count < pager.head_messages
+            and pager.used < pager.tight_bytes
+        ):
             self.head.append(make_entry(message, sequence, expires_at, journal_segment))
             self.head_size += message.size
             pager.used += message.size
@@ -142,7 +147,12 @@ class Ready:
                 self.pages.append(item)
                 self.count += item.live
                 self.message_bytes += item.message_bytes
-            elif self.pages is None and self.head_size < pager.head_bytes and self.count < pager.head_messages:
+            elif (
+                self.pages is None
+                and self.head_size < pager.head_bytes
+                and self.count < pager.head_messages
+                and pager.used < pager.tight_bytes
+            ):
                 self.head.append(item)
                 self.head_size += item.message.size
                 self.count += 1
@@ -176,6 +186,8 @@ class Ready:
         if self.pages is None:
             return 0
         freed = 0
+        if self.tail.count:
+            self.pages.append(self.tail.seal())
         for page in reversed(self.pages):
             if freed >= want_bytes:
                 break
@@ -188,10 +200,10 @@ class Ready:
         return freed
 
     def ram_page_bytes(self) -> int:
-        """Octets of pages that are in RAM and could be dropped."""
+        """Octets of pages, the open one included, that are in RAM and could be dropped."""
         if self.pages is None:
             return 0
-        return sum(page.size for page in self.pages if page.data is not None)
+        return int(self.tail.buffer.length) + sum(page.size for page in self.pages if page.data is not None)
 
     def stored_pages(self) -> list[Page]:
         """The whole pages that have a place on disk, in order."""

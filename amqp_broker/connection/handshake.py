@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.connection")
 
-PRODUCT = "amqp-broker"
-#: kombu chooses its flow control by product and version, so the version is the one whose behaviour is followed.
+#: kombu and Celery choose their flow control by product and version (docs/decisions/0012-product-name.md): these are
+#: the product and version whose behaviour is followed. Who this really is stands in "broker".
+PRODUCT = "RabbitMQ"
+BROKER = "amqp-broker"
 COMPATIBLE_VERSION = "4.1.0"
 
 CAPABILITIES = {
@@ -59,6 +61,7 @@ class Handshake:
         }
         self._server_properties = Table(
             {
+                "broker": BROKER,
                 "capabilities": CAPABILITIES,
                 "cluster_name": node.config.node_name,
                 "copyright": "the amqp-broker authors",
@@ -187,7 +190,8 @@ class Handshake:
         channel_max = self._negotiate("channel_max", method.channel_max, config.channel_max, 1)
         frame_max = self._negotiate("frame_max", method.frame_max, config.frame_max, _MIN_FRAME_MAX)
         connection.frame_max = frame_max
-        connection.payload_max = frame_max - 8
+        # RabbitMQ takes eight octets more than the specification lets a client send; some clients rely on that.
+        connection.payload_max = frame_max
         session = connection.session
         session.channel_max = channel_max
         session.heartbeat_ms = method.heartbeat * 1000
