@@ -154,7 +154,7 @@ class Declarations:
         limit = record.limits.get("max-queues", -1) if record is not None else -1
         if 0 <= limit <= len(vhost.queues):
             raise precondition_failed(
-                f"cannot declare queue in vhost '{vhost.name}': "
+                f"cannot declare queue '{name}': "
                 f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
             )
 

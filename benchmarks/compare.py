@@ -31,6 +31,7 @@ from benchmarks.machine import commit, header, table
 from benchmarks.scenarios import PLAIN_TARGET, ROWS, Measure, Row
 
 RESULTS = Path(__file__).parent / "results"
+WARM_UP_SECONDS = 2.0  # with many connections, a broker needs some time to find its pace
 SETTLE_SECONDS = 1.0  # between two runs, for a broker to throw away what the last one left
 COLUMNS = [
     "scenario",
@@ -52,7 +53,9 @@ def run_pairs(row: Row, ours: Broker, rival: Broker, pairs: int, seconds: float)
     results: dict[str, list[Result]] = {ours.name: [], rival.name: []}
     for number in range(pairs):
         for broker in (ours, rival) if number % 2 == 0 else (rival, ours):
-            scenario = dataclasses.replace(row.scenario, targets=(broker.target,), seconds=seconds)
+            scenario = dataclasses.replace(
+                row.scenario, targets=(broker.target,), seconds=seconds, warm_up=WARM_UP_SECONDS
+            )
             result = run_load(scenario)
             if result.problems:
                 raise BrokerError(f"{row.name} on {broker.name}: {'; '.join(result.problems)}")
@@ -102,7 +105,7 @@ def default_output(plain: bool) -> Path:
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.option("--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more.")
-@click.option("--seconds", default=5.0, help="Measured time of one run, after a second of warm-up.")
+@click.option("--seconds", default=5.0, help="Measured time of one run, after the warm-up.")
 @click.option(
     "--row",
     "names",
@@ -134,7 +137,7 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
             raise click.ClickException(str(error)) from error
         facts = {
             "RabbitMQ": rival.version,
-            "method": f"median of {pairs} interleaved pairs of {seconds:g} s after 1 s of warm-up",
+            "method": f"median of {pairs} interleaved pairs of {seconds:g} s after {WARM_UP_SECONDS:g} s of warm-up",
             "load": "amqp-broker bench, on the same machine",
         }
         if plain:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from amqp_broker.bench.result import Counts, Latency, Result
+from benchmarks import brokers
 from benchmarks.brokers import BrokerError
+from benchmarks.compare import compare as compare_command
 from benchmarks.compare import table_rows
 from benchmarks.findings import Finding
 from benchmarks.instructions import RECORD, compare, environment, measure, read_total
+from benchmarks.node_load import PATHS, carry
 from benchmarks.scenarios import ROWS, Row
 
 RATE = next(row for row in ROWS if row.name == "confirms")
@@ -73,6 +78,28 @@ def test_rows_can_be_picked_by_name() -> None:
 def test_a_finding_knows_whether_it_keeps_its_limit(finding: Finding, holds: bool) -> None:
     assert finding.holds == holds
     assert ("misses" in finding.cells()[-1]) == (not holds)
+
+
+def test_without_rabbitmq_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(brokers, "RABBITMQ_SCRIPT", tmp_path / "absent")
+    done = CliRunner().invoke(compare_command, ["--pairs", "1", "--output", str(tmp_path / "page.md")])
+    assert done.exit_code == 1
+    assert "RabbitMQ is not installed" in done.output
+    assert "apt-get install rabbitmq-server" in done.output
+    assert not (tmp_path / "page.md").exists()
+
+
+@pytest.mark.parametrize("path", sorted(PATHS))
+def test_the_counted_load_carries_every_message(path: str, tmp_path: Path) -> None:
+    """What is run under valgrind, without it: `carry` fails unless all was confirmed, delivered and
+    settled.
+    """
+    carry(PATHS[path], 1000, tmp_path / "data")
+
+
+def test_the_counted_load_notices_a_missing_message(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="of 1100 messages 1000 were confirmed"):
+        carry(PATHS["transient"], 1100, tmp_path / "data")
 
 
 def test_the_total_of_a_callgrind_report_is_read() -> None:
