@@ -3,8 +3,9 @@
     push -> tail (PageBuilder) -> pages (RAM or disk) -> head (entries) -> pop
     put_back ------------------------------------------> head, at the original position
 
-While nothing waits behind it and memory is not short, a short head takes new messages directly. A page is unpacked into the head when the head
-runs out. Under memory pressure pages are stored from the newest backwards, so the oldest stay in RAM the longest.
+While nothing waits behind it and memory is not short, a short head takes new messages directly. A page is unpacked into
+the head when the head runs out. Under memory pressure pages are stored from the newest backwards, so the oldest stay in
+RAM the longest.
 
 Invariants:
 1. Sequences rise from head to tail (within one priority).
