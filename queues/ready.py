@@ -204,7 +204,8 @@ class Ready:
         """Octets of pages, the open one included, that are in RAM and could be dropped."""
         if self.pages is None:
             return 0
-        return int(self.tail.buffer.length) + sum(page.size for page in self.pages if page.data is not None)
+        in_ram: int = sum(page.size for page in self.pages if page.data is not None)
+        return in_ram + self.tail.buffer.length
 
     def stored_pages(self) -> list[Page]:
         """The whole pages that have a place on disk, in order."""

@@ -25,7 +25,7 @@ log = logging.getLogger("amqp_broker.connection")
 #: the product and version whose behaviour is followed. Who this really is stands in "broker".
 PRODUCT = "RabbitMQ"
 BROKER = "amqp-broker"
-COMPATIBLE_VERSION = "4.1.0"
+COMPATIBLE_VERSION = "3.13.7"
 
 CAPABILITIES = {
     "publisher_confirms": True,
