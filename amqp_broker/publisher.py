@@ -44,6 +44,7 @@ class Publisher:
     def __init__(self, broker: Broker, system: Any) -> None:
         self._broker = broker
         self._system = system
+        self._dependent: dict[tuple[str, str], tuple[int, bool]] = {}
         self._header_routes: dict[tuple[str, bytes, bytes], tuple[int, list[Any]]] = {}
 
     def find_route(self, channel: Channel, raw: bytes) -> PublishRoute:
@@ -70,7 +71,12 @@ class Publisher:
                 f"write access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost.name}' "
                 f"refused for user '{session.user}'",
             )
-        if self._depends_on_message(vhost, exchange):
+        key = (vhost.name, exchange)
+        known = self._dependent.get(key)
+        if known is None or known[0] != vhost.generation:
+            # It looks at every binding, so it is asked once for an exchange, not for every routing key.
+            known = self._dependent[key] = (vhost.generation, self._depends_on_message(vhost, exchange))
+        if known[1]:
             return PublishRoute(address, entry, [], False, vhost.generation)
         route = vhost.router.route(exchange, [routing_key], None)
         queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]

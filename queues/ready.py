@@ -205,7 +205,7 @@ class Ready:
         if self.pages is None:
             return 0
         in_ram: int = sum(page.size for page in self.pages if page.data is not None)
-        return in_ram + self.tail.buffer.length
+        return in_ram + int(self.tail.buffer.length)
 
     def stored_pages(self) -> list[Page]:
         """The whole pages that have a place on disk, in order."""
