@@ -45,7 +45,11 @@ def without_header(message: Message, facts: MessageFacts, name: str) -> Message:
     if name not in facts.headers or facts.headers_raw is None:
         return message
     pairs = [(key, value) for key, value in split_table(facts.headers_raw) if key != name]
-    properties = replace_properties(message.properties(), headers=Table({}, join_table(pairs)))
+    return with_properties(message, replace_properties(message.properties(), headers=Table({}, join_table(pairs))))
+
+
+def with_properties(message: Message, properties: bytes) -> Message:
+    """The message with another raw property section, which keeps what routing and storing look at."""
     return build_message(
         message.address,
         properties,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
-from amqp_broker.message_facts import MessageFacts, copy_keys, without_header
+from amqp_broker.message_facts import MessageFacts, copy_keys, with_properties, without_header
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routes import PublishRoute
 from exchanges.router import Route
-from queues.message import Address, Message, build_message
+from queues.message import Address, Message
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -191,16 +191,7 @@ class Publisher:
         consumer = channel.reply_consumer
         if consumer is None:
             raise precondition_failed("fast reply consumer does not exist")
-        properties = replace_properties(message.properties(), reply_to=consumer.address)
-        return build_message(
-            message.address,
-            properties,
-            message.body_bytes(),
-            message.is_persistent,
-            message.priority,
-            message.expiration,
-            message.timestamp,
-        )
+        return with_properties(message, replace_properties(message.properties(), reply_to=consumer.address))
 
     def _publish_specially(
         self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
