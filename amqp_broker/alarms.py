@@ -28,12 +28,12 @@ class Alarms:
         self.is_disk_low = False
         self.is_disk_full = False
         self.is_memory_high = False
+        self.is_set = False  # any of the three
         self.has_paused = False
 
     @property
     def is_on(self) -> bool:
-        is_disk_on = self.is_disk_low or self.is_disk_full or self._node.store.pager.has_no_room
-        return is_disk_on or self.is_memory_high
+        return self.is_set or self._node.store.pager.has_no_room
 
     @property
     def reason(self) -> str:
@@ -71,6 +71,7 @@ class Alarms:
     def _set(self, name: str, is_on: bool, why: str) -> None:
         if getattr(self, name) != is_on:
             setattr(self, name, is_on)
+            self.is_set = self.is_disk_low or self.is_disk_full or self.is_memory_high
             self.has_paused = True
             state = "on: publishers are blocked" if is_on else "off"
             log.warning("alarm %s %s: %s", name.removeprefix("is_"), state, why)

@@ -31,18 +31,18 @@ class DeadLetters:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._noted: list[tuple[ClassicQueue, Message, str]] = []
+        self.noted: list[tuple[ClassicQueue, Message, str]] = []
         self.cycles_dropped = 0
 
     def add(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
         """Note a dead letter of a queue that has a dead letter exchange."""
-        self._noted.append((queue, message, reason))
+        self.noted.append((queue, message, reason))
 
     def run(self, now: int) -> None:
         """Publish everything that was noted, and what that gives rise to."""
-        while self._noted:
-            noted = self._noted
-            self._noted = []
+        while self.noted:
+            noted = self.noted
+            self.noted = []
             for queue, message, reason in noted:
                 self._publish(queue, message, reason, now)
 

@@ -44,8 +44,11 @@ from storage.page_store import PageStore
 
 log = logging.getLogger("amqp_broker")
 
+# Names of others as integers of this module, which a compiled one compares in C.
+_LAZY_BYTES = LAZY_BYTES
 #: Settlements that nobody waits for are written after this time at the latest, milliseconds.
 LAZY_SYNC_MS = 20
+_LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
 _RELIEF_BYTES = 2 * 1024 * 1024
 
@@ -92,12 +95,15 @@ class Node:
         )
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        self.broker = Broker(config, self.store, MetadataLog(disk), self.timers, random_bytes)
+        metadata_log = MetadataLog(disk)
+        self._metadata_journal = metadata_log.journal
+        self.broker = Broker(config, self.store, metadata_log, self.timers, random_bytes)
         self.broker.declarations = Declarations(self.broker)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         self.control = Control(self, Handshake(self))
         self.alarms = Alarms(self, disk)
+        self._publish_backlog = config.publish_backlog_bytes
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.dirty: list[Connection] = []
@@ -111,11 +117,13 @@ class Node:
         self._synced_ticket = 0
         self._lazy_at: int | None = None
         self._is_syncing = False
-        self._is_relieving = False
+        # Up to where these logs have been looked at for whether they are too long.
+        self._shortened_at = -1
+        self._rewritten_at = -1
 
     def recover(self, now: int) -> None:
         """Read the disk. Raises CorruptRecord."""
-        self._set_time(now)
+        self.set_time(now)
         self.broker.recover(now)
         self._synced_ticket = self.broker.ticket()
         self.alarms.start(now)
@@ -125,7 +133,7 @@ class Node:
 
     def open_connection(self, peer: Peer, now: int) -> Connection:
         """A client has connected."""
-        self._set_time(now)
+        self.set_time(now)
         number = self._next_number
         self._next_number += 1
         connection = Connection(self, self.control, self.publisher, self.config, peer, number, now)
@@ -152,12 +160,12 @@ class Node:
 
     def receive_data(self, connection: Connection, data: bytes, now: int) -> None:
         """Octets from a client."""
-        self._set_time(now)
+        self.set_time(now)
         connection.receive_data(data, now)
 
     def writable(self, connection: Connection, now: int) -> None:
         """The transport has taken what it was given: deliveries that waited for room go on."""
-        self._set_time(now)
+        self.set_time(now)
         connection.is_writable = True
         connection.unsent_bytes = 0
         if connection.is_starved and connection.vhost is not None:
@@ -198,7 +206,7 @@ class Node:
 
     def connection_lost(self, connection: Connection, now: int) -> None:
         """The transport is gone."""
-        self._set_time(now)
+        self.set_time(now)
         if connection.state not in (CLOSING, CLOSED):
             if connection.vhost is not None:
                 connection.vhost.now = now
@@ -210,14 +218,14 @@ class Node:
 
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
-        self._set_time(now)
+        self.set_time(now)
         for vhost in self.broker.vhosts.values():
             vhost.now = now
         self.timers.run(now)
 
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
-        self._set_time(now)
+        self.set_time(now)
         for connection in list(self.connections.values()):
             self.control.close(
                 connection,
@@ -227,7 +235,8 @@ class Node:
         self.store.journal.mark()
         self.broker.metadata_log.mark()
 
-    def _set_time(self, now: int) -> None:
+    def set_time(self, now: int) -> None:
+        """The present time, for everything that does not get it as an argument."""
         self.now = now
         self.broker.now = now
 
@@ -260,9 +269,10 @@ class Node:
 
     def synced(self, job: SyncJob, now: int) -> None:
         """A job has run: what waited for it is confirmed and answered."""
-        self._set_time(now)
+        self.set_time(now)
         self._is_syncing = False
         job.finish()
+        self._shortened_at = -1
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
         self.broker.synced(ticket)
@@ -285,12 +295,17 @@ class Node:
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
         broker, store = self.broker, self.store
-        broker.dead_letters.run(now)
+        if broker.dead_letters.noted:
+            broker.dead_letters.run(now)
         store.end_turn()
-        store.shorten()
-        if broker.metadata_log.wants_rewrite() and not self._parked:
-            broker.metadata_log.rewrite(broker.metadata.snapshot())
-        ticket = broker.ticket()
+        if store.journal.position != self._shortened_at:
+            store.shorten()
+            self._shortened_at = store.journal.position
+        if self._metadata_journal.position != self._rewritten_at and not self._parked:
+            if broker.metadata_log.wants_rewrite():
+                broker.metadata_log.rewrite(broker.metadata.snapshot())
+            self._rewritten_at = self._metadata_journal.position
+        ticket = store.journal.position + self._metadata_journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
             for channel in confirming:
@@ -298,7 +313,9 @@ class Node:
                     self._awaiting.append(channel)
         if store.pager.used > store.pager.tight_bytes:
             self._relieve()
-        self._choose_readers()
+        is_behind = ticket - self._synced_ticket > self._publish_backlog
+        if is_behind or self._parked or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
+            self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
@@ -312,8 +329,8 @@ class Node:
             # Retired segments are removed by a job too.
             return self.store.journal.has_pending
         if self._lazy_at is None:
-            self._lazy_at = now + LAZY_SYNC_MS
-        return now >= self._lazy_at or ticket - self._synced_ticket > LAZY_BYTES
+            self._lazy_at = now + _LAZY_SYNC_MS
+        return now >= self._lazy_at or ticket - self._synced_ticket > _LAZY_BYTES
 
     def _next_deadline(self) -> int | None:
         deadline = self.timers.next_deadline()
@@ -332,11 +349,8 @@ class Node:
                 break
             want -= queues[index].ready.relieve(want)
 
-    def _choose_readers(self) -> None:
+    def _choose_readers(self, is_behind: bool) -> None:
         """Publishers wait while the disk is behind or an alarm is on; a parked connection waits for its answer."""
-        is_behind = self.backlog_bytes() > self.config.publish_backlog_bytes
-        if not (is_behind or self.alarms.is_on or self._parked or self.alarms.has_paused):
-            return
         self.alarms.has_paused = False
         for connection in self.connections.values():
             is_blocked = connection.has_published and (is_behind or self.alarms.is_on)

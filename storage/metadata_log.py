@@ -44,7 +44,7 @@ class MetadataLog:
     """
 
     def __init__(self, disk: Disk, folder: str = "metadata", segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._journal = Journal(disk, folder, segment_bytes)
+        self.journal = Journal(disk, folder, segment_bytes)
         self._folder = folder
         self._snapshot_bytes = 0
 
@@ -53,7 +53,7 @@ class MetadataLog:
         commands: list[Command] = []
         snapshot: list[Command] | None = None
         octets = 0
-        for segment, kind, payload in self._journal.recover(recover_damaged):
+        for segment, kind, payload in self.journal.recover(recover_damaged):
             if kind == MetadataEntry.SNAPSHOT_BEGIN:
                 snapshot = []
                 octets = 0
@@ -72,8 +72,8 @@ class MetadataLog:
                 raise CorruptRecord(path, 0, f"an entry of kind {kind} does not belong into a metadata log")
         if snapshot is not None:
             # A crash has left its first records. What is appended from now on must not count as a part of it.
-            self._journal.open_entry(MetadataEntry.SNAPSHOT_ABANDONED)
-            self._journal.close_entry()
+            self.journal.open_entry(MetadataEntry.SNAPSHOT_ABANDONED)
+            self.journal.close_entry()
         return commands
 
     def append(self, command: Command) -> int:
@@ -83,7 +83,7 @@ class MetadataLog:
 
     def wants_rewrite(self) -> bool:
         """Whether the log has outgrown its last snapshot."""
-        return self._journal.total_bytes > 2 * self._snapshot_bytes + SPARE_BYTES
+        return self.journal.total_bytes > 2 * self._snapshot_bytes + SPARE_BYTES
 
     def rewrite(self, snapshot: Iterable[Command]) -> int:
         """Begin the log anew with the commands that recreate the state, everything appended so far included.
@@ -92,7 +92,7 @@ class MetadataLog:
         position that must be synced to cover it is returned.
         """
         texts = [_encode(command) for command in snapshot]
-        journal = self._journal
+        journal = self.journal
         journal.start_segment()
         journal.open_entry(MetadataEntry.SNAPSHOT_BEGIN)
         start = journal.close_entry()
@@ -107,39 +107,39 @@ class MetadataLog:
 
     def take_batch(self) -> Batch | None:
         """See Journal.take_batch."""
-        return self._journal.take_batch()
+        return self.journal.take_batch()
 
     def batch_done(self, batch: Batch) -> None:
         """See Journal.batch_done."""
-        self._journal.batch_done(batch)
+        self.journal.batch_done(batch)
 
     def mark(self) -> None:
         """See Journal.mark."""
-        self._journal.mark()
+        self.journal.mark()
 
     @property
     def has_pending(self) -> bool:
-        return self._journal.has_pending
+        return self.journal.has_pending
 
     @property
     def position(self) -> int:
-        return self._journal.position
+        return self.journal.position
 
     @property
     def total_bytes(self) -> int:
-        return self._journal.total_bytes
+        return self.journal.total_bytes
 
     @property
     def torn_tail(self) -> TornTail | None:
-        return self._journal.torn_tail
+        return self.journal.torn_tail
 
     @property
     def set_aside(self) -> list[SetAside]:
-        return self._journal.set_aside
+        return self.journal.set_aside
 
     def _put(self, text: bytes) -> None:
-        self._journal.open_entry(MetadataEntry.COMMAND).put_bytes(text)
-        self._journal.close_entry()
+        self.journal.open_entry(MetadataEntry.COMMAND).put_bytes(text)
+        self.journal.close_entry()
 
 
 def _encode(command: Command) -> bytes:

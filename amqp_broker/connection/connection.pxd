@@ -49,6 +49,7 @@ cdef class Connection:
     cdef public object transport
 
     cpdef int touch(self) except -1
+    cpdef list take_output(self)
     @cython.locals(output=Output)
     cpdef bint has_room(self)
     cpdef int receive_data(self, bytes data, long long now) except -1

@@ -7,23 +7,24 @@ once, and a sync is started unless one is running.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import errno
 import logging
-import time
 from concurrent.futures import ThreadPoolExecutor
+from time import monotonic, time
 from typing import TYPE_CHECKING
-
-from amqp_broker.server.transport import RECEIVE_BYTES
 
 if TYPE_CHECKING:
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
-    from amqp_broker.server.transport import ClientProtocol
+    from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
 log = logging.getLogger("amqp_broker.server")
 
+#: The receive buffer that all connections share: what is in it is handled before the next read.
+RECEIVE_BYTES = 1024 * 1024
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
 
@@ -37,9 +38,13 @@ class Driver:
         self.failed: asyncio.Future[None] = loop.create_future()
         self.receive_buffer = bytearray(RECEIVE_BYTES)
         self.receive_view = memoryview(self.receive_buffer)
-        self.resting: list[ClientProtocol] = []
+        self.resting: list[TlsTransport] = []
         self._loop = loop
-        self._clock_offset = time.time() - time.monotonic()
+        # Bound once: they are called in every turn. In a context of their own, which need not be copied each time.
+        self._call_soon = loop.call_soon
+        self._end = self._end_turn
+        self._context = contextvars.copy_context()
+        self._clock_offset = time() - monotonic()
         self._turn_is_due = False
         self._job: SyncJob | None = None
         self._syncer = ThreadPoolExecutor(1, "sync")
@@ -49,7 +54,7 @@ class Driver:
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
-        return int((time.monotonic() + self._clock_offset) * 1000)
+        return int((monotonic() + self._clock_offset) * 1000)
 
     def grow_receive_buffer(self, pending: int) -> None:
         """A connection has nearly a whole buffer of unfinished frame: make room for its end."""
@@ -62,7 +67,7 @@ class Driver:
         """Something has happened: end the turn when the loop has delivered everything that is there."""
         if not self._turn_is_due:
             self._turn_is_due = True
-            self._loop.call_soon(self._end_turn)
+            self._call_soon(self._end, context=self._context)
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
@@ -76,11 +81,11 @@ class Driver:
         now = self.now()
         turn = self.node.end_turn(now)
         for connection in turn.dirty:
-            protocol = connection.transport
+            transport = connection.transport
             chunks = connection.take_output()
-            if protocol is None or not chunks:
+            if transport is None or not chunks:
                 continue
-            protocol.write(chunks)
+            transport.write(chunks)
             if connection.is_starved and connection.is_writable:
                 self._loop.call_soon(self._revive, connection)
         for connection in turn.reading:

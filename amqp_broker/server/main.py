@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.node import Node
 from amqp_broker.server.driver import Driver
+from amqp_broker.server.listener import Listener
 from amqp_broker.server.tls import tls_context
-from amqp_broker.server.transport import ClientProtocol
+from amqp_broker.server.tls_transport import TlsTransport
 from storage.disk import FileDisk
 from storage.errors import StorageError
 
@@ -139,14 +140,13 @@ async def _serve(
         loop.add_signal_handler(number, stop.set)
     if config.exit_with_parent:
         loop.add_reader(0, _watch_parent, stop)
-    servers = [
-        await loop.create_server(lambda: ClientProtocol(driver), sock=listener, backlog=config.listen_backlog)
-        for listener in plain
+    servers: list[Listener | asyncio.Server] = [
+        Listener(driver, loop, listener, config.listen_backlog) for listener in plain
     ]
     for listener in secure:
         servers.append(
             await loop.create_server(
-                lambda: ClientProtocol(driver),
+                lambda: TlsTransport(driver),
                 sock=listener,
                 backlog=config.listen_backlog,
                 ssl=context,

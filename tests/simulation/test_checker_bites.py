@@ -15,6 +15,7 @@ from queues.classic import ClassicQueue
 from queues.recovery import Recovery
 from queues.store import ENQUEUE, SETTLE
 from storage.page_store import PageStore
+from tests.simulation import simulated_driver
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.simulation.state import Violation
 from tests.simulation.world import World
@@ -42,22 +43,29 @@ class ForgivingDisk(SimulatedDisk):
             super().sync(path)
 
 
-def confirm_before_the_sync(patch: Patch) -> None:
-    end_turn = Node.end_turn
-
-    def hasty(node: Node, now: int) -> Turn:
-        turn = end_turn(node, now)
-        for channel in node._awaiting:
+class _Hasty(Node):
+    def end_turn(self, now: int) -> Turn:
+        turn = super().end_turn(now)
+        for channel in self._awaiting:
             channel.synced(1 << 62)
-        turn.dirty.extend(node.dirty)
-        node.dirty = []
+        turn.dirty.extend(self.dirty)
+        self.dirty = []
         return turn
 
-    patch.setattr(Node, "end_turn", hasty)
+
+class _Unparking(Node):
+    def park(self, connection: Any, ticket: int, answer: Callable[[], None]) -> None:
+        answer()
 
 
-def answer_before_the_sync(patch: Patch) -> None:
-    patch.setattr(Node, "park", lambda node, connection, ticket, answer: answer())
+class _Forgetting(Node):
+    def writable(self, connection: Any, now: int) -> None:
+        connection.is_writable = True
+        connection.is_starved = False
+
+
+def node_of(kind: type[Node]) -> Callable[[Patch], None]:
+    return lambda patch: patch.setattr(simulated_driver, "Node", kind)
 
 
 def job_without_sync(patch: Patch) -> None:
@@ -133,14 +141,6 @@ def ignore_prefetch(patch: Patch) -> None:
     patch.setattr(basic_methods, "ChannelConsumer", _Generous)
 
 
-def forget_who_was_starved(patch: Patch) -> None:
-    def writable(node: Node, connection: Any, now: int) -> None:
-        connection.is_writable = True
-        connection.is_starved = False
-
-    patch.setattr(Node, "writable", writable)
-
-
 def keep_page_segments(patch: Patch) -> None:
     patch.setattr(PageStore, "release", lambda store, queue_id, location, position=0: None)
 
@@ -148,8 +148,8 @@ def keep_page_segments(patch: Patch) -> None:
 
 
 BROKEN_RULES = {
-    "confirm before the sync": confirm_before_the_sync,
-    "answer a declaration before the sync": answer_before_the_sync,
+    "confirm before the sync": node_of(_Hasty),
+    "answer a declaration before the sync": node_of(_Unparking),
     "a job that does not sync": job_without_sync,
     "go on after a failed sync": go_on_after_a_failed_sync,
     "settlements are not read": drop_settlements,
@@ -159,7 +159,7 @@ BROKEN_RULES = {
     "a return goes to the end": queue_of(_PutBackBehind),
     "RAM is not given back": queue_of(_Leaking),
     "prefetch is ignored": ignore_prefetch,
-    "a starved consumer is not revived": forget_who_was_starved,
+    "a starved consumer is not revived": node_of(_Forgetting),
     "page segments are not deleted": keep_page_segments,
 }
 

@@ -1,4 +1,4 @@
-"""ClientProtocol: one client's transport, between asyncio and the node."""
+"""TlsTransport: one client's transport where there is TLS, between asyncio, which does the TLS, and the node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import CLOSED
 from amqp_broker.connection.peer import Peer
+from amqp_broker.server.tcp import LOOPBACK, READ_BYTES
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -16,18 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.server")
 
-#: The receive buffer that all connections share: what is in it is handled before the next read.
-RECEIVE_BYTES = 1024 * 1024
-#: What is read at once. A connection that fills it has to wait for the next turn, or a flood of one publisher would
-#: keep everybody else from being served (libuv reads on as long as a read fills its buffer).
-READ_BYTES = 256 * 1024
-_LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 def _peer_of(transport: asyncio.BaseTransport) -> Peer:
-    remote = transport.get_extra_info("peername") or ("unix", 0)
-    local = transport.get_extra_info("sockname") or ("unix", 0)
-    certificate = transport.get_extra_info("peercert") if transport.get_extra_info("ssl_object") else None
+    remote = transport.get_extra_info("peername")
+    local = transport.get_extra_info("sockname")
+    certificate = transport.get_extra_info("peercert")
     name = None
     if certificate:
         for part in certificate.get("subject", ()):
@@ -40,13 +35,13 @@ def _peer_of(transport: asyncio.BaseTransport) -> Peer:
         int(remote[1]),
         str(local[0]),
         int(local[1]),
-        transport.get_extra_info("ssl_object") is not None,
+        True,
         name,
-        host == "unix" or host.startswith(_LOOPBACK),
+        host.startswith(LOOPBACK),
     )
 
 
-class ClientProtocol(asyncio.BufferedProtocol):
+class TlsTransport(asyncio.BufferedProtocol):
     """Feeds what arrives to the node, and tells it when the transport is full."""
 
     def __init__(self, driver: Driver) -> None:
@@ -80,8 +75,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         driver = self._driver
         length = len(connection.pending) + nbytes
         now = driver.now()
-        driver.node.now = now
-        driver.node.broker.now = now
+        driver.node.set_time(now)
         try:
             connection.receive_buffer(driver.receive_buffer, length, now)
         except (OSError, StorageError) as error:
@@ -89,6 +83,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             driver.fail(error)
             return
         if nbytes == READ_BYTES and not connection.is_paused:
+            # asyncio's loops read on as long as a read fills its buffer, and nobody else would be served.
             self._transport.pause_reading()
             driver.resting.append(self)
         driver.wants_turn()

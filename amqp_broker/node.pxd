@@ -1,0 +1,53 @@
+cimport cython
+from amqp_broker.channel.channel cimport Channel
+from amqp_broker.connection.connection cimport Connection
+from queues.store cimport MessageStore
+from queues.timers cimport Timers
+from storage.journal cimport Journal
+
+cdef long long _LAZY_SYNC_MS, _LAZY_BYTES
+
+@cython.final
+cdef class Turn:
+    cdef public list dirty
+    cdef public list dropped
+    cdef public list reading
+    cdef public bint wants_sync
+    cdef public object next_deadline
+
+cdef class Node:
+    cdef public object config
+    cdef public long long now
+    cdef public Timers timers
+    cdef public MessageStore store
+    cdef public object broker
+    cdef public object system
+    cdef public object publisher
+    cdef public object control
+    cdef public object alarms
+    cdef public dict connections
+    cdef public dict pending_handshakes
+    cdef public list dirty
+    cdef public list dropped
+    cdef public list reading
+    cdef public list confirming
+    cdef public list _awaiting
+    cdef object _consumer_timeouts
+    cdef object _parked
+    cdef long long _next_number
+    cdef long long _synced_ticket
+    cdef long long _shortened_at
+    cdef long long _rewritten_at
+    cdef long long _publish_backlog
+    cdef Journal _metadata_journal
+    cdef object _lazy_at
+    cdef bint _is_syncing
+
+    cpdef void set_time(self, long long now) except *
+    @cython.locals(store=MessageStore, channel=Channel, confirming=list, dirty=list, dropped=list, reading=list,
+                   ticket="long long")
+    cpdef Turn end_turn(self, long long now)
+    cdef bint _wants_sync(self, long long now, long long ticket) except -1
+    cdef object _next_deadline(self)
+    @cython.locals(connection=Connection)
+    cdef void _choose_readers(self, bint is_behind) except *

@@ -1,0 +1,32 @@
+cimport cython
+from amqp_broker.connection.connection cimport Connection
+from amqp_broker.node cimport Node, Turn
+
+cdef class Driver:
+    cdef public Node node
+    cdef public object config
+    cdef public object failed
+    cdef public bytearray receive_buffer
+    cdef public object receive_view
+    cdef public list resting
+    cdef object _loop
+    cdef object _call_soon
+    cdef object _end
+    cdef object _context
+    cdef double _clock_offset
+    cdef bint _turn_is_due
+    cdef object _job
+    cdef object _syncer
+    cdef object _timer
+    cdef long long _timer_at
+    cdef object _idle
+
+    cpdef long long now(self)
+    cpdef void wants_turn(self) except *
+    cpdef void _end_turn(self) except *
+    @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list)
+    cdef void _run_turn(self) except *
+    cpdef void _revive(self, Connection connection) except *
+    cdef void _wake_at(self, long long deadline, long long now) except *
+    cpdef void _tick(self) except *
+    cdef void _start_sync(self) except *

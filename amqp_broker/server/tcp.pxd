@@ -1,0 +1,37 @@
+cimport cython
+from amqp_broker.connection.connection cimport Connection
+from amqp_broker.node cimport Node
+from amqp_broker.server.driver cimport Driver
+
+cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES
+
+@cython.final
+cdef class TcpTransport:
+    cdef Driver driver
+    cdef object loop
+    cdef object socket
+    cdef object recv_into
+    cdef object send
+    cdef int fd
+    cdef object unsent
+    cdef Py_ssize_t unsent_bytes
+    cdef Py_ssize_t high_water
+    cdef Py_ssize_t output_pause
+    cdef bint is_reading
+    cdef bint is_closing
+    cdef bint is_lost
+    cdef public Connection connection
+
+    @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, nbytes=Py_ssize_t, now="long long")
+    cpdef void on_readable(self) except *
+    @cython.locals(connection=Connection, driver=Driver, index=Py_ssize_t)
+    cpdef void on_writable(self) except *
+    @cython.locals(size=Py_ssize_t)
+    cdef bint _take_sent(self, Py_ssize_t sent) except -1
+    cpdef void _lose(self) except *
+    cdef void _stop_reading(self) except *
+    @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
+    cpdef void write(self, list chunks) except *
+    @cython.locals(connection=Connection, driver=Driver)
+    cdef void _fill(self) except *
+    cpdef void set_paused(self, bint is_paused) except *

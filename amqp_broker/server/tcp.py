@@ -1,0 +1,231 @@
+"""TcpTransport: one client's TCP socket, read and written by hand whenever the loop says that it is ready.
+
+A stream of asyncio's would do; this one reads once for each time the socket is ready, so that a flood of one publisher
+does not keep everybody else from being served, and goes from the loop to the node and back without a layer between.
+
+Invariants:
+1. The loop watches for room to write exactly while `unsent` has something.
+2. `connection_lost` of the node is called once, and never from within a turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.connection.connection import CLOSED, Connection
+from amqp_broker.connection.peer import Peer
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from amqp_broker.server.driver import Driver
+
+log = logging.getLogger("amqp_broker.server")
+
+#: What is read at once, and handled before the next read. It fits into a processor's cache.
+READ_BYTES = 256 * 1024
+_READ_BYTES = READ_BYTES
+#: The kernel takes so many pieces in one call (Linux: IOV_MAX).
+_PIECES = 1024
+#: The transport is full with `output_limit_bytes` unsent, and has room again below this part of it.
+_LOW_WATER = 4
+#: Addresses that only this machine has.
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+def tcp_peer(client: socket.socket) -> Peer:
+    """Who is at the other end of a socket without TLS."""
+    remote, local = client.getpeername(), client.getsockname()
+    host = str(remote[0])
+    return Peer(host, int(remote[1]), str(local[0]), int(local[1]), False, None, host.startswith(LOOPBACK))
+
+
+class TcpTransport:
+    """Feeds what arrives to the node, writes what it says, and tells it when the socket is full."""
+
+    def __init__(self, driver: Driver, loop: Any, client: socket.socket, peer: Peer) -> None:
+        self.driver = driver
+        self.loop = loop
+        self.socket = client
+        self.recv_into = client.recv_into
+        self.send = client.send
+        self.fd = client.fileno()
+        self.unsent: deque[Any] = deque()
+        self.unsent_bytes = 0
+        self.high_water = driver.config.output_limit_bytes
+        self.output_pause = driver.config.output_pause_bytes
+        self.is_reading = True
+        self.is_closing = False
+        self.is_lost = False
+        self.connection: Connection = driver.node.open_connection(peer, driver.now())
+        self.connection.transport = self
+        loop.add_reader(self.fd, self.on_readable)
+        driver.wants_turn()
+
+    # -- from the loop -----------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        """Read once, and handle it."""
+        connection = self.connection
+        driver = self.driver
+        pending = connection.pending
+        count = len(pending)
+        view = driver.receive_view
+        if count:
+            if count + _READ_BYTES > len(view):
+                driver.grow_receive_buffer(count)
+                view = driver.receive_view
+            view[:count] = pending
+            view = view[count:]
+        try:
+            nbytes = self.recv_into(view, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._lose()
+            return
+        if nbytes == 0:
+            self._lose()
+            return
+        now = driver.now()
+        driver.node.set_time(now)
+        try:
+            connection.receive_buffer(driver.receive_buffer, count + nbytes, now)
+        except (OSError, StorageError) as error:
+            log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
+            driver.fail(error)
+            return
+        driver.wants_turn()
+
+    def on_writable(self) -> None:
+        """Write what is left, and tell the node when there is room again."""
+        if self.is_lost:
+            return
+        try:
+            while self.unsent:
+                pieces = [self.unsent[index] for index in range(min(len(self.unsent), _PIECES))]
+                if not self._take_sent(self.socket.sendmsg(pieces)):
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._lose()
+            return
+        connection = self.connection
+        if not self.unsent:
+            self.loop.remove_writer(self.fd)
+            if self.is_closing:
+                self._lose()
+                return
+        if not connection.is_writable and self.unsent_bytes <= self.high_water // _LOW_WATER:
+            driver = self.driver
+            try:
+                driver.node.writable(connection, driver.now())
+            except (OSError, StorageError) as error:
+                driver.fail(error)
+            driver.wants_turn()
+
+    def _take_sent(self, sent: int) -> bool:
+        """Drop what was sent from `unsent`. Returns whether the socket took whole pieces only, and so maybe more."""
+        self.unsent_bytes -= sent
+        unsent = self.unsent
+        while sent:
+            size = len(unsent[0])
+            if size > sent:
+                unsent[0] = memoryview(unsent[0])[sent:]
+                return False
+            sent -= size
+            unsent.popleft()
+        return True
+
+    def _lose(self) -> None:
+        """The socket is gone, by either side."""
+        if self.is_lost:
+            return
+        self.is_lost = self.is_closing = True
+        self._stop_reading()
+        if self.unsent:
+            self.loop.remove_writer(self.fd)
+            self.unsent.clear()
+            self.unsent_bytes = 0
+        self.socket.close()
+        driver = self.driver
+        driver.node.connection_lost(self.connection, driver.now())
+        driver.wants_turn()
+
+    def _stop_reading(self) -> None:
+        if self.is_reading:
+            self.is_reading = False
+            self.loop.remove_reader(self.fd)
+
+    # -- for the driver ----------------------------------------------------------------------------------------------
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Write what the node had to say, as much as the socket takes; the rest when it has room."""
+        if self.is_closing:
+            return
+        if not self.unsent:
+            try:
+                if len(chunks) == 1:
+                    sent = self.send(chunks[0])
+                elif len(chunks) <= _PIECES:
+                    sent = self.socket.sendmsg(chunks)
+                else:
+                    sent = self.socket.sendmsg(chunks[:_PIECES])
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self.is_closing = True
+                self.loop.call_soon(self._lose)
+                return
+            total = 0
+            for chunk in chunks:
+                total += len(chunk)
+            if sent == total:
+                return
+            self.unsent.extend(chunks)
+            self.unsent_bytes = total
+            self._take_sent(sent)
+            self.loop.add_writer(self.fd, self.on_writable)
+        else:
+            self.unsent.extend(chunks)
+            for chunk in chunks:
+                self.unsent_bytes += len(chunk)
+        if self.unsent_bytes > self.high_water:
+            self._fill()
+
+    def _fill(self) -> None:
+        """The socket does not take what it is given."""
+        connection = self.connection
+        driver = self.driver
+        driver.node.unwritable(connection)
+        connection.unsent_bytes = self.unsent_bytes
+        if not connection.is_choked and self.unsent_bytes > self.output_pause:
+            driver.node.choke(connection)
+            driver.wants_turn()
+
+    def set_paused(self, is_paused: bool) -> None:
+        """Stop or start reading."""
+        if is_paused:
+            self._stop_reading()
+        elif not self.is_reading and not self.is_closing:
+            self.is_reading = True
+            self.loop.add_reader(self.fd, self.on_readable)
+
+    def close(self) -> None:
+        """Close when everything is written."""
+        self.connection.state = CLOSED
+        if not self.is_closing:
+            self.is_closing = True
+            self._stop_reading()
+            if self.unsent:
+                self.loop.call_later(self.driver.config.closing_timeout_ms / 1000, self._lose)
+            else:
+                self.loop.call_soon(self._lose)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.is_closing = True
+        self.loop.call_soon(self._lose)
