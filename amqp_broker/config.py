@@ -125,7 +125,7 @@ class Config:
     )
     shutdown_timeout_ms: int = setting(
         DURATION,
-        10 * SECOND,
+        3 * SECOND,
         NETWORK,
         "How long a stopping broker waits for its connections to close.",
         minimum=0,
