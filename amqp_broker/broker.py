@@ -145,7 +145,7 @@ class Broker:
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
     def _build_vhost(self, name: str, recovery: Recovery | None, now: int) -> VHost:
-        vhost = VHost(name, self.store, now)
+        vhost = VHost(name, self.store, now, self.config.max_cached_routes)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):

@@ -309,6 +309,13 @@ class Config:
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
     max_exchanges: int = setting(COUNT, 100_000, LIMITS, "Exchanges of the node.", minimum=1)
     max_bindings: int = setting(COUNT, 5_000_000, LIMITS, "Bindings of the node.", minimum=1)
+    max_cached_routes: int = setting(
+        COUNT,
+        131_072,
+        LIMITS,
+        "Pairs of exchange and routing key whose queues a virtual host remembers; each takes some 500 octets.",
+        minimum=1,
+    )
 
     consumer_timeout_ms: int = setting(
         DURATION,

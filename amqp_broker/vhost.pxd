@@ -17,6 +17,10 @@ cdef class VHost:
     cdef public dict delayed
     cdef public Py_ssize_t connections
     cdef public object default_queue_type
+    cdef Py_ssize_t _max_routes
+    cdef dict _routes
+    cdef Py_ssize_t _route_count
+    cdef long long _routes_generation
 
     cpdef void changed(self)
     @cython.locals(queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)

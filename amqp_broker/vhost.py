@@ -23,9 +23,10 @@ _REJECTED = 2
 
 
 class VHost:
-    """now: the time of the input that is being handled, milliseconds since the epoch."""
+    """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
+    routes are remembered."""
 
-    def __init__(self, name: str, store: MessageStore, now: int) -> None:
+    def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
         self.name = name
         self.store = store
         self.now = now
@@ -35,6 +36,26 @@ class VHost:
         self.dead_letters: list[Any] = []
         self.delayed: dict[str, Any] = {}
         self.connections = 0
+        self._max_routes = max_cached_routes
+        self._routes: dict[str, dict[bytes, Any]] = {}
+        self._route_count = 0
+        self._routes_generation = 1
+
+    def routes_of(self, user: str) -> dict[bytes, Any]:
+        """The routes that all channels of a user share, by exchange and routing key as they are published. One that
+        is found there must have the present `generation`."""
+        return self._routes.setdefault(user, {})
+
+    def remember_route(self, routes: dict[bytes, Any], raw: bytes, route: Any) -> None:
+        """Put a route among those of `routes_of`. When there are too many, or those that are there are of old, they
+        are all forgotten, and the queues that are only known there any more."""
+        if self._routes_generation != self.generation or self._route_count >= self._max_routes:
+            for each in self._routes.values():
+                each.clear()
+            self._route_count = 0
+            self._routes_generation = self.generation
+        routes[raw] = route
+        self._route_count += 1
 
     def changed(self) -> None:
         """Routes that were found before are no longer valid."""

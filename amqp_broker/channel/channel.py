@@ -52,8 +52,6 @@ _SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 #: So many body frames, the last of them smaller than this, are kept as one chunk.
 _MANY_CHUNKS = 1024
 _SMALL_CHUNK_BYTES = 4096
-#: How many routes a channel remembers.
-_ROUTES = 1000
 #: A prefix of settled deliveries of this length is cut off `unacked`.
 _CUT = 1024
 
@@ -73,7 +71,7 @@ class Channel:
         self.last_queue: str | None = None
         # Publishing.
         self.expecting = _METHOD
-        self.routes: dict[bytes, PublishRoute] = {}
+        self.routes: dict[bytes, PublishRoute] = connection.vhost.routes_of(connection.session.user)
         self.route: PublishRoute | None = None
         self.last_raw = b""
         self.is_mandatory = False
@@ -253,9 +251,7 @@ class Channel:
     def _find_route(self) -> PublishRoute:
         """The present route of `last_raw`, permission checked. Raises ChannelException."""
         route: PublishRoute = self.connection.publisher.find_route(self, self.last_raw)
-        if len(self.routes) >= _ROUTES:
-            self.routes.clear()
-        self.routes[self.last_raw] = route
+        self.vhost.remember_route(self.routes, self.last_raw, route)
         self.route = route
         return route
 

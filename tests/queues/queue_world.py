@@ -90,7 +90,7 @@ class World:
         self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
         self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)
         self.store = MessageStore(self.journal, self.pager, JOURNAL_LIMIT_BYTES)
-        self.vhost = VHost("/", self.store, now)
+        self.vhost = VHost("/", self.store, now, 1000)
         self.dead_letters: list[tuple[int, Message, str]] = []
         self.job: SyncJob | None = None
         recovery = Recovery(self.pager)
