@@ -30,6 +30,10 @@ if not cython.compiled:
     from queues.message import make_entry
 
 
+#: So many pages behind the one that is unpacked are fetched from the disk meanwhile.
+_PAGES_AHEAD = 4
+
+
 def _sequence_of(entry: Entry) -> int:
     return entry.sequence
 
@@ -104,8 +108,8 @@ class Ready:
             if self.pages:
                 page = self.pages.popleft()
                 pager.load(self.queue_id, page)
-                if self.pages:
-                    pager.read_ahead(self.queue_id, self.pages[0])
+                for index in range(min(len(self.pages), _PAGES_AHEAD)):
+                    pager.read_ahead(self.queue_id, self.pages[index])
             elif self.tail.count:
                 page = self.tail.seal()
             else:

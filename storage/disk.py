@@ -18,7 +18,7 @@ import fcntl
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -30,6 +30,14 @@ Octets = bytes | bytearray | memoryview
 LOCK_FILE = "LOCK"
 MAX_DESCRIPTORS = 256
 MAX_VECTORS = 512  # far below IOV_MAX of every platform
+
+
+class Pending(Protocol):
+    """Work that runs in the background (a concurrent.futures.Future is one)."""
+
+    def result(self) -> bytes:
+        """What it returned, waited for if need be. Raises what it raised."""
+        ...
 
 
 class Disk(Protocol):
@@ -83,6 +91,10 @@ class Disk(Protocol):
         """A hint that this range is going to be read soon."""
         ...
 
+    def in_background(self, work: Callable[[], bytes]) -> Pending | None:
+        """Run it beside everything else; None: this disk cannot, or has enough to do."""
+        ...
+
     def free_bytes(self) -> int:
         """Octets that can still be written."""
         ...
@@ -103,6 +115,8 @@ class _Descriptor:
 class FileDisk:
     """A folder of the operating system as a Disk. Safe to use from the loop's and the I/O thread at once.
 
+    `background` runs a piece of work in another thread (an executor's `submit`).
+
     At most `max_descriptors` files stay open, however many there are. A file with unsynced octets is synced
     before it loses its descriptor, since the kernel reports a failed write-back only to a descriptor that was
     open then.
@@ -113,8 +127,10 @@ class FileDisk:
         root: str | os.PathLike[str],
         max_descriptors: int = MAX_DESCRIPTORS,
         is_read_only: bool = False,
+        background: Callable[[Callable[[], bytes]], Pending] | None = None,
     ) -> None:
         self.root = os.fspath(root)
+        self._background = background
         self.is_read_only = is_read_only
         self._max_descriptors = max_descriptors
         self._descriptors: OrderedDict[str, _Descriptor] = OrderedDict()
@@ -195,6 +211,9 @@ class FileDisk:
         if hasattr(os, "posix_fadvise"):
             with self._open(path, create=False) as descriptor:
                 os.posix_fadvise(descriptor.number, offset, length, os.POSIX_FADV_WILLNEED)
+
+    def in_background(self, work: Callable[[], bytes]) -> Pending | None:
+        return None if self._background is None else self._background(work)
 
     # Writing
 

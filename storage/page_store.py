@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from storage.disk import Disk, Octets
 from storage.errors import CorruptRecord
-from storage.records import HEADER_BYTES, Fault, RecordKind, check_record, pack_header, payload_length
+from storage.read_ahead import ReadAhead
+from storage.records import HEADER_BYTES, Fault, RecordKind, check_parts, pack_header, payload_length
 
 PAGES_FOLDER = "queues"
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -93,6 +95,7 @@ class PageStore:
         self._dead: deque[tuple[int, int, int]] = deque()  # (journal position, queue id, segment)
         self._synced_position = 0
         self._orphans_are_gone = False
+        self._ahead = ReadAhead(disk)
 
     # Pages
 
@@ -126,22 +129,8 @@ class PageStore:
 
     def read(self, queue_id: int, location: PageLocation) -> bytes:
         """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
-        path = page_path(queue_id, location.segment)
-        try:
-            data = self._disk.read(path, location.offset, location.disk_bytes)
-        except FileNotFoundError:
-            raise CorruptRecord(path, location.offset, "the file is missing") from None
-        if len(data) < location.disk_bytes:
-            raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
-        if payload_length(data, 0) != location.length:
-            raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
-        record = check_record(data, 0, location.offset)
-        if isinstance(record, Fault):
-            raise CorruptRecord(path, location.offset, record.value)
-        place = (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset))
-        if (record.kind, record.context, record.position) != place:
-            raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
-        return data[HEADER_BYTES:]
+        page = self._ahead.take((queue_id, location))
+        return read_page(self._disk, queue_id, location) if page is None else page
 
     def set_aside(self, queue_id: int, location: PageLocation) -> str:
         """Copy the octets of a page that cannot be read to the folder damaged/. Returns the copy's path."""
@@ -158,13 +147,18 @@ class PageStore:
         return copy
 
     def read_ahead(self, queue_id: int, location: PageLocation) -> None:
-        """Have the disk fetch a page that is going to be read soon. Raises OSError."""
-        self._disk.read_ahead(page_path(queue_id, location.segment), location.offset, location.disk_bytes)
+        """Have a page fetched that is going to be read soon. Raises OSError."""
+        if not self._ahead.start(
+            (queue_id, location), location.length, partial(read_page, self._disk, queue_id, location)
+        ):
+            path = page_path(queue_id, location.segment)
+            self._disk.read_ahead(path, location.offset, location.disk_bytes)
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
         already). A queue that was dropped has taken its pages along.
         """
+        self._ahead.drop((queue_id, location))
         queue = self._queues.get(queue_id)
         if queue is None:
             return
@@ -326,6 +320,26 @@ class PageStore:
         path = page_path(queue_id, number)
         if self._disk.exists(path):
             self._disk.remove(path)
+
+
+def read_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+    """A page, checked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
+    path = page_path(queue_id, location.segment)
+    try:
+        header = disk.read(path, location.offset, HEADER_BYTES)
+        page = disk.read(path, location.offset + HEADER_BYTES, location.length)
+    except FileNotFoundError:
+        raise CorruptRecord(path, location.offset, "the file is missing") from None
+    if len(header) < HEADER_BYTES or len(page) < location.length:
+        raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
+    if payload_length(header, 0) != location.length:
+        raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
+    found = check_parts(header, page)
+    if isinstance(found, Fault):
+        raise CorruptRecord(path, location.offset, found.value)
+    if found != (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset)):
+        raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
+    return page
 
 
 def page_position(segment: int, offset: int) -> int:

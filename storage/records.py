@@ -97,15 +97,22 @@ def check_record(data: bytes, start: int, offset: int) -> Record | Fault:
 
     A record whose checksum holds but whose version or kind is unknown is not torn: a newer program wrote it.
     """
-    length, crc, version, kind, _, context, position = _HEADER.unpack_from(data, start)
-    octets = memoryview(data)[start : start + HEADER_BYTES + length]
-    if crc != zlib.crc32(octets[HEADER_BYTES:], zlib.crc32(octets[8:HEADER_BYTES], zlib.crc32(octets[:4]))):
+    length = payload_length(data, start)
+    payload = memoryview(data)[start + HEADER_BYTES : start + HEADER_BYTES + length]
+    found = check_parts(data[start : start + HEADER_BYTES], payload)
+    return found if isinstance(found, Fault) else Record(*found, data, start + HEADER_BYTES, length, offset)
+
+
+def check_parts(header: bytes, payload: Octets) -> tuple[int, int, int] | Fault:
+    """Kind, context and position of a record whose header and payload are not in one piece; see `check_record`."""
+    _, crc, version, kind, _, context, position = _HEADER.unpack(header)
+    if crc != zlib.crc32(payload, zlib.crc32(header[8:], zlib.crc32(header[:4]))):
         return Fault.CRC
     if version != VERSION:
         return Fault.VERSION
     if kind not in KINDS:
         return Fault.KIND
-    return Record(kind, context, position, data, start + HEADER_BYTES, length, offset)
+    return kind, context, position
 
 
 def pack_segment(number: int, start_position: int) -> bytes:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.node import Node
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker.server")
 
 #: Python's own default of 5 ms would make the sync thread wait that long for a busy loop.
-_SWITCH_INTERVAL_S = 0.0005
+_SWITCH_INTERVAL_S = 0.0001
 #: Objects of a message live shortly; the collector looks for cycles only, and rarely.
 _GC_THRESHOLDS = (50_000, 20, 50)
 
@@ -66,7 +67,8 @@ def serve(config: Config) -> int:
     secure = [_bind(address.host, address.port) for address in config.tls_listen]
     for address, listener in zip([*config.listen, *config.tls_listen], [*plain, *secure], strict=True):
         _probe(listener, address.host, address.port)
-    disk = FileDisk(config.data_dir)
+    reader = ThreadPoolExecutor(1, "read")
+    disk = FileDisk(config.data_dir, background=reader.submit)
     disk.lock()
     try:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -81,6 +83,7 @@ def serve(config: Config) -> int:
         gc.set_threshold(*_GC_THRESHOLDS)
         return _run(config, node, plain, secure, context)
     finally:
+        reader.shutdown(cancel_futures=True)
         disk.close()
 
 

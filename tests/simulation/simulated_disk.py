@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.disk import Octets
@@ -184,6 +184,9 @@ class SimulatedDisk:
 
     def read_ahead(self, path: str, offset: int, length: int) -> None:
         self._file(path)
+
+    def in_background(self, work: Callable[[], bytes]) -> None:
+        """Nothing runs beside the simulation."""
 
     def free_bytes(self) -> int:
         return self.capacity - self._used_bytes()
