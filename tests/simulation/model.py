@@ -48,6 +48,7 @@ class Model:
         self.messages: dict[int, Published] = {}
         self.purged: list[tuple[Operation, list[Copy]]] = []
         self._next_place = 1
+        self._next_event = 1
 
     def set_time(self, now: int) -> None:
         """The time at which the broker handles what follows."""
@@ -82,10 +83,16 @@ class Model:
         for channel in client.channels.values():
             self._end_channel(channel)
 
+    def _take_event(self) -> int:
+        """Numbers what ends in the order in which the broker ends it."""
+        self._next_event += 1
+        return self._next_event - 1
+
     def _end_channel(self, channel: ModelChannel) -> None:
         if channel.is_dead:
             return
         channel.is_dead = True
+        channel.ended_at = self._take_event()
         channel.transaction = None
         for consumer in channel.consumers.values():
             self._end_consumer(consumer)
@@ -149,6 +156,7 @@ class Model:
         if queue is None:
             self._kill(channel)
             return
+        queue.purged_at = self._take_event()
         gone = [copy for copy in queue.copies.values() if copy.state == READY]
         self.purged.append((operation, gone))
         for copy in gone:

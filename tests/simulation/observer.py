@@ -197,11 +197,11 @@ class Observer:
             model._settle(copy, "no_ack")
         elif channel.is_dead:
             if copy.state != HELD:
-                # If it was purged too, which came first cannot be seen.
                 was_purged = copy.state == GONE
                 copy.state = HELD
                 model._requeue(copy)
-                copy.is_maybe = copy.is_maybe or was_purged
+                if was_purged and copy.state == READY and channel.ended_at < queue.purged_at:
+                    model._settle(copy, "purge")  # it was back before; else it was held, and the purge has spared it
         else:
             copy.state = HELD
             copy.settled_turn = NEVER

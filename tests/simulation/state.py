@@ -79,13 +79,17 @@ class Copy:
 
 @dataclass(slots=True, eq=False)
 class Incarnation:
-    """One life of a queue, from its declaration to its deletion. `queue_id` is the broker's number of it."""
+    """One life of a queue, from its declaration to its deletion. `queue_id` is the broker's number of it.
+
+    purged_at, and a channel's ended_at: which of the last purge and the channel's end came first.
+    """
 
     spec: QueueSpec
     declared_turn: int
     queue_id: int = 0
     deleted_turn: int = NEVER
     bound_turn: int = NEVER
+    purged_at: int = 0
     copies: dict[tuple[int, str], Copy] = field(default_factory=dict)
     consumers: list[Consumer] = field(default_factory=list)
 
@@ -125,6 +129,7 @@ class ModelChannel:
     client: Any
     number: int
     is_dead: bool = False
+    ended_at: int = 0
     is_closed: bool = False
     is_confirming: bool = False
     published: int = 0

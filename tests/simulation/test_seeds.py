@@ -40,6 +40,15 @@ def test_no_seed_finds_a_violation() -> None:
     assert not failures, "replay one with: python -m tests.simulation.run --seed N --steps 800 --trace"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(319, id="a channel's end and a purge in the turn of a delivery: the model knows which came first")],
+)
+def test_a_seed_that_has_shown_an_error_of_the_model(seed: int) -> None:
+    """Its cause is a case of its own in test_model.py."""
+    World(seed).run(STEPS)
+
+
 @pytest.mark.parametrize("seed", [3, 14])
 def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
     """Nothing depends on the order of a set, on an address or on a clock."""
