@@ -245,6 +245,13 @@ class Config:
         "Size at which that head is long enough, even with fewer messages.",
         minimum=4 * KIB,
     )
+    verify_at_start_bytes: int = setting(
+        SIZE,
+        2048 * MIB,
+        STORAGE,
+        "So much of the queues' pages is verified before clients are accepted; the rest soon after the start.",
+        minimum=0,
+    )
     recover: bool = setting(
         BOOLEAN,
         False,

@@ -30,6 +30,7 @@ from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
+from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
 from amqp_broker.publisher import Publisher
 from amqp_broker.sync_job import SyncJob
@@ -114,12 +115,17 @@ class Node:
         self._is_relieving = False
 
     def recover(self, now: int) -> None:
-        """Read the disk. Raises CorruptRecord."""
+        """Read the disk; what `take_page_checks` returns is to be run before clients come. Raises CorruptRecord."""
         self._set_time(now)
         self.broker.recover(now)
         self._synced_ticket = self.broker.ticket()
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
+
+    def take_page_checks(self) -> list[PageCheck]:
+        """The stored pages that `recover` has not read. Once each."""
+        checks, self.broker.page_checks = self.broker.page_checks, []
+        return checks
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 

@@ -14,11 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from amqp_broker.server.transport import RECEIVE_BYTES
+from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
+    from amqp_broker.page_check import PageCheck
     from amqp_broker.server.transport import ClientProtocol
     from amqp_broker.sync_job import SyncJob
 
@@ -169,6 +173,25 @@ class Driver:
         """The node must stop: the disk has failed, or what it holds is not what was written."""
         if not self.failed.done():
             self.failed.set_exception(error)
+
+    # -- stored pages --------------------------------------------------------------------------------------------------
+
+    def verify(self, checks: deque[PageCheck]) -> None:
+        """Run what is left of the checks, a little at a time between syncs. Damage stops the node."""
+        if not self.failed.done() and (few := take_few(checks)):
+            self._syncer.submit(self._run_checks, few, checks)
+
+    def _run_checks(self, few: list[PageCheck], left: deque[PageCheck]) -> None:
+        """In the sync thread."""
+        self._loop.call_soon_threadsafe(self._verified, failures_of(few), left)
+
+    def _verified(self, failures: list[tuple[PageCheck, Exception]], left: deque[PageCheck]) -> None:
+        for check, error in failures:
+            if check.is_needed:
+                log.critical("a queue's page cannot be read: %s. The node stops", error)
+                self.fail(error)
+                return
+        self._loop.call_later(VERIFY_PAUSE_S, self.verify, left)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

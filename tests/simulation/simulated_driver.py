@@ -346,6 +346,8 @@ class SimulatedDriver:
         try:
             try:
                 self.node.recover(self.now)
+                for check in self.node.take_page_checks():
+                    check.run()
             except CorruptRecord as error:
                 raise Violation(f"the node does not start: {error}") from error
             if self.node.broker.metadata.user(USER) is None:
