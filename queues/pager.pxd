@@ -20,5 +20,5 @@ cdef class Pager:
     cpdef int drop(self, Page page) except -1
     cpdef int load(self, unsigned long long queue_id, Page page) except -1
     cpdef int read_ahead(self, unsigned long long queue_id, Page page) except -1
-    cpdef int settle(self, unsigned long long queue_id, Page page) except -1
+    cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1

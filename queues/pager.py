@@ -76,9 +76,9 @@ class Pager:
         if page.data is None:
             self.page_store.read_ahead(queue_id, page.location)
 
-    def settle(self, queue_id: int, page: Page) -> None:
-        """One message of a stored page is settled; the page's place is released with the last."""
-        page.live -= 1
+    def settle(self, queue_id: int, page: Page, count: int = 1) -> None:
+        """Messages of a stored page are settled, or stored elsewhere; the page's place is released with the last."""
+        page.live -= count
         if page.live == 0:
             self.release(queue_id, page)
 
