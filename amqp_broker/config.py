@@ -69,6 +69,11 @@ def default_memory_budget_bytes() -> int:
     return max(64 * MIB, total * 2 // 5 // MIB * MIB)
 
 
+def default_max_partial_messages_bytes() -> int:
+    """A quarter of the default memory budget."""
+    return default_memory_budget_bytes() // 4
+
+
 def default_node_name() -> str:
     return f"amqp-broker@{os.uname().nodename}"
 
@@ -300,6 +305,14 @@ class Config:
         "Largest message body; above it the channel closes with 406.",
         minimum=1,
         maximum=512 * MIB,
+    )
+    max_partial_messages_bytes: int = setting(
+        SIZE,
+        default_max_partial_messages_bytes,
+        LIMITS,
+        "Messages of which a part has come, on all connections; above it the oldest one's channel closes with 311.",
+        minimum=1 * KIB,
+        default_text="10 % of RAM, at least 16MiB",
     )
     max_header_size_bytes: int = setting(
         SIZE,

@@ -22,6 +22,7 @@ from typing import Any
 
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
+from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.config import Config
@@ -99,6 +100,7 @@ class Node:
         self.publisher = Publisher(self.broker, self.system)
         self.control = Control(self, Handshake(self))
         self.alarms = Alarms(self, disk)
+        self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.dirty: list[Connection] = []
@@ -302,7 +304,7 @@ class Node:
             for channel in confirming:
                 if channel.end_turn(ticket) and channel not in self._awaiting:
                     self._awaiting.append(channel)
-        if store.pager.used > store.pager.tight_bytes:
+        if store.pager.used + store.pager.assembling > store.pager.tight_bytes:
             self._relieve()
         self._choose_readers()
         dirty, self.dirty = self.dirty, []
@@ -330,7 +332,7 @@ class Node:
     def _relieve(self) -> None:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
-        want = min(_RELIEF_BYTES, pager.used - pager.tight_bytes)
+        want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
         queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
         sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):

@@ -8,6 +8,7 @@ cdef class Pager:
     cdef public long long budget_bytes
     cdef public long long tight_bytes
     cdef public long long used
+    cdef public long long assembling
     cdef public bint has_no_room
     cdef public list released
     cdef public Py_ssize_t page_bytes

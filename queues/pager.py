@@ -1,8 +1,9 @@
 """Pager: the RAM that queues may use together, and the way of their pages to disk and back.
 
-`used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets. Above
-`tight_bytes` a page is stored as soon as it is sealed, and the node lets the queues store pages that they have, a
-little each turn, so that no turn is long; a queue that pages delays nobody else.
+`used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets.
+`assembling` counts apart what connections hold of messages that are not whole yet. Above `tight_bytes` a page is stored
+as soon as it is sealed, and the node lets the queues store pages that they have, a little each turn, so that no turn is
+long; a queue that pages delays nobody else.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Pager:
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
+        self.assembling = 0
         self.has_no_room = False
         self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0

@@ -310,7 +310,7 @@ class Ready:
         self.pages = deque(pages)
 
     def _pack(self, entries: list[Entry]) -> list[Page]:
-        """Pack entries, in order, into pages that are stored and dropped; one page's messages rely on one page, or none."""
+        """Pack entries, in order, into pages, stored and dropped; what relies on different pages is kept apart."""
         pager = self.pager
         builder = PageBuilder()
         origin: Page | None = None
