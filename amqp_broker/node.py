@@ -1,7 +1,8 @@
 """Node: a whole broker node without sockets, clock, threads or asyncio. Time is an argument, output is data.
 
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
-    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, whether a sync is wanted, next deadline
+    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, passwords to be checked, whether a sync
+                 is wanted, next deadline
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -29,6 +30,7 @@ from amqp_broker.config import Config
 from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
+from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
 from amqp_broker.page_check import PageCheck
@@ -56,23 +58,26 @@ class Turn:
     """What a turn leaves to the driver.
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
-    whose `is_paused` has changed. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted,
-    milliseconds since the epoch, or None.
+    whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
+    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
+    None.
     """
 
-    __slots__ = ("dirty", "dropped", "next_deadline", "reading", "wants_sync")
+    __slots__ = ("checks", "dirty", "dropped", "next_deadline", "reading", "wants_sync")
 
     def __init__(
         self,
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
+        checks: list[PasswordCheck],
         wants_sync: bool,
         next_deadline: int | None,
     ) -> None:
         self.dirty = dirty
         self.dropped = dropped
         self.reading = reading
+        self.checks = checks
         self.wants_sync = wants_sync
         self.next_deadline = next_deadline
 
@@ -98,7 +103,9 @@ class Node:
         self.broker.declarations = Declarations(self.broker)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
-        self.control = Control(self, Handshake(self))
+        handshake = Handshake(self)
+        self.logins = handshake.logins
+        self.control = Control(self, handshake)
         self.alarms = Alarms(self, disk)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.connections: dict[int, Connection] = {}
@@ -216,6 +223,11 @@ class Node:
         self.connections.pop(connection.number, None)
         self.pending_handshakes.pop(connection.number, None)
 
+    def checked(self, check: PasswordCheck, now: int) -> None:
+        """A check of `Turn.checks` has run."""
+        self._set_time(now)
+        self.logins.checked(check)
+
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
         self._set_time(now)
@@ -292,6 +304,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
+        checks = self.logins.take()
         broker, store = self.broker, self.store
         broker.dead_letters.run(now)
         store.end_turn()
@@ -310,7 +323,7 @@ class Node:
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        return Turn(dirty, dropped, reading, self._wants_sync(now, ticket), self._next_deadline())
+        return Turn(dirty, dropped, reading, checks, self._wants_sync(now, ticket), self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""

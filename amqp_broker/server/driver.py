@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
+    from amqp_broker.connection.logins import PasswordCheck
     from amqp_broker.node import Node
     from amqp_broker.page_check import PageCheck
     from amqp_broker.server.transport import ClientProtocol
@@ -47,6 +48,7 @@ class Driver:
         self._turn_is_due = False
         self._job: SyncJob | None = None
         self._syncer = ThreadPoolExecutor(1, "sync")
+        self._checker = ThreadPoolExecutor(1, "login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._idle: asyncio.Future[None] | None = None
@@ -97,6 +99,8 @@ class Driver:
             resting, self.resting = self.resting, []
             for protocol in resting:
                 protocol.read_on()
+        for check in turn.checks:
+            self._checker.submit(self._run_check, check)
         if turn.wants_sync:
             self._start_sync()
         if turn.next_deadline is not None:
@@ -122,6 +126,26 @@ class Driver:
             self.node.tick(self.now())
         except Exception as error:
             log.critical("defect in a timer: the node stops", exc_info=error)
+            self.fail(error)
+            return
+        self.wants_turn()
+
+    # -- passwords -----------------------------------------------------------------------------------------------------
+
+    def _run_check(self, check: PasswordCheck) -> None:
+        """In the login thread."""
+        try:
+            check.run()
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
+            self._loop.call_soon_threadsafe(self.fail, error)
+        else:
+            self._loop.call_soon_threadsafe(self._checked, check)
+
+    def _checked(self, check: PasswordCheck) -> None:
+        try:
+            self.node.checked(check, self.now())
+        except Exception as error:
+            log.critical("defect after a login: the node stops", exc_info=error)
             self.fail(error)
             return
         self.wants_turn()
@@ -206,8 +230,9 @@ class Driver:
             await asyncio.wait([self._idle, self.failed], return_when=asyncio.FIRST_COMPLETED)
             self._idle = None
 
-    def stop_thread(self) -> None:
-        """End the sync thread."""
+    def stop_threads(self) -> None:
+        """End the threads."""
+        self._checker.shutdown(wait=True, cancel_futures=True)
         self._syncer.shutdown(wait=True, cancel_futures=True)
 
 

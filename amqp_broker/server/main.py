@@ -174,7 +174,7 @@ async def _serve(
         await driver.flush()
         failed = driver.failed.done()
     stopping.cancel()
-    driver.stop_thread()
+    driver.stop_threads()
     if failed:
         log.critical("stopped: %s", driver.failed.exception())
         return 1

@@ -104,7 +104,12 @@ class NodeDriver:
         for connection in turn.dropped:
             connection.transport.is_closed = True
             self.node.connection_lost(connection, self.now)
-        return turn
+        if not turn.checks:
+            return turn
+        for check in turn.checks:
+            check.run()
+            self.node.checked(check, self.now)
+        return self.turn()
 
     def take_sync(self) -> SyncJob:
         """A job that there has to be."""

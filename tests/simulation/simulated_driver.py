@@ -204,6 +204,9 @@ class SimulatedDriver:
         for client in revived:
             if client in self.clients and client.transport.is_writable:
                 self._input(lambda client=client: self.node.writable(client.transport, self.now))  # type: ignore[misc]
+        for check in turn.checks:
+            check.run()
+            self._input(lambda check=check: self.node.checked(check, self.now))  # type: ignore[misc]
 
     def _take_output(self, client: SimulatedClient) -> None:
         data = b"".join(client.transport.take_output())
