@@ -212,7 +212,7 @@ class Config:
         SIZE,
         256 * MIB,
         STORAGE,
-        "With less free disk than this, publishers of persistent messages are blocked.",
+        "With less free disk than this, publishers are blocked: transient messages page to disk too.",
         minimum=0,
     )
     journal_segment_size_bytes: int = setting(
@@ -327,7 +327,9 @@ class Config:
     max_tx_size_bytes: int = setting(SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB)
     max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
-    max_exchanges: int = setting(COUNT, 100_000, LIMITS, "Exchanges of the node.", minimum=1)
+    max_exchanges: int = setting(
+        COUNT, 100_000, LIMITS, "Exchanges of the node, the predeclared ones not counted.", minimum=1
+    )
     max_bindings: int = setting(COUNT, 5_000_000, LIMITS, "Bindings of the node.", minimum=1)
 
     consumer_timeout_ms: int = setting(

@@ -52,6 +52,8 @@ log = logging.getLogger("amqp_broker")
 LAZY_SYNC_MS = 20
 #: At most so much is paged out in one turn, octets.
 _RELIEF_BYTES = 2 * 1024 * 1024
+#: When nothing more can be paged out, this long passes until the next look, milliseconds.
+_RELIEF_REST_MS = 100
 
 
 class Turn:
@@ -121,7 +123,7 @@ class Node:
         self._synced_ticket = 0
         self._lazy_at: int | None = None
         self._is_syncing = False
-        self._is_relieving = False
+        self._relief_rests_until = 0
 
     def recover(self, now: int) -> None:
         """Read the disk; what `take_page_checks` returns is to be run before clients come. Raises CorruptRecord."""
@@ -317,7 +319,8 @@ class Node:
             for channel in confirming:
                 if channel.end_turn(ticket) and channel not in self._awaiting:
                     self._awaiting.append(channel)
-        if store.pager.used + store.pager.assembling > store.pager.tight_bytes:
+        is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
+        if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         self._choose_readers()
         dirty, self.dirty = self.dirty, []
@@ -352,6 +355,20 @@ class Node:
             if want <= 0 or not size:
                 break
             want -= queues[index].ready.relieve(want)
+        if want > 0 and pager.used + pager.assembling > pager.budget_bytes:
+            # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
+            sizes = [
+                (queue.ready.ram_head_bytes(), index)
+                for index, queue in enumerate(queues)
+                if not queue.dispatcher.consumers
+            ]
+            for size, index in sorted(sizes, reverse=True):
+                if want <= 0 or not size:
+                    break
+                want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
+        if want > 0:
+            # To look through very many queues takes long, and there is nothing to be found.
+            self._relief_rests_until = self.now + _RELIEF_REST_MS
 
     def _choose_readers(self) -> None:
         """Publishers wait while the disk is behind or an alarm is on; a parked connection waits for its answer."""

@@ -194,7 +194,8 @@ class ClassicQueue:
             if consumer.no_ack:
                 self._forget(entry)
                 self.delivered += 1
-                consumer.deliver_at_once(entry.message, entry.is_redelivered)
+                message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
+                consumer.deliver_at_once(message, entry.is_redelivered)
             else:
                 self._hand_over(entry, consumer)
         if self._expires_soon:

@@ -81,6 +81,9 @@ class PriorityReady(Ready):
     def ram_page_bytes(self) -> int:
         return sum(level.ram_page_bytes() for level in self.levels)
 
+    def ram_head_bytes(self) -> int:
+        return sum(level.ram_head_bytes() for level in self.levels)
+
     def stored_pages(self) -> list[Page]:
         return [page for level in self.levels for page in level.stored_pages()]
 

@@ -359,6 +359,11 @@ class Ready:
             in_ram += self.tail.buffer.length
         return in_ram
 
+    def ram_head_bytes(self) -> int:
+        """Octets in RAM that `relieve` can page out without keeping the head: all but its first message."""
+        first = self.head[0].message.size if self.head else 0
+        return int(self.head_size - first + self.stragglers_size)
+
     def stored_pages(self) -> list[Page]:
         """The whole pages that have a place on disk, in order."""
         if self.pages is None:

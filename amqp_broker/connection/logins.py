@@ -1,6 +1,6 @@
-"""Logins: whose password has to be checked, one at a time and not here: scrypt takes tens of milliseconds on purpose.
+"""Logins: whose password has to be checked, one at a time and not here: scrypt takes tens of milliseconds.
 
-    Handshake -> `wait` -> `take` (end of turn) -> PasswordCheck.run, in a thread of the driver -> `checked` -> Handshake
+    Handshake -> `wait` -> `take` (end of turn) -> PasswordCheck.run, in a thread of the driver; `checked` -> Handshake
 
 Invariants:
 1. A connection that waits is parked: none of its frames is handled.
