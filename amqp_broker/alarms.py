@@ -55,10 +55,11 @@ class Alarms:
         if pager.has_no_room:
             log.warning("a queue's page could not be stored: the disk is full; it is tried again")
             pager.has_no_room = False
-        used = pager.used
         limit = config.memory_budget_bytes
+        # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
+        used = pager.used + min(pager.assembling, limit // 4)
         # Pages are stored long before this; what is left then is unacknowledged or delayed.
-        why = f"queues hold {used} octets, the budget is {limit} (memory_budget)"
+        why = f"messages hold {used} octets, the budget is {limit} (memory_budget)"
         self._set("is_memory_high", used > limit + limit // 4, why)
         # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
         self._node.feed_starved(now)

@@ -20,6 +20,7 @@ from amqp_broker.config import Config
 from amqp_broker.dead_letters import DeadLetters
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.delayed import DelayedMessages
+from amqp_broker.page_check import PageCheck, page_checks
 from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import ReplyConsumers
@@ -69,6 +70,7 @@ class Broker:
         self._proposed = 0
         self._synced = 0
         self.unroutable = 0
+        self.page_checks: list[PageCheck] = []
 
     # -- durable changes -----------------------------------------------------------------------------------------
 
@@ -113,6 +115,8 @@ class Broker:
             self._populate()
         for record in self.metadata.vhosts():
             self._build_vhost(record.name, recovery, now)
+        if not self.config.recover:
+            self.page_checks = page_checks(self.store.pager.page_store, recovery)
         for log_ in (self.metadata_log, self.store.journal):
             if log_.torn_tail is not None:
                 log.warning("cut a torn tail: %s", log_.torn_tail)

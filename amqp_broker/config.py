@@ -69,6 +69,11 @@ def default_memory_budget_bytes() -> int:
     return max(64 * MIB, total * 2 // 5 // MIB * MIB)
 
 
+def default_max_partial_messages_bytes() -> int:
+    """A quarter of the default memory budget."""
+    return default_memory_budget_bytes() // 4
+
+
 def default_node_name() -> str:
     return f"amqp-broker@{os.uname().nodename}"
 
@@ -207,7 +212,7 @@ class Config:
         SIZE,
         256 * MIB,
         STORAGE,
-        "With less free disk than this, publishers of persistent messages are blocked.",
+        "With less free disk than this, publishers are blocked: transient messages page to disk too.",
         minimum=0,
     )
     journal_segment_size_bytes: int = setting(
@@ -244,6 +249,13 @@ class Config:
         STORAGE,
         "Size at which that head is long enough, even with fewer messages.",
         minimum=4 * KIB,
+    )
+    verify_at_start_bytes: int = setting(
+        SIZE,
+        2048 * MIB,
+        STORAGE,
+        "So much of the queues' pages is verified before clients are accepted; the rest soon after the start.",
+        minimum=0,
     )
     recover: bool = setting(
         BOOLEAN,
@@ -294,6 +306,14 @@ class Config:
         minimum=1,
         maximum=512 * MIB,
     )
+    max_partial_messages_bytes: int = setting(
+        SIZE,
+        default_max_partial_messages_bytes,
+        LIMITS,
+        "Messages of which a part has come, on all connections; above it the oldest one's channel closes with 311.",
+        minimum=1 * KIB,
+        default_text="10 % of RAM, at least 16MiB",
+    )
     max_header_size_bytes: int = setting(
         SIZE,
         128 * KIB,
@@ -307,7 +327,9 @@ class Config:
     max_tx_size_bytes: int = setting(SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB)
     max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
-    max_exchanges: int = setting(COUNT, 100_000, LIMITS, "Exchanges of the node.", minimum=1)
+    max_exchanges: int = setting(
+        COUNT, 100_000, LIMITS, "Exchanges of the node, the predeclared ones not counted.", minimum=1
+    )
     max_bindings: int = setting(COUNT, 5_000_000, LIMITS, "Bindings of the node.", minimum=1)
     max_cached_routes: int = setting(
         COUNT,

@@ -221,9 +221,10 @@ class Declarations:
         if name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
         self._check_alternate(connection, name, method.arguments)
-        if len(vhost.router.entries()) >= broker.config.max_exchanges:
+        most = broker.config.max_exchanges
+        if sum(each.router.declared_count for each in broker.vhosts.values()) >= most:
             raise precondition_failed(
-                f"cannot declare an exchange: the limit of {broker.config.max_exchanges} (max_exchanges) is reached"
+                f"cannot declare an exchange: the node's limit of {most} exchanges (max_exchanges) is reached"
             )
         try:
             broker.add_exchange(

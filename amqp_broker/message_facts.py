@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from amqp_broker.protocol.fields import Table, join_table, split_table
+from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table
 from amqp_broker.protocol.properties import Properties, decode_properties, replace_properties
 from queues.message import Message, build_message
 
@@ -45,6 +45,14 @@ def without_header(message: Message, facts: MessageFacts, name: str) -> Message:
     if name not in facts.headers or facts.headers_raw is None:
         return message
     pairs = [(key, value) for key, value in split_table(facts.headers_raw) if key != name]
+    return with_properties(message, replace_properties(message.properties(), headers=Table({}, join_table(pairs))))
+
+
+def with_header(message: Message, facts: MessageFacts, name: str, value: object) -> Message:
+    """The message with one header set; everything else stays octet for octet."""
+    raw = facts.headers_raw
+    pairs = [(key, octets) for key, octets in split_table(raw) if key != name] if raw is not None else []
+    pairs.append((name, encode_value(value)))
     return with_properties(message, replace_properties(message.properties(), headers=Table({}, join_table(pairs))))
 
 

@@ -5,13 +5,14 @@ from queues.store cimport MessageStore
 from queues.timers cimport Timers
 from storage.journal cimport Journal
 
-cdef long long _LAZY_SYNC_MS, _LAZY_BYTES
+cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS
 
 @cython.final
 cdef class Turn:
     cdef public list dirty
     cdef public list dropped
     cdef public list reading
+    cdef public list checks
     cdef public bint wants_sync
     cdef public object next_deadline
 
@@ -25,6 +26,8 @@ cdef class Node:
     cdef public object publisher
     cdef public object control
     cdef public object alarms
+    cdef public object logins
+    cdef public object assemblies
     cdef public dict connections
     cdef public dict pending_handshakes
     cdef public list dirty
@@ -42,10 +45,11 @@ cdef class Node:
     cdef Journal _metadata_journal
     cdef object _lazy_at
     cdef bint _is_syncing
+    cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
     @cython.locals(store=MessageStore, channel=Channel, confirming=list, dirty=list, dropped=list, reading=list,
-                   ticket="long long")
+                   ticket="long long", checks=list, is_tight=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

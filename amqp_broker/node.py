@@ -1,7 +1,8 @@
 """Node: a whole broker node without sockets, clock, threads or asyncio. Time is an argument, output is data.
 
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
-    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, whether a sync is wanted, next deadline
+    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, passwords to be checked, whether a sync
+                 is wanted, next deadline
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -22,14 +23,17 @@ from typing import Any
 
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
+from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.config import Config
 from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
+from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
+from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
 from amqp_broker.publisher import Publisher
 from amqp_broker.sync_job import SyncJob
@@ -51,29 +55,34 @@ LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
 _RELIEF_BYTES = 2 * 1024 * 1024
+#: When nothing more can be paged out, this long passes until the next look, milliseconds.
+_RELIEF_REST_MS = 100
 
 
 class Turn:
     """What a turn leaves to the driver.
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
-    whose `is_paused` has changed. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted,
-    milliseconds since the epoch, or None.
+    whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
+    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
+    None.
     """
 
-    __slots__ = ("dirty", "dropped", "next_deadline", "reading", "wants_sync")
+    __slots__ = ("checks", "dirty", "dropped", "next_deadline", "reading", "wants_sync")
 
     def __init__(
         self,
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
+        checks: list[PasswordCheck],
         wants_sync: bool,
         next_deadline: int | None,
     ) -> None:
         self.dirty = dirty
         self.dropped = dropped
         self.reading = reading
+        self.checks = checks
         self.wants_sync = wants_sync
         self.next_deadline = next_deadline
 
@@ -101,9 +110,12 @@ class Node:
         self.broker.declarations = Declarations(self.broker)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
-        self.control = Control(self, Handshake(self))
+        handshake = Handshake(self)
+        self.logins = handshake.logins
+        self.control = Control(self, handshake)
         self.alarms = Alarms(self, disk)
         self._publish_backlog = config.publish_backlog_bytes
+        self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.dirty: list[Connection] = []
@@ -120,14 +132,20 @@ class Node:
         # Up to where these logs have been looked at for whether they are too long.
         self._shortened_at = -1
         self._rewritten_at = -1
+        self._relief_rests_until = 0
 
     def recover(self, now: int) -> None:
-        """Read the disk. Raises CorruptRecord."""
+        """Read the disk; what `take_page_checks` returns is to be run before clients come. Raises CorruptRecord."""
         self.set_time(now)
         self.broker.recover(now)
         self._synced_ticket = self.broker.ticket()
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
+
+    def take_page_checks(self) -> list[PageCheck]:
+        """The stored pages that `recover` has not read. Once each."""
+        checks, self.broker.page_checks = self.broker.page_checks, []
+        return checks
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 
@@ -216,6 +234,11 @@ class Node:
         self.connections.pop(connection.number, None)
         self.pending_handshakes.pop(connection.number, None)
 
+    def checked(self, check: PasswordCheck, now: int) -> None:
+        """A check of `Turn.checks` has run."""
+        self.set_time(now)
+        self.logins.checked(check)
+
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
         self.set_time(now)
@@ -294,6 +317,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
+        checks = self.logins.take()
         broker, store = self.broker, self.store
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
@@ -311,7 +335,8 @@ class Node:
             for channel in confirming:
                 if channel.end_turn(ticket) and channel not in self._awaiting:
                     self._awaiting.append(channel)
-        if store.pager.used > store.pager.tight_bytes:
+        is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
+        if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
         if is_behind or self._parked or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
@@ -319,7 +344,7 @@ class Node:
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        return Turn(dirty, dropped, reading, self._wants_sync(now, ticket), self._next_deadline())
+        return Turn(dirty, dropped, reading, checks, self._wants_sync(now, ticket), self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
@@ -341,13 +366,27 @@ class Node:
     def _relieve(self) -> None:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
-        want = min(_RELIEF_BYTES, pager.used - pager.tight_bytes)
+        want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
         queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
         sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:
                 break
             want -= queues[index].ready.relieve(want)
+        if want > 0 and pager.used + pager.assembling > pager.budget_bytes:
+            # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
+            sizes = [
+                (queue.ready.ram_head_bytes(), index)
+                for index, queue in enumerate(queues)
+                if not queue.dispatcher.consumers
+            ]
+            for size, index in sorted(sizes, reverse=True):
+                if want <= 0 or not size:
+                    break
+                want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
+        if want > 0:
+            # To look through very many queues takes long, and there is nothing to be found.
+            self._relief_rests_until = self.now + _RELIEF_REST_MS
 
     def _choose_readers(self, is_behind: bool) -> None:
         """Publishers wait while the disk is behind or an alarm is on; a parked connection waits for its answer."""

@@ -25,6 +25,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "messages_ready": sum(queue.ready.count for queue in queues),
         "messages_unacked": sum(queue.unacked for queue in queues),
         "memory_used": store.pager.used,
+        "memory_assembling": store.pager.assembling,
         "memory_budget": store.pager.budget_bytes,
         "pages_stored": store.pager.pages_stored,
         "pages_loaded": store.pager.pages_loaded,

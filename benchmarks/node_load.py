@@ -51,12 +51,16 @@ class DrivenNode:
     def turn(self) -> None:
         """End a turn, and commit what it wrote before the next."""
         self.now += 1
-        while self.node.end_turn(self.now).wants_sync:
+        while (turn := self.node.end_turn(self.now)).wants_sync or turn.checks:
             job = self.node.take_sync()
-            if job is None:
+            if job is not None:
+                job.run()
+                self.node.synced(job, self.now)
+            for check in turn.checks:
+                check.run()
+                self.node.checked(check, self.now)
+            if job is None and not turn.checks:
                 break
-            job.run()
-            self.node.synced(job, self.now)
 
     def connect(self, *calls: Method) -> Connection:
         """A connection that has shaken hands, opened its channel and made these calls."""

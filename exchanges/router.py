@@ -105,6 +105,11 @@ class Router:
         """All exchanges in the order of their declaration, the predeclared first."""
         return list(self._entries.values())
 
+    @property
+    def declared_count(self) -> int:
+        """How many exchanges there are besides the predeclared."""
+        return len(self._entries) - len(PREDECLARED)
+
     def set_alternate(self, name: str, alternate: str | None) -> None:
         """Change the alternate exchange in force (None: none; "": the default exchange). Raises
         UnknownExchange."""

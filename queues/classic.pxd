@@ -52,7 +52,7 @@ cdef class ClassicQueue:
     cdef int _hand_over(self, Entry entry, Consumer consumer) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cdef void _enforce_limits(self, long long now) except *
-    @cython.locals(ready=Ready, entry=Entry, consumer=Consumer)
+    @cython.locals(ready=Ready, entry=Entry, consumer=Consumer, message=Message)
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cpdef Entry get(self, long long now)

@@ -194,7 +194,8 @@ class ClassicQueue:
             if consumer.no_ack:
                 self._forget(entry)
                 self.delivered += 1
-                consumer.deliver_at_once(entry.message, entry.is_redelivered)
+                message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
+                consumer.deliver_at_once(message, entry.is_redelivered)
             else:
                 self._hand_over(entry, consumer)
         if self._expires_soon:
@@ -352,7 +353,8 @@ class ClassicQueue:
 
     def _forget_page(self, page: Page) -> None:
         if self.is_durable and page.durable_count and not self.is_deleted:
-            if isinstance(self.ready, PriorityReady):
+            if page.is_repacked or isinstance(self.ready, PriorityReady):
+                # Sequences in between may be held by a consumer, or have another priority.
                 self.pager.load(self.queue_id, page)
                 self.store.append_settled(
                     self, [(entry.sequence, 1) for entry in page.entries(self.pager.addresses)]
@@ -362,6 +364,8 @@ class ClassicQueue:
         self.settled_count += page.live
         if self.is_deleted:
             page.location = None
+        elif page.origin is not None:
+            self.pager.settle(self.queue_id, page.origin, page.count)
         self.pager.release(self.queue_id, page)
 
     def delete(self) -> int:
@@ -407,9 +411,12 @@ class ClassicQueue:
                 entry.journal_segment = 0
                 self.held.pop(entry.sequence, None)
             self._leave_page(entry)
+        if self.pager.has_no_room:
+            return  # a page that could not be stored may rely on one that would not be named
         pages = self.ready.stored_pages()
         if self.is_durable and self.store.wants_list(self, pages, segment):
             self.store.append_pages(self, pages)
+            self.ready.leave_origins()
 
     def _write_again(self, entry: Entry) -> None:
         entry.journal_segment = self.store.segment(self)

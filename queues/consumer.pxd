@@ -7,5 +7,6 @@ cdef class Consumer:
     cdef public int priority
 
     cpdef bint has_credit(self)
+    cpdef Message redelivered(self, Entry entry)
     cpdef void deliver(self, Entry entry) except *
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

@@ -33,6 +33,10 @@ class Consumer:
         """Take a message that the queue has already forgotten."""
         raise NotImplementedError
 
+    def redelivered(self, entry: Entry) -> Message:
+        """What to deliver of an entry that came back: its message, unless the consumer has something to add."""
+        return entry.message
+
     def on_queue_gone(self) -> None:
         """The queue was deleted: the consumer is cancelled by the broker."""
         raise NotImplementedError

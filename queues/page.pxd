@@ -36,6 +36,8 @@ cdef class Page:
     cdef public bint has_expiring
     cdef public bint is_recovered
     cdef public bint is_named
+    cdef public bint is_repacked
+    cdef public Page origin
 
     @cython.locals(blob=bytes, data="const unsigned char*", length=Py_ssize_t, position=Py_ssize_t, found=list,
                    size=Py_ssize_t, end=Py_ssize_t, sequence="unsigned long long", message=Message, entry=Entry)

@@ -136,7 +136,9 @@ class Page:
     count, message_bytes: its messages and the sum of their body sizes; durable_count, durable_bytes: the persistent
     ones among them. first, last: sequences. oldest_segment: the oldest journal segment that one of its messages relies
     on, 0 for none. is_recovered: found at a restart, so that its transient messages are gone. is_named: a journal entry
-    names it, so that the journal has to be told before its place is given up.
+    names it, so that the journal has to be told before its place is given up. is_repacked: made of messages that came
+    back, so that sequences between its first and last may be anywhere else; origin: the stored page on which all of
+    them still rely, or None.
     """
 
     def __init__(self, data: bytes | None, count: int, first: int, last: int, message_bytes: int) -> None:
@@ -154,6 +156,8 @@ class Page:
         self.has_expiring = False
         self.is_recovered = False
         self.is_named = False
+        self.is_repacked = False
+        self.origin: Page | None = None
 
     def entries(self, addresses: AddressBook) -> list[Entry]:
         """Unpack all messages, in order. Raises ValueError when the octets do not add up.
@@ -165,7 +169,9 @@ class Page:
         length = len(blob)
         position = 0
         found = []
-        page = self if self.location is not None else None
+        page = self.origin
+        if page is None and self.location is not None:
+            page = self
         while position < length:
             if length - position < 4 + _ENTRY_FIXED:
                 raise ValueError(f"page of {length} octets is cut at {position}")

@@ -8,6 +8,7 @@ cdef class Pager:
     cdef public long long budget_bytes
     cdef public long long tight_bytes
     cdef public long long used
+    cdef public long long assembling
     cdef public bint has_no_room
     cdef public list released
     cdef public Py_ssize_t page_bytes
@@ -20,5 +21,5 @@ cdef class Pager:
     cpdef int drop(self, Page page) except -1
     cpdef int load(self, unsigned long long queue_id, Page page) except -1
     cpdef int read_ahead(self, unsigned long long queue_id, Page page) except -1
-    cpdef int settle(self, unsigned long long queue_id, Page page) except -1
+    cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1

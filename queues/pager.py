@@ -1,8 +1,9 @@
 """Pager: the RAM that queues may use together, and the way of their pages to disk and back.
 
-`used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets. Above
-`tight_bytes` a page is stored as soon as it is sealed, and the node lets the queues store pages that they have, a
-little each turn, so that no turn is long; a queue that pages delays nobody else.
+`used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets.
+`assembling` counts apart what connections hold of messages that are not whole yet. Above `tight_bytes` a page is stored
+as soon as it is sealed, and the node lets the queues store pages that they have, a little each turn, so that no turn is
+long; a queue that pages delays nobody else.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Pager:
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
+        self.assembling = 0
         self.has_no_room = False
         self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0
@@ -76,9 +78,9 @@ class Pager:
         if page.data is None:
             self.page_store.read_ahead(queue_id, page.location)
 
-    def settle(self, queue_id: int, page: Page) -> None:
-        """One message of a stored page is settled; the page's place is released with the last."""
-        page.live -= 1
+    def settle(self, queue_id: int, page: Page, count: int = 1) -> None:
+        """Messages of a stored page are settled, or stored elsewhere; the page's place is released with the last."""
+        page.live -= count
         if page.live == 0:
             self.release(queue_id, page)
 

@@ -71,18 +71,25 @@ class PriorityReady(Ready):
             self.count = before + level.count - count
             self.message_bytes += level.message_bytes - message_bytes
 
-    def relieve(self, want_bytes: int) -> int:
+    def relieve(self, want_bytes: int, keeps_head: bool = True) -> int:
         freed = 0
         for level in self.levels:
             if freed < want_bytes:
-                freed += level.relieve(want_bytes - freed)
+                freed += level.relieve(want_bytes - freed, keeps_head)
         return freed
 
     def ram_page_bytes(self) -> int:
         return sum(level.ram_page_bytes() for level in self.levels)
 
+    def ram_head_bytes(self) -> int:
+        return sum(level.ram_head_bytes() for level in self.levels)
+
     def stored_pages(self) -> list[Page]:
         return [page for level in self.levels for page in level.stored_pages()]
+
+    def leave_origins(self) -> None:
+        for level in self.levels:
+            level.leave_origins()
 
     def leave_segment(self, segment: int) -> list[Entry]:
         return [entry for level in self.levels for entry in level.leave_segment(segment)]

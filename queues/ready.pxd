@@ -10,6 +10,8 @@ cdef class Ready:
     cdef public unsigned long long queue_id
     cdef public object head
     cdef public long long head_size
+    cdef public object stragglers
+    cdef public long long stragglers_size
     cdef public object pages
     cdef public PageBuilder tail
     cdef public Py_ssize_t count
@@ -25,5 +27,7 @@ cdef class Ready:
     cpdef Entry peek(self)
     @cython.locals(pager=Pager, page=Page, entries=list, entry=Entry)
     cdef bint _refill(self) except -1
+    @cython.locals(pager=Pager, entries=list, entry=Entry)
+    cdef list _unpack(self, Page page)
     @cython.locals(entry=Entry)
     cpdef void put_back(self, list entries) except *

@@ -2,22 +2,28 @@
 
     push -> tail (PageBuilder) -> pages (RAM or disk) -> head (entries) -> pop
     put_back ------------------------------------------> head, at the original position
+    relieve                       pages <--------------- head, what is too long of it
 
 While nothing waits behind it and memory is not short, a short head takes new messages directly. A page is unpacked into
 the head when the head runs out. Under memory pressure pages are stored from the newest backwards, so the oldest stay in
-RAM the longest.
+RAM the longest; then a head that is long with messages that came back is packed into pages again. What comes back later
+and belongs among those waits in `stragglers` until its place is unpacked.
 
 Invariants:
-1. Sequences rise from head to tail (within one priority).
+1. Sequences rise from head to tail (within one priority); stragglers are above the first page's first.
 2. `count` is the number of ready messages; `message_bytes` the sum of their body sizes.
-3. Entries in the head are counted in `pager.used` by Message.size, pages and tail by their octets; an entry that was
-   popped stays counted until its queue settles it.
+3. Entries in the head and stragglers are counted in `pager.used` by Message.size, pages and tail by their octets; an
+   entry that was popped stays counted until its queue settles it.
+4. A repacked page gives its messages a place on disk only when the journal names it; until then they rely on what they
+   relied on before: the journal, or the one stored page that is its origin.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import cython
@@ -32,10 +38,30 @@ if not cython.compiled:
 
 #: So many pages behind the one that is unpacked are fetched from the disk meanwhile.
 _PAGES_AHEAD = 4
+#: A head is long when it is above what it may hold by so many pages: one page unpacked does not make it so.
+_LONG_HEAD_PAGES = 4
+#: At most so many pages are unpacked to take in stragglers in one `relieve`.
+_STRAGGLER_PAGES = 16
+
+
+def _first_of(page: Page) -> int:
+    return page.first
 
 
 def _sequence_of(entry: Entry) -> int:
     return entry.sequence
+
+
+def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
+    """Entries put among those that are there, in order of sequence."""
+    if len(entries) == 1:
+        if not there or entries[0].sequence < there[0].sequence:
+            there.appendleft(entries[0])
+            return there
+        if entries[0].sequence > there[-1].sequence:
+            there.append(entries[0])
+            return there
+    return deque(sorted([*entries, *there], key=_sequence_of)) if entries else there
 
 
 class Ready:
@@ -46,6 +72,8 @@ class Ready:
         self.queue_id = queue_id
         self.head: deque[Entry] = deque()
         self.head_size = 0
+        self.stragglers: deque[Entry] = deque()
+        self.stragglers_size = 0
         self.pages: Any = None
         self.tail: Any = None
         self.count = 0
@@ -116,28 +144,54 @@ class Ready:
                 self.pages = None
                 self.tail = None
                 return False
-            entries = page.entries(pager.addresses)
-            pager.used -= page.size
-            page.data = None
+            entries = self._unpack(page)
+            if self.stragglers:
+                entries = self._with_stragglers(entries)
             for entry in entries:
                 self.head_size += entry.message.size
-            pager.used += self.head_size
             self.head.extend(entries)
             if entries:
                 return True
         return False
 
+    def _unpack(self, page: Page) -> list[Entry]:
+        """The entries of a page whose octets are in RAM, counted instead of it."""
+        pager = self.pager
+        entries = page.entries(pager.addresses)
+        pager.used -= page.size
+        page.data = None
+        for entry in entries:
+            pager.used += entry.message.size
+        if page.origin is not None:
+            # Nothing relies on its own place, and the journal does not name it.
+            pager.release(self.queue_id, page)
+        return entries
+
+    def _with_stragglers(self, entries: list[Entry]) -> list[Entry]:
+        """Entries that were unpacked, and the stragglers before the next page, in order."""
+        stragglers = self.stragglers
+        while stragglers and (not self.pages or stragglers[0].sequence < self.pages[0].first):
+            entry = stragglers.popleft()
+            self.stragglers_size -= entry.message.size
+            entries.append(entry)
+        return sorted(entries, key=_sequence_of)
+
     def put_back(self, entries: list[Entry]) -> None:
         """Entries that were popped return to their original positions."""
         for entry in entries:
             entry.consumer = None
-            self.head_size += entry.message.size
             self.count += 1
             self.message_bytes += entry.message.body_size
-        if len(entries) == 1 and (not self.head or entries[0].sequence < self.head[0].sequence):
-            self.head.appendleft(entries[0])
-        else:
-            self.head = deque(sorted([*entries, *self.head], key=_sequence_of))
+        if self.pages:
+            first = self.pages[0].first
+            late = [entry for entry in entries if entry.sequence > first]
+            if late:
+                self.stragglers_size += sum([entry.message.size for entry in late])
+                self.stragglers = _merged(self.stragglers, late)
+                entries = [entry for entry in entries if entry.sequence < first]
+        for entry in entries:
+            self.head_size += entry.message.size
+        self.head = _merged(self.head, entries)
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""
@@ -186,30 +240,131 @@ class Ready:
         if tail.buffer.length >= self.pager.page_bytes:
             self._seal()
 
-    def relieve(self, want_bytes: int) -> int:
-        """Store and drop pages, the newest first, until `want_bytes` are free. Returns what was freed, octets."""
-        if self.pages is None:
-            return 0
-        freed = 0
-        if self.tail.count:
-            self.pages.append(self.tail.seal())
-        for page in reversed(self.pages):
-            if freed >= want_bytes:
-                break
-            if page.data is not None:
-                self.pager.store(self.queue_id, page)
-                if page.location is None:
+    def relieve(self, want_bytes: int, keeps_head: bool = True) -> int:
+        """Store and drop pages, the newest first, until `want_bytes` are free, then pack what is too long of the head
+        (all of it but one message unless `keeps_head`). Returns what was freed, octets."""
+        pager = self.pager
+        before = pager.used
+        if self.pages is not None:
+            if self.tail.count:
+                self.pages.append(self.tail.seal())
+            for page in reversed(self.pages):
+                if before - pager.used >= want_bytes:
                     break
-                self.pager.drop(page)
-                freed += page.size
-        return freed
+                if page.data is not None and not self._store(page):
+                    break
+        if pager.has_no_room:
+            return before - pager.used
+        if before - pager.used < want_bytes and self.stragglers_size > (pager.head_bytes if keeps_head else 0):
+            self._pack_stragglers(max(want_bytes, pager.page_bytes))
+        if before - pager.used < want_bytes and (not keeps_head or self._head_is_long()):
+            self._pack_head(max(want_bytes, pager.page_bytes), pager.head_bytes if keeps_head else 0)
+        return before - pager.used
+
+    def _store(self, page: Page) -> bool:
+        """Bring a page to disk and out of RAM. Returns whether that was possible."""
+        self.pager.store(self.queue_id, page)
+        self.pager.drop(page)
+        return page.location is not None
+
+    def _head_is_long(self) -> bool:
+        return self.head_size > self.pager.head_bytes + _LONG_HEAD_PAGES * self.pager.page_bytes
+
+    def _pack_head(self, want_bytes: int, keep_bytes: int) -> None:
+        """Pack the end of the head into pages in front of the others, until it is short enough or enough is free."""
+        entries = []
+        head = self.head
+        while len(head) > 1 and self.head_size > keep_bytes and want_bytes > 0:
+            entry = head.pop()
+            self.head_size -= entry.message.size
+            want_bytes -= entry.message.size
+            entries.append(entry)
+        if not entries:
+            return
+        if self.pages is None:
+            self.pages = deque()
+            self.tail = PageBuilder()
+        entries.reverse()
+        self.pages.extendleft(reversed(self._pack(entries)))
+
+    def _pack_stragglers(self, want_bytes: int) -> None:
+        """Pack the last stragglers into the pages among which they belong."""
+        pages: list[Page] = list(self.pages)
+        stragglers = self.stragglers
+        for _ in range(_STRAGGLER_PAGES):
+            if not stragglers or want_bytes <= 0:
+                break
+            index = bisect_right(pages, stragglers[-1].sequence, key=_first_of) - 1
+            page = pages[index]
+            entries = []
+            while stragglers and stragglers[-1].sequence > page.first and want_bytes > 0:
+                entry = stragglers.pop()
+                self.stragglers_size -= entry.message.size
+                want_bytes -= entry.message.size
+                entries.append(entry)
+            entries.reverse()
+            if entries[0].sequence > page.last:
+                pages[index + 1 : index + 1] = self._pack(entries)
+            else:
+                self.pager.load(self.queue_id, page)
+                entries += self._unpack(page)
+                pages[index : index + 1] = self._pack(sorted(entries, key=_sequence_of))
+        self.pages = deque(pages)
+
+    def _pack(self, entries: list[Entry]) -> list[Page]:
+        """Pack entries, in order, into pages, stored and dropped; what relies on different pages is kept apart."""
+        pager = self.pager
+        builder = PageBuilder()
+        origin: Page | None = None
+        pages: list[Page] = []
+        for entry in entries:
+            if builder.count and (entry.page is not origin or builder.buffer.length >= pager.page_bytes):
+                pages.append(self._repacked(builder, origin))
+            origin = entry.page
+            builder.add(
+                entry.message,
+                entry.sequence,
+                entry.expires_at,
+                entry.journal_segment,
+                entry.returns,
+                entry.is_redelivered,
+            )
+            pager.used -= entry.message.size
+        pages.append(self._repacked(builder, origin))
+        return pages
+
+    def _repacked(self, builder: PageBuilder, origin: Page | None) -> Page:
+        page = builder.seal()
+        page.is_repacked = True
+        page.origin = origin
+        self.pager.used += page.size
+        self._store(page)
+        return page
+
+    def leave_origins(self) -> None:
+        """The journal names every stored page: repacked ones rely on nothing else any more."""
+        for page in self.stored_pages():
+            if page.origin is not None:
+                self.pager.settle(self.queue_id, page.origin, page.count)
+                page.origin = None
 
     def ram_page_bytes(self) -> int:
-        """Octets of pages, the open one included, that are in RAM and could be dropped."""
-        if self.pages is None:
-            return 0
-        in_ram: int = sum(page.size for page in self.pages if page.data is not None)
-        return in_ram + int(self.tail.buffer.length)
+        """Octets in RAM that `relieve` can do something about: of pages, the open one included, of a long head, and of
+        many stragglers."""
+        in_ram = 0
+        if self._head_is_long():
+            in_ram += self.head_size - self.pager.head_bytes
+        if self.stragglers_size > self.pager.head_bytes:
+            in_ram += self.stragglers_size
+        if self.pages is not None:
+            in_ram += sum(page.size for page in self.pages if page.data is not None)
+            in_ram += self.tail.buffer.length
+        return in_ram
+
+    def ram_head_bytes(self) -> int:
+        """Octets in RAM that `relieve` can page out without keeping the head: all but its first message."""
+        first = self.head[0].message.size if self.head else 0
+        return int(self.head_size - first + self.stragglers_size)
 
     def stored_pages(self) -> list[Page]:
         """The whole pages that have a place on disk, in order."""
@@ -218,22 +373,24 @@ class Ready:
         return [page for page in self.pages if page.location is not None]
 
     def leave_segment(self, segment: int) -> list[Entry]:
-        """Store every page that relies on a journal segment up to `segment`; returns the head's entries that do, and
-        those that came out of stored pages."""
+        """Store every page that relies on a journal segment up to `segment`, or on another page. Returns the entries in
+        RAM that rely on such a segment, and those that came out of stored pages."""
         if self.pages is not None:
             if self.tail.count and 0 < self.tail.oldest_segment <= segment:
                 page = self.tail.seal()
                 self.pages.append(page)
             for page in self.pages:
-                if page.location is None and 0 < page.oldest_segment <= segment:
+                if page.location is None and (0 < page.oldest_segment <= segment or page.origin is not None):
                     self.pager.store(self.queue_id, page)
         return [
-            entry for entry in self.head if entry.page is not None or 0 < entry.journal_segment <= segment
+            entry
+            for entry in chain(self.head, self.stragglers)
+            if entry.page is not None or 0 < entry.journal_segment <= segment
         ]
 
     def clear(self) -> tuple[list[Entry], list[Page]]:
         """Take all messages out: the head's entries (still counted) and the pages, to be released by the caller."""
-        entries = list(self.head)
+        entries = [*self.head, *self.stragglers]
         pages: list[Page] = []
         if self.pages is not None:
             pages = list(self.pages)
@@ -241,6 +398,8 @@ class Ready:
                 pages.append(self.tail.seal())
         self.head = deque()
         self.head_size = 0
+        self.stragglers = deque()
+        self.stragglers_size = 0
         self.pages = None
         self.tail = None
         self.count = 0

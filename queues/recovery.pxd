@@ -9,6 +9,7 @@ cdef class RecoveredQueue:
     cdef public dict pages
     cdef public unsigned int pages_segment
     cdef public list settled
+    cdef public dict returned
     cdef public list items
     cdef public list partial_pages
 

@@ -46,8 +46,9 @@ class RecoveredQueue:
     """What the journal says of one queue.
 
     next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that
-    names them, 0 for none. items: entries and pages, in order of sequence (after `finish`); an entry that has a page is
-    the rest of a page of which some messages are settled.
+    names them, 0 for none. settled, returned: what happened since to sequences that may be in pages. items: entries and
+    pages, in order of sequence (after `finish`); an entry that has a page is the rest of a page of which some messages
+    are settled, or came back.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class RecoveredQueue:
         self.pages: dict[tuple[int, int], Page] = {}
         self.pages_segment = 0
         self.settled: list[tuple[int, int]] = []
+        self.returned: dict[int, int] = {}
         self.items: list[Entry | Page] = []
         self.partial_pages: list[Page] = []
 
@@ -102,6 +104,7 @@ class Recovery:
             sequence = get_u64(data, position + 8)
             entry = make_entry(message, sequence, get_u64(data, position + 16), segment)
             entry.returns = get_u16(data, position + 24)
+            entry.is_redelivered = entry.returns > 0
             queue = self.queue(get_u64(data, position))
             queue.entries[sequence] = entry
             if sequence >= queue.next_sequence:
@@ -131,6 +134,7 @@ class Recovery:
         queue.pages = {}
         queue.pages_segment = segment
         queue.settled = []
+        queue.returned = {}
         for index in range(int.from_bytes(payload[16:20], "big")):
             start = 20 + 44 * index
             field = memoryview(payload)[start : start + 44]
@@ -155,10 +159,14 @@ class Recovery:
 
     def _take_returned(self, payload: bytes) -> None:
         queue = self.queue(int.from_bytes(payload[:8], "big"))
-        entry = queue.entries.get(int.from_bytes(payload[8:16], "big"))
+        sequence = int.from_bytes(payload[8:16], "big")
+        returns = int.from_bytes(payload[16:20], "big")
+        entry = queue.entries.get(sequence)
         if entry is not None:
-            entry.returns = int.from_bytes(payload[16:20], "big")
+            entry.returns = returns
             entry.is_redelivered = True
+        elif queue.pages:
+            queue.returned[sequence] = returns
 
     def _take_released(self, payload: bytes) -> None:
         for index in range(int.from_bytes(payload[:4], "big")):
@@ -192,14 +200,24 @@ class Recovery:
             pages = list(queue.pages.values())
             self._pager.page_store.adopt(queue_id, [page.location for page in pages])
             settled = _Ranges(queue.settled)
+            returned = _Ranges([(sequence, 1) for sequence in queue.returned])
             again = _Ranges([(sequence, 1) for sequence in queue.entries]) if pages else _Ranges([])
-            whole = [page for page in pages if not self._unpack_if_partial(queue_id, queue, page, settled, again)]
-            items: list[tuple[int, Entry | Page]] = [(page.first, page) for page in whole]
+            items: list[tuple[int, Entry | Page]] = []
+            for page in pages:
+                if (
+                    settled.meets(page.first, page.last)
+                    or returned.meets(page.first, page.last)
+                    or (again.meets(page.first, page.last) and not self._drop_doubles(queue, page))
+                ):
+                    self._unpack(queue_id, queue, page, settled)
+                else:
+                    items.append((page.first, page))
             items += list(queue.entries.items())
             items.sort(key=lambda item: item[0])
             queue.items = [item for _, item in items]
             queue.entries = {}
             queue.pages = {}
+            queue.returned = {}
 
     def _drop_doubles(self, queue: RecoveredQueue, page: Page) -> bool:
         """A whole page needs no copies in the journal: forget them, rather than unpack a page that may stay on disk.
@@ -216,14 +234,8 @@ class Recovery:
             del queue.entries[each]
         return True
 
-    def _unpack_if_partial(
-        self, queue_id: int, queue: RecoveredQueue, page: Page, settled: _Ranges, again: _Ranges
-    ) -> bool:
-        """Turn what is left of a page into entries if some of it is settled or stands in the journal again."""
-        if not settled.meets(page.first, page.last) and (
-            not again.meets(page.first, page.last) or self._drop_doubles(queue, page)
-        ):
-            return False
+    def _unpack(self, queue_id: int, queue: RecoveredQueue, page: Page, settled: _Ranges) -> None:
+        """Turn what is left of a page into entries: some of it is settled, came back, or is in the journal again."""
         self._pager.load(queue_id, page)
         entries = page.entries(self._addresses)
         self._pager.drop(page)
@@ -236,5 +248,7 @@ class Recovery:
         if not left:
             self._pager.release(queue_id, page)
         for entry in left:
+            if entry.sequence in queue.returned:
+                entry.returns = queue.returned[entry.sequence]
+                entry.is_redelivered = True
             queue.entries[entry.sequence] = entry
-        return True

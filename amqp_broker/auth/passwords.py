@@ -111,12 +111,6 @@ def to_rabbit(stored: str) -> tuple[str, str] | None:
     return f"rabbit_password_hashing_{_RABBIT_DIGESTS[algorithm]}", rest
 
 
-def wants_rehash(stored: str) -> bool:
-    """Whether a password that has just been verified should be hashed anew: its hash is not what we make
-    today."""
-    return bool(stored) and not stored.startswith(f"scrypt${SCRYPT_N}${SCRYPT_R}${SCRYPT_P}$")
-
-
 class VerifiedPasswords:
     """Remembers which passwords were right, so that a client that comes back costs no scrypt.
 
@@ -135,20 +129,17 @@ class VerifiedPasswords:
 
     def is_known(self, password: str, stored: str) -> bool:
         """Whether this password was right before; costs next to nothing."""
-        return self._digest(password, stored) in self._seen
-
-    def verify(self, password: str, stored: str) -> bool:
-        """As `verify_password`."""
         digest = self._digest(password, stored)
-        if digest in self._seen:
-            self._seen.move_to_end(digest)
-            return True
-        is_right = verify_password(password, stored)
-        if is_right:
-            self._seen[digest] = None
-            if len(self._seen) > self._capacity:
-                self._seen.popitem(last=False)
-        return is_right
+        if digest not in self._seen:
+            return False
+        self._seen.move_to_end(digest)
+        return True
+
+    def remember(self, password: str, stored: str) -> None:
+        """`verify_password` has found it right."""
+        self._seen[self._digest(password, stored)] = None
+        if len(self._seen) > self._capacity:
+            self._seen.popitem(last=False)
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, length: int) -> bytes:

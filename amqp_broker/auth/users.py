@@ -33,8 +33,8 @@ def login_with_password(
 ) -> LoginOutcome:
     """Checks a password for `user`, None where the name that was given is nobody's.
 
-    `verify` is `verify_password` or the method of a VerifiedPasswords. An unknown user, one without a
-    password and one with a wrong password all take the time of one scrypt.
+    `verify` is `verify_password`, or tells the outcome of one that has run elsewhere. An unknown user, one
+    without a password and one with a wrong password all take the time of one scrypt.
     """
     if not password:
         return LoginOutcome.EMPTY_PASSWORD

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from amqp_broker.auth.permissions import Action
-from amqp_broker.channel.consumer import ChannelConsumer, unacked_allowed
+from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message, unacked_allowed
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import reply
@@ -124,7 +124,8 @@ def on_basic_get(channel: Any, method: Any) -> None:
     if entry is None:
         reply(channel, methods.BasicGetEmpty())
         return
-    message, is_redelivered = entry.message, entry.is_redelivered
+    is_redelivered = entry.is_redelivered
+    message = redelivered_message(queue, entry) if is_redelivered else entry.message
     if method.no_ack:
         tag = channel.pass_tag()
         queue.take_at_once(entry)

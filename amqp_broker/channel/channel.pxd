@@ -2,6 +2,7 @@ cimport cython
 from octets.buffer cimport get_u16, get_u32, get_u64
 from queues.classic cimport ClassicQueue
 from queues.message cimport Entry, Message, make_message
+from queues.pager cimport Pager
 from amqp_broker.connection.output cimport Output
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.channel.consumer cimport ChannelConsumer
@@ -35,6 +36,9 @@ cdef class Channel:
     cdef public unsigned long long body_size
     cdef public unsigned long long body_received
     cdef public Py_ssize_t merged
+    cdef public long long assembling
+    cdef public long long max_assembling_bytes
+    cdef public object assemblies
     cdef public unsigned long long max_message_bytes
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
@@ -65,6 +69,8 @@ cdef class Channel:
     cpdef bint expects_body(self)
     @cython.locals(header=bytes, body=list, size="unsigned long long")
     cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
+    @cython.locals(pager=Pager)
+    cdef int _assemble(self, Py_ssize_t octets) except -1
     @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int)
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
     cpdef int note_outcome(self, int outcome) except -1

@@ -81,6 +81,9 @@ class Channel:
         self.body_size = 0
         self.body_received = 0
         self.merged = 0
+        self.assembling = 0
+        self.assemblies = connection.node.assemblies
+        self.max_assembling_bytes = connection.config.max_partial_messages_bytes
         self.max_header_bytes = connection.config.max_header_size_bytes
         self.max_message_bytes = connection.config.max_message_size_bytes
         # Confirms.
@@ -158,6 +161,8 @@ class Channel:
         self.body_received = 0
         self.merged = 0
         self.expecting = _BODY
+        self.assemblies.begin(self)
+        self._assemble(end - position)
         if not self.scanner.scan(self.header, 19, len(self.header) - 1):
             raise malformed_properties()
         return end
@@ -175,6 +180,7 @@ class Channel:
             raise ConnectionException(
                 ReplyCode.FRAME_ERROR, "content body frame exceeds remaining content size", 60, 40
             )
+        self._assemble(end - position)
         if end > position:
             self.body.append(data[position:end])
             if end - position < _SMALL_CHUNK_BYTES and len(self.body) >= self.merged + _MANY_CHUNKS:
@@ -182,18 +188,24 @@ class Channel:
                 self.body[self.merged :] = [b"".join(self.body[self.merged :])]
                 self.merged = len(self.body)
         if self.body_received == self.body_size:
-            self.expecting = _METHOD
             header = self.header
             body = self.body
             size = self.body_size
-            self.header = b""
-            self.body = None
+            self.assemblies.end(self)
             if size < _SEPARATE_BODY_BYTES:
                 joined = b"".join(body)
                 frame = b"\x03\x00\x00" + size.to_bytes(4, "big") + joined + b"\xce"
                 self._complete(header + frame, len(header), None, size)
             else:
                 self._complete(header, len(header), body, size)
+
+    def _assemble(self, octets: int) -> None:
+        """Count what came of a message that is not whole yet. Raises ChannelException when there is no room for it."""
+        pager = self.vhost.store.pager
+        self.assembling += octets
+        pager.assembling += octets
+        if pager.assembling > self.max_assembling_bytes:
+            self.assemblies.make_room(self)
 
     def _complete(self, content: bytes, header_end: int, body: list[bytes] | None, size: int) -> None:
         """A message is whole: check it, route it, hand it to the queues."""

@@ -16,7 +16,8 @@ cdef class ChannelConsumer(Consumer):
 
     @cython.locals(channel=Channel, pager=Pager)
     cpdef bint has_credit(self)
-    @cython.locals(channel=Channel)
+    cpdef Message redelivered(self, Entry entry)
+    @cython.locals(channel=Channel, message=Message)
     cpdef void deliver(self, Entry entry) except *
     @cython.locals(channel=Channel)
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

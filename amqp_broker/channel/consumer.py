@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.message_facts import MessageFacts, with_header
 from queues.consumer import Consumer
 from queues.message import Entry, Message
 
@@ -18,6 +19,13 @@ def unacked_allowed(pager: Any) -> int:
         return 0
     over = 4 * (pager.used - budget) // budget
     return 1000 if over < 1 else 100 if over < 2 else 10 if over < 4 else 1
+
+
+def redelivered_message(queue: Any, entry: Entry) -> Message:
+    """What a client gets of an entry that came back: with the count in a header where the queue limits it."""
+    if entry.returns == 0 or queue.settings.delivery_limit is None:
+        return entry.message
+    return with_header(entry.message, MessageFacts(entry.message), "x-delivery-count", entry.returns)
 
 
 #: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).
@@ -82,7 +90,11 @@ class ChannelConsumer(Consumer):
         channel = self.channel
         self.unacked += 1
         channel.unacked_deliveries += 1
-        channel.write_deliver(self.prefix, channel.hold(entry), entry.is_redelivered, entry.message)
+        message = self.redelivered(entry) if entry.is_redelivered else entry.message
+        channel.write_deliver(self.prefix, channel.hold(entry), entry.is_redelivered, message)
+
+    def redelivered(self, entry: Entry) -> Message:
+        return redelivered_message(self.queue, entry)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         channel = self.channel

@@ -52,6 +52,7 @@ def close_channels(channels: list[Channel]) -> None:
     queues: dict[Any, None] = {}
     for channel in channels:
         channel.transaction = None
+        channel.assemblies.end(channel)
         _stop_consumers(channel, queues)
     for channel in channels:
         return_entries(channel, channel.take_all(), queues)

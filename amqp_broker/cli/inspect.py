@@ -15,13 +15,19 @@ from pathlib import Path
 import click
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
-from queues.store import ENQUEUE, PAGES, RETURNED, SETTLE
+from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
 from storage.metadata_log import MetadataEntry
 
 STATUS_DAMAGED = 1
-JOURNAL_ENTRIES = {ENQUEUE: "enqueues", SETTLE: "settlements", PAGES: "page lists", RETURNED: "returns"}
+JOURNAL_ENTRIES = {
+    ENQUEUE: "enqueues",
+    SETTLE: "settlements",
+    PAGES: "page lists",
+    RETURNED: "returns",
+    RELEASED: "page releases",
+}
 METADATA_ENTRIES: dict[int, str] = {
     MetadataEntry.COMMAND: "commands",
     MetadataEntry.SNAPSHOT_BEGIN: "snapshots begun",

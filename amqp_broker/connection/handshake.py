@@ -9,6 +9,7 @@ from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
 from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
+from amqp_broker.connection.logins import Logins, PasswordCheck
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -41,8 +42,8 @@ CAPABILITIES = {
 
 _LOCALE = "en_US"
 _MIN_FRAME_MAX = 4096
-#: An address may fail so often before it has to wait.
-_FREE_FAILURES = 10
+#: `Connection.handshake_step` between connection.start-ok and its answer (before it is 0).
+_AUTHENTICATING = -1
 
 
 class Handshake:
@@ -50,7 +51,7 @@ class Handshake:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._failures: dict[str, tuple[int, int]] = {}
+        self.logins = Logins(node, self._decide)
         self._handlers = {
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -101,60 +102,68 @@ class Handshake:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} at the wrong time")
 
     def on_connection_start_ok(self, connection: Connection, method: Any) -> None:
-        """Authentication. A refusal is connection.close 403 where the client can take it."""
+        """Authentication: the answer may have to wait for a check of the password (logins.py)."""
         self._expect(connection, method, 0)
-        peer = connection.peer
-        node = self._node
+        mechanism, response = method.mechanism, method.response
+        if mechanism not in self.mechanisms(connection).decode().split():
+            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
+        connection.handshake_step = _AUTHENTICATING
         try:
-            user = self._authenticate(connection, method.mechanism, method.response)
+            if mechanism == "EXTERNAL":
+                self._accept(connection, method, self._named_by_certificate(connection, response))
+            else:
+                said = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
+                self.logins.wait(PasswordCheck(connection, method, said.user, said.password))
         except SaslError as error:
-            log.warning("login from %s refused: %s", peer, error)
-            self._refuse(connection, method)
+            self._refuse(connection, method, error)
+
+    def _named_by_certificate(self, connection: Connection, response: bytes) -> str:
+        """The name of the user. Raises SaslError."""
+        peer = connection.peer
+        name = sasl.external(response, peer.certificate_name)
+        outcome = login_with_certificate(
+            self._node.broker.metadata.user(name),
+            peer_is_loopback=peer.is_loopback,
+            loopback_users=self._node.config.loopback_users,
+        )
+        if outcome is not LoginOutcome.ACCEPTED:
+            raise SaslError(f"user '{name}' {outcome.value}")
+        return name
+
+    def _decide(self, check: PasswordCheck) -> None:
+        """Nothing is left to compute: let the client in or refuse it."""
+        connection = check.connection
+        if check.refusal:
+            self._refuse(connection, check.method, SaslError(check.refusal))
             return
-        self._failures.pop(peer.host, None)
+        broker = self._node.broker
+        outcome = login_with_password(
+            broker.metadata.user(check.user),
+            check.password,
+            peer_is_loopback=connection.peer.is_loopback,
+            loopback_users=self._node.config.loopback_users,
+            # A right one is known by now, unless the user's password was changed meanwhile.
+            verify=broker.passwords.is_known,
+        )
+        if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
+            self.logins.note_failure(connection.peer.host)
+        if outcome is LoginOutcome.ACCEPTED:
+            self._accept(connection, check.method, check.user)
+        else:
+            self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
+
+    def _accept(self, connection: Connection, method: Any, user: str) -> None:
+        node = self._node
+        self.logins.note_success(connection.peer.host)
         connection.session = Session(node.broker, user, method.client_properties)
         connection.handshake_step = 1
         config = node.config
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
         connection.control.send(connection, 0, tune)
 
-    def _authenticate(self, connection: Connection, mechanism: str, response: bytes) -> str:
-        """The name of the user. Raises SaslError, and ConnectionException for an unknown mechanism."""
-        broker = self._node.broker
-        peer = connection.peer
-        allowed = self._node.config.loopback_users
-        if mechanism not in self.mechanisms(connection).decode().split():
-            raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
-        if mechanism == "EXTERNAL":
-            name = sasl.external(response, peer.certificate_name)
-            outcome = login_with_certificate(
-                broker.metadata.user(name), peer_is_loopback=peer.is_loopback, loopback_users=allowed
-            )
-        else:
-            credentials = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
-            name = credentials.user
-            user = broker.metadata.user(name)
-            stored = user.password_hash if user is not None else ""
-            if not broker.passwords.is_known(credentials.password, stored):
-                # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password
-                # that was right before is let through, so that one bad client locks nobody out.
-                wait = self._backoff(peer.host)
-                if wait:
-                    raise SaslError(f"user '{name}': too many refused logins from {peer.host}, wait {wait} ms")
-            outcome = login_with_password(
-                user,
-                credentials.password,
-                peer_is_loopback=peer.is_loopback,
-                loopback_users=allowed,
-                verify=broker.passwords.verify,
-            )
-            if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
-                self._note_failure(peer.host)
-        if outcome is not LoginOutcome.ACCEPTED:
-            raise SaslError(f"user '{name}' {outcome.value}")
-        return name
-
-    def _refuse(self, connection: Connection, method: Any) -> None:
+    def _refuse(self, connection: Connection, method: Any, reason: SaslError) -> None:
+        """connection.close 403 where the client can take it."""
+        log.warning("login from %s refused: %s", connection.peer, reason)
         capabilities = method.client_properties.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             connection.control.close(
@@ -167,21 +176,6 @@ class Handshake:
         connection.state = CLOSING
         delay = self._node.config.login_refusal_delay_ms
         self._node.timers.at(self._node.now + delay, lambda now: connection.control.drop(connection))
-
-    def _backoff(self, host: str) -> int:
-        """Milliseconds that this host has to wait before it may try again."""
-        count, last = self._failures.get(host, (0, 0))
-        config = self._node.config
-        if count < _FREE_FAILURES or not config.login_backoff_ms:
-            return 0
-        wait = min(config.login_backoff_ms << min(count - _FREE_FAILURES, 16), config.login_backoff_max_ms)
-        return max(0, last + wait - self._node.now)
-
-    def _note_failure(self, host: str) -> None:
-        count, _ = self._failures.get(host, (0, 0))
-        if len(self._failures) > 10_000:
-            self._failures.clear()
-        self._failures[host] = (count + 1, self._node.now)
 
     def on_connection_tune_ok(self, connection: Connection, method: Any) -> None:
         """The client may ask for less than was offered, not for more (0 means no limit, which is more)."""

@@ -17,6 +17,7 @@ cdef class Driver:
     cdef bint _turn_is_due
     cdef object _job
     cdef object _syncer
+    cdef object _checker
     cdef object _timer
     cdef long long _timer_at
     cdef object _idle

@@ -14,10 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
+from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
+
 if TYPE_CHECKING:
+    from collections import deque
+
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
+    from amqp_broker.connection.logins import PasswordCheck
     from amqp_broker.node import Node
+    from amqp_broker.page_check import PageCheck
     from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
@@ -48,6 +54,7 @@ class Driver:
         self._turn_is_due = False
         self._job: SyncJob | None = None
         self._syncer = ThreadPoolExecutor(1, "sync")
+        self._checker = ThreadPoolExecutor(1, "login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._idle: asyncio.Future[None] | None = None
@@ -98,6 +105,8 @@ class Driver:
             resting, self.resting = self.resting, []
             for protocol in resting:
                 protocol.read_on()
+        for check in turn.checks:
+            self._checker.submit(self._run_check, check)
         if turn.wants_sync:
             self._start_sync()
         if turn.next_deadline is not None:
@@ -123,6 +132,26 @@ class Driver:
             self.node.tick(self.now())
         except Exception as error:
             log.critical("defect in a timer: the node stops", exc_info=error)
+            self.fail(error)
+            return
+        self.wants_turn()
+
+    # -- passwords -----------------------------------------------------------------------------------------------------
+
+    def _run_check(self, check: PasswordCheck) -> None:
+        """In the login thread."""
+        try:
+            check.run()
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
+            self._loop.call_soon_threadsafe(self.fail, error)
+        else:
+            self._loop.call_soon_threadsafe(self._checked, check)
+
+    def _checked(self, check: PasswordCheck) -> None:
+        try:
+            self.node.checked(check, self.now())
+        except Exception as error:
+            log.critical("defect after a login: the node stops", exc_info=error)
             self.fail(error)
             return
         self.wants_turn()
@@ -175,6 +204,25 @@ class Driver:
         if not self.failed.done():
             self.failed.set_exception(error)
 
+    # -- stored pages --------------------------------------------------------------------------------------------------
+
+    def verify(self, checks: deque[PageCheck]) -> None:
+        """Run what is left of the checks, a little at a time between syncs. Damage stops the node."""
+        if not self.failed.done() and (few := take_few(checks)):
+            self._syncer.submit(self._run_checks, few, checks)
+
+    def _run_checks(self, few: list[PageCheck], left: deque[PageCheck]) -> None:
+        """In the sync thread."""
+        self._loop.call_soon_threadsafe(self._verified, failures_of(few), left)
+
+    def _verified(self, failures: list[tuple[PageCheck, Exception]], left: deque[PageCheck]) -> None:
+        for check, error in failures:
+            if check.is_needed:
+                log.critical("a queue's page cannot be read: %s. The node stops", error)
+                self.fail(error)
+                return
+        self._loop.call_later(VERIFY_PAUSE_S, self.verify, left)
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
@@ -188,8 +236,9 @@ class Driver:
             await asyncio.wait([self._idle, self.failed], return_when=asyncio.FIRST_COMPLETED)
             self._idle = None
 
-    def stop_thread(self) -> None:
-        """End the sync thread."""
+    def stop_threads(self) -> None:
+        """End the threads."""
+        self._checker.shutdown(wait=True, cancel_futures=True)
         self._syncer.shutdown(wait=True, cancel_futures=True)
 
 

@@ -21,11 +21,15 @@ from amqp_broker.server.driver import Driver
 from amqp_broker.server.listener import Listener
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.tls_transport import TlsTransport
+from amqp_broker.server.verification import verify_at_start
 from storage.disk import FileDisk
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from amqp_broker.config import Config
+    from amqp_broker.page_check import PageCheck
 
 log = logging.getLogger("amqp_broker.server")
 
@@ -77,11 +81,12 @@ def serve(config: Config) -> int:
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
         node.recover(now)
+        unverified = verify_at_start(node.take_page_checks(), config.verify_at_start_bytes)
         _load_definitions(config, node)
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        return _run(config, node, plain, secure, context)
+        return _run(config, node, unverified, plain, secure, context)
     finally:
         reader.shutdown(cancel_futures=True)
         disk.close()
@@ -118,6 +123,7 @@ def _probe(listener: socket.socket, host: str, port: int) -> None:
 def _run(
     config: Config,
     node: Node,
+    unverified: deque[PageCheck],
     plain: list[socket.socket],
     secure: list[socket.socket],
     context: ssl.SSLContext | None,
@@ -125,13 +131,14 @@ def _run(
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(_serve(config, node, plain, secure, context))
-    return uvloop.run(_serve(config, node, plain, secure, context))
+        return asyncio.run(_serve(config, node, unverified, plain, secure, context))
+    return uvloop.run(_serve(config, node, unverified, plain, secure, context))
 
 
 async def _serve(
     config: Config,
     node: Node,
+    unverified: deque[PageCheck],
     plain: list[socket.socket],
     secure: list[socket.socket],
     context: ssl.SSLContext | None,
@@ -157,6 +164,7 @@ async def _serve(
             )
         )
     driver.wants_turn()
+    driver.verify(unverified)
     _announce([*plain, *secure], len(plain))
     stopping = asyncio.ensure_future(stop.wait())
     ends: list[asyncio.Future[Any]] = [stopping, driver.failed]
@@ -169,7 +177,7 @@ async def _serve(
         await driver.flush()
         failed = driver.failed.done()
     stopping.cancel()
-    driver.stop_thread()
+    driver.stop_threads()
     if failed:
         log.critical("stopped: %s", driver.failed.exception())
         return 1

@@ -17,7 +17,6 @@ from amqp_broker.auth.passwords import (
     hash_password,
     to_rabbit,
     verify_password,
-    wants_rehash,
 )
 
 
@@ -134,39 +133,23 @@ def test_the_decoy_costs_as_much_as_a_hash_of_ours() -> None:
     assert not verify_password("guest", DECOY_HASH)
 
 
-def test_imported_hashes_want_to_be_made_anew() -> None:
-    assert wants_rehash("rabbit-sha256$" + "AAAA" * 12)
-    assert wants_rehash("scrypt$4096$8$1$AAAA$" + "AAAA" * 8)
-    assert not wants_rehash(DECOY_HASH)
-    assert not wants_rehash(NO_PASSWORD)
-
-
-def test_a_right_password_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[bytes] = []
-    compute = hashlib.scrypt
-
-    def counted(password: bytes, **options: int) -> bytes:
-        computed.append(password)
-        return compute(password, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(hashlib, "scrypt", counted)
+def test_a_right_password_is_remembered() -> None:
     stored, other = hash_password("secret", Salts()), hash_password("other", Salts())
-    verified = VerifiedPasswords(Salts(), capacity=1)
-    computed.clear()
-    assert [verified.verify("secret", stored) for _ in range(3)] == [True] * 3
-    assert computed == [b"secret"]
-    assert [verified.verify("wrong", stored) for _ in range(2)] == [False] * 2
-    assert computed == [b"secret", b"wrong", b"wrong"], "wrong ones are not remembered"
-    assert not verified.verify("secret", other), "what was right for one hash is not so for another"
-    assert verified.verify("other", other)
-    computed.clear()
-    assert verified.verify("secret", stored)
-    assert computed == [b"secret"], "the oldest was forgotten"
+    verified = VerifiedPasswords(Salts(), capacity=2)
+    assert not verified.is_known("secret", stored)
+    verified.remember("secret", stored)
+    assert verified.is_known("secret", stored)
+    assert not verified.is_known("wrong", stored)
+    assert not verified.is_known("secret", other), "what was right for one hash is not so for another"
+    verified.remember("other", other)
+    assert verified.is_known("secret", stored)
+    verified.remember("third", stored)
+    assert verified.is_known("secret", stored)
+    assert not verified.is_known("other", other), "the one that was not asked for longest is forgotten"
 
 
 def test_a_password_and_a_hash_do_not_run_into_each_other() -> None:
     verified = VerifiedPasswords(Salts())
     stored = hash_password("secret", Salts())
-    assert verified.verify("secret", stored)
-    with pytest.raises(ValueError, match=r"64 octets|base64|reads scrypt"):
-        verified.verify("ecret", stored + "s")
+    verified.remember("secret", stored)
+    assert not verified.is_known("ecret", stored + "s")

@@ -13,6 +13,9 @@ from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import ConfirmSelect, QueueDeclare
+from queues.arguments import QueueArguments
+from storage.disk import FileDisk
+from tests.queues.queue_world import Client, World, message_named
 
 MESSAGES = 3000
 TAKEN = 10
@@ -64,6 +67,30 @@ def test_a_whole_folder(written: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "empty  0 messages" in report
     assert "whole: the broker can start on it" in report
     assert contents(written) == before
+
+
+def test_every_kind_of_journal_entry_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    disk = FileDisk(tmp_path)
+    disk.lock()
+    world = World(disk, [QueueArguments(delivery_limit=5)])
+    queue = world.queues[0]
+    for name in range(1, 101):
+        world.vhost.publish(message_named(name, 60), [queue], world.now)
+    for _ in range(8):
+        world.sync()
+    while (entry := queue.get(world.now)) is not None:
+        if entry.sequence == 100 and not entry.returns:
+            queue.take_held(entry, Client([], 1))
+            queue.put_back([entry], world.now)
+        else:
+            queue.take_at_once(entry)
+    world.sync()
+    disk.close()
+    assert main(["inspect", str(tmp_path)]) == 0
+    report = capsys.readouterr().out
+    for kind in ("enqueues", "settlements", "page lists", "returns", "page releases"):
+        assert f" {kind}" in report
+    assert "of kind" not in report
 
 
 def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -309,3 +309,26 @@ def test_a_delivery_limit_ends_a_poison_loop(channel: Channel, dead: str, named:
     letter = channel.expect_delivery("undertaker")
     assert [(death["reason"], death["queue"]) for death in _deaths(letter)] == [("delivery_limit", queue)]
     assert channel.get(queue) is None
+
+
+@pytest.mark.ours_only("tells the count on quorum queues only")
+@pytest.mark.holds("x-delivery-limit: a message that came back tells how often in the header x-delivery-count")
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_a_delivery_limit_shows_the_count(channel: Channel, dead: str, named: Named, no_ack: bool) -> None:
+    """Not the first delivery; and the dead letter is as it was published."""
+    queue = _declare(channel, named("queue"), "", dead, delivery_limit=2)
+    channel.connection.fill(queue, b"poison")
+    counts = []
+    for _ in range(2):
+        message = channel.get(queue, no_ack=False)
+        assert message is not None
+        counts.append((message.properties.get("headers") or {}).get("x-delivery-count"))
+        channel.send("basic.reject", delivery_tag=message.delivery_tag, requeue=True)
+    assert counts == [None, 1]
+    channel.consume(queue, no_ack=no_ack)
+    message = channel.expect_delivery()
+    assert message.properties["headers"]["x-delivery-count"] == 2
+    if not no_ack:
+        channel.send("basic.reject", delivery_tag=message.delivery_tag, requeue=True)
+        letter = channel.expect_delivery("undertaker")
+        assert "x-delivery-count" not in letter.properties["headers"]

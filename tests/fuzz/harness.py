@@ -145,7 +145,10 @@ class Harness:
             if job is not None:
                 job.run()
                 self.node.synced(job, self.now)
-            elif not turn.dirty and not turn.dropped:
+            for check in turn.checks:
+                check.run()
+                self.node.checked(check, self.now)
+            if job is None and not turn.dirty and not turn.dropped and not turn.checks:
                 return
         raise Defect("the node does not come to rest after 1000 turns")
 

@@ -84,6 +84,8 @@ class NodeDriver:
         self.clients.clear()
         self.node = Node(self.config, self.disk, self.now, random.Random(2).randbytes)
         self.node.recover(self.now)
+        for check in self.node.take_page_checks():
+            check.run()
         if self.node.broker.metadata.user(USER) is None:
             self.node.broker.propose(commands.put_user(USER, PASSWORD_HASH, ["administrator"]))
             self.node.broker.propose(commands.set_permission(USER, "/", ".*", ".*", ".*"))
@@ -102,7 +104,12 @@ class NodeDriver:
         for connection in turn.dropped:
             connection.transport.is_closed = True
             self.node.connection_lost(connection, self.now)
-        return turn
+        if not turn.checks:
+            return turn
+        for check in turn.checks:
+            check.run()
+            self.node.checked(check, self.now)
+        return self.turn()
 
     def take_sync(self) -> SyncJob:
         """A job that there has to be."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from exchanges.registry import create_exchange
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 
 
@@ -149,3 +151,39 @@ def test_a_queue_that_pages_and_finds_the_disk_full_keeps_its_messages() -> None
     bodies = [event.body for event in client.take() if event.method.name == "basic.get-ok"]
     assert [int(body.partition(b":")[0]) for body in bodies] == list(range(20))
     assert driver.node.store.pager.used == 0
+
+
+def test_the_heads_of_very_many_queues_go_to_disk_too() -> None:
+    """None of them is long, and together they are above the budget."""
+    driver = NodeDriver(small_config(memory_budget_bytes=100_000))
+    publisher, consumer = driver.client(1), driver.client(1)
+    names = [f"queue-{number}" for number in range(60)]
+    for name in names:
+        publisher.send(1, declare(name, x_max_priority=2) if name.endswith("7") else declare(name))
+    driver.settle()
+    # Below the share of the budget at which new messages leave out the head.
+    driver.node.store.pager.tight_bytes = 1 << 40
+    for index in range(4):
+        for name in names:
+            publisher.publish(1, name, b"%d" % index * 1000)
+    driver.node.store.pager.tight_bytes = 60_000
+    assert driver.node.store.pager.used > 200_000
+    for _ in range(5):
+        driver.wait(200)
+    assert driver.node.store.pager.used <= 100_000
+    assert not driver.node.alarms.is_on
+    consumer.send(1, *(consume(name, name, no_ack=True) for name in names))
+    driver.settle()
+    bodies = [event.body[:1] for event in consumer.take() if event.method.name == "basic.deliver"]
+    assert bodies == [b"0", b"1", b"2", b"3"] * 60
+
+
+def test_the_limit_of_exchanges_is_the_nodes() -> None:
+    driver = NodeDriver(small_config(max_exchanges=2))
+    client = driver.client(1)
+    driver.node.broker.put_vhost("other")
+    driver.node.broker.vhosts["other"].router.add("theirs", create_exchange("fanout", {}))
+    for name in ("one", "two"):
+        client.send(1, methods.ExchangeDeclare(0, name, "fanout", False, False, False, False, False, Table({})))
+    driver.settle()
+    assert client.names() == ["exchange.declare-ok", "channel.close"]

@@ -215,6 +215,14 @@ class QueueMachine(RuleBasedStateMachine):
     def end_turn(self) -> None:
         self.world.end_turn()
 
+    @rule(place=QUEUES, want=st.sampled_from([1, 600, 1 << 30]), keeps_head=st.booleans())
+    def relieve(self, place: int, want: int, keeps_head: bool) -> None:
+        """Memory is short."""
+        pager = self.world.pager
+        before = pager.used
+        freed = self.world.queues[place].ready.relieve(want, keeps_head)
+        assert freed == before - pager.used
+
     @rule()
     def sync(self) -> None:
         if self.world.job is not None:
@@ -322,6 +330,9 @@ class QueueMachine(RuleBasedStateMachine):
                 in_head = sum(entry.message.size for entry in level.head)
                 assert level.head_size == in_head
                 used += in_head
+                apart = sum(entry.message.size for entry in level.stragglers)
+                assert level.stragglers_size == apart
+                used += apart
                 if level.pages is not None:
                     used += sum(page.size for page in level.pages if page.data is not None)
                     used += level.tail.buffer.length

@@ -231,6 +231,60 @@ def test_returns_are_remembered_where_there_is_a_limit() -> None:
     assert entry.is_redelivered
 
 
+def test_returns_of_messages_in_stored_pages_are_remembered() -> None:
+    """The journal tells of them, and the page that it names does not: several restarts and retired segments later the
+    count is still right, and the limit ends it.
+    """
+    settings = [QueueArguments(delivery_limit=5), QueueArguments()]
+    world = World(new_disk(), settings)
+    publish(world, range(1, 101))
+    for _ in range(4):
+        world.sync()
+        fill_segment(world)
+    while world.queues[0].ready.head:
+        take(world, 1)
+    first = world.queues[0].ready.pages[0].first
+    for returns in range(1, 6):
+        _return_first(world)
+        world.sync()
+        world = restarted(world, settings)
+        assert world.found[1][0][1:] == (first, returns)
+        assert {count for _, _, count in world.found[1][1:]} == {0}
+        entry = world.queues[0].ready.peek()
+        assert entry is not None
+        assert entry.is_redelivered
+        fill_segment(world)
+
+
+def test_a_delivery_limit_holds_across_restarts() -> None:
+    settings = [QueueArguments(delivery_limit=2), QueueArguments()]
+    world = World(new_disk(), settings)
+    publish(world, range(1, 101))
+    for _ in range(4):
+        world.sync()
+        fill_segment(world)
+    while world.queues[0].ready.head:
+        take(world, 1)
+    first = world.queues[0].ready.pages[0].first
+    for _ in range(2):
+        _return_first(world)
+        world.sync()
+        world = restarted(world, settings)
+        assert names(world)[0] == first
+    _return_first(world)
+    world.sync()
+    assert names(restarted(world, settings))[0] == first + 1
+
+
+def _return_first(world: World) -> None:
+    """The first message is delivered and comes back."""
+    queue = world.queues[0]
+    entry = queue.get(world.now)
+    assert entry is not None
+    queue.take_held(entry, Client([], 1))
+    queue.put_back([entry], world.now)
+
+
 def test_what_belongs_to_queues_that_are_gone_is_forgotten() -> None:
     world = World(new_disk(), PLAIN)
     publish(world, range(1, 100), 1)

@@ -189,10 +189,6 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
 def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
     """In the middle of what was synced: the start is refused and names file and offset, `inspect` shows it, `--recover`
     sets it aside and starts.
-
-    Pages of queues are not read at a start, which would make it as long as the backlog is: such a page stops the node
-    when it is wanted (tests/queues holds that it is never taken for something else); `inspect` and `--recover` read
-    all.
     """
     flags = (
         *("--memory-budget", "1MiB", "--page-size", "16KiB"),
@@ -214,8 +210,7 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
     damaged.write_bytes(octets)
     name = str(damaged.relative_to(data))
     before = _tree(data)
-    if kind != "queues":
-        _assert_refused(_serve(data, *flags), name, "offset", "--recover")
+    _assert_refused(_serve(data, *flags), name, "offset", "--recover")
     assert [each for each in _tree(data) if each[0] != "LOCK"] == [each for each in before if each[0] != "LOCK"]
     inspected = subprocess.run(
         [sys.executable, "-P", "-m", "amqp_broker", "inspect", str(data)],
@@ -230,6 +225,31 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
         assert broker.statistics()["connections"] == 1
     kept = list((data / "damaged").rglob("*"))
     assert kept, "what was set aside is kept"
+
+
+def test_a_damaged_page_beyond_what_a_start_verifies(tmp_path: Path) -> None:
+    """It stops the node soon after, and the log names file and offset."""
+    flags = (
+        *("--memory-budget", "1MiB", "--page-size", "16KiB"),
+        *("--queue-head-size", "16KiB", "--queue-head-messages", "10"),
+        *("--journal-segment-size", "64KiB", "--journal-limit", "128KiB", "--disk-free-limit", "0"),
+    )
+    with Broker(tmp_path, *flags) as broker, broker.connect(timeout=30) as client:
+        channel = client.channel()
+        channel.confirm_select()
+        channel.call(m.QueueDeclare(queue="kept", durable=True))
+        for number in range(1000):
+            channel.publish("", "kept", b"%d" % number * 800, PERSISTENT)
+        assert channel.wait_for_confirms(30) == []
+        data = broker.data
+    damaged = _largest(data / "queues")
+    octets = bytearray(damaged.read_bytes())
+    octets[len(octets) // 2] ^= 0x10
+    damaged.write_bytes(octets)
+    with Broker(tmp_path, *flags, "--verify-at-start", "0") as broker:
+        assert broker.process.wait(20) == 1
+        assert f"{damaged.relative_to(data)} at offset" in broker.log_text()
+        assert "--recover" in broker.log_text()
 
 
 def _largest(folder: Path) -> Path:

@@ -33,6 +33,11 @@ from tests.simulation.state import (
 )
 
 
+def _covers(settlement: Operation, tag: int) -> bool:
+    """Whether an ack or nack is for this delivery tag."""
+    return bool(tag == settlement.tag or (settlement.multiple and tag <= settlement.tag))
+
+
 class Model:
     """The state of a correct broker, as far as it is determined."""
 
@@ -290,6 +295,7 @@ class Model:
         if copy.queue.is_deleted:
             # It may have returned, and been pushed out, before its queue was deleted.
             copy.may_have_letter = self.may_be_gone(copy)
+            copy.must_be_redelivered = True  # others may have got it in the turn of the deletion
             self._settle(copy, "queue deleted")
             return
         copy.returns += 1
@@ -361,10 +367,13 @@ class Model:
         channel.replies.append(operation)
 
     def _on_tx_rollback(self, channel: ModelChannel, operation: Operation) -> None:
+        waiting = operation.client.operations
+        sent = [each for each in waiting if each.channel is channel and each.kind in ("ack", "nack")]
         for each in channel.transaction or []:
             if each.kind != "publish":
                 for tag in channel.outstanding:
-                    if tag == each.tag or (each.multiple and tag <= each.tag):
+                    # The client may have settled it again meanwhile.
+                    if _covers(each, tag) and not any(_covers(later, tag) for later in sent):
                         channel.unsettled[tag] = None
         channel.transaction = []
         channel.replies.append(operation)

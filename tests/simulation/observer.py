@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_broker.protocol import methods
-from amqp_broker.protocol.properties import decode_properties
+from amqp_broker.protocol.fields import Table, join_table, split_table
+from amqp_broker.protocol.properties import decode_properties, replace_properties
 from tests.simulation.client import Event
 from tests.simulation.model import Model
 from tests.simulation.settings import LETTERS
@@ -255,7 +256,12 @@ class Observer:
     def _check_contents(copy: Copy, delivery: Delivery) -> None:
         if delivery.body != copy.message.body:
             raise Violation(f"{copy} is delivered with another body ({len(delivery.body)} octets)")
-        if not copy.source and delivery.properties != copy.message.properties:
+        properties = delivery.properties
+        if copy.queue.spec.delivery_limit is not None and delivery.is_redelivered:
+            properties, count = _without_count(properties)
+            if copy.returns_are_known and not delivery.channel.is_dead and count != copy.returns:
+                raise Violation(f"{copy} is delivered with x-delivery-count {count}, it came back {copy.returns} times")
+        if not copy.source and properties != copy.message.properties:
             raise Violation(f"{copy} is delivered with other properties")
 
     def _check_order(self) -> None:
@@ -401,3 +407,13 @@ class Observer:
         if consumer.prefetch and consumer.held >= consumer.prefetch:
             return False
         return not channel.prefetch or channel.held < channel.prefetch
+
+
+def _without_count(properties: bytes) -> tuple[bytes, object]:
+    """A property section without the header x-delivery-count, and the value of that."""
+    headers = decode_properties(properties).headers
+    if headers is None or "x-delivery-count" not in headers:
+        return properties, None
+    kept = [(key, value) for key, value in split_table(headers.raw) if key != "x-delivery-count"]
+    table = Table({}, join_table(kept)) if kept else None
+    return replace_properties(properties, headers=table), headers["x-delivery-count"]

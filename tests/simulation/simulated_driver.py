@@ -204,6 +204,9 @@ class SimulatedDriver:
         for client in revived:
             if client in self.clients and client.transport.is_writable:
                 self._input(lambda client=client: self.node.writable(client.transport, self.now))  # type: ignore[misc]
+        for check in turn.checks:
+            check.run()
+            self._input(lambda check=check: self.node.checked(check, self.now))  # type: ignore[misc]
 
     def _take_output(self, client: SimulatedClient) -> None:
         data = b"".join(client.transport.take_output())
@@ -346,6 +349,8 @@ class SimulatedDriver:
         try:
             try:
                 self.node.recover(self.now)
+                for check in self.node.take_page_checks():
+                    check.run()
             except CorruptRecord as error:
                 raise Violation(f"the node does not start: {error}") from error
             if self.node.broker.metadata.user(USER) is None:
