@@ -16,7 +16,7 @@ HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
 LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 ARGS ?=
 
 help: ## print the targets
@@ -27,7 +27,7 @@ setup: $(VENV)/compiled.stamp ## create .venv with the broker in it (PYTHON=... 
 run: setup ## run a durable broker on 127.0.0.1:5672 with its data in ./data (LISTEN=, DATA_DIR=, ARGS=)
 	@exec $(VENV)/bin/amqp-broker serve --listen $(LISTEN) --data-dir $(DATA_DIR) $(ARGS)
 
-test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=)
+test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 

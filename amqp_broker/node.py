@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from amqp_broker.alarms import Alarms
@@ -55,6 +56,8 @@ LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
 _RELIEF_BYTES = 2 * 1024 * 1024
+#: So many handshakes are looked at for one that does not wait for the broker.
+_EXCUSED = 64
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
 
@@ -157,10 +160,12 @@ class Node:
         connection = Connection(self, self.control, self.publisher, self.config, peer, number, now)
         self.connections[number] = connection
         if len(self.pending_handshakes) >= self.config.max_pending_handshakes:
-            # The oldest has had the longest chance.
-            oldest = next(iter(self.pending_handshakes.values()))
-            log.warning("connection %s dropped: %d handshakes are pending", oldest.peer, len(self.pending_handshakes))
-            self._abandon(oldest)
+            pending = self.pending_handshakes.values()
+            # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
+            slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
+            slowest = slowest or next(iter(pending))
+            log.warning("connection %s dropped: %d handshakes are pending", slowest.peer, len(pending))
+            self._abandon(slowest)
         self.pending_handshakes[number] = connection
         self.timers.at(now + self.config.handshake_timeout_ms, lambda now: self._end_handshake(connection))
         return connection
@@ -245,6 +250,7 @@ class Node:
         for vhost in self.broker.vhosts.values():
             vhost.now = now
         self.timers.run(now)
+        self._shortened_at = -1
 
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
@@ -275,7 +281,7 @@ class Node:
         self._lazy_at = None
         self._is_syncing = True
         store = self.store
-        pages = store.pager.page_store.take_sync() if store.retiring_segment else None
+        pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
         batches = []

@@ -5,6 +5,7 @@ What has to hold is in harness.py: no defect, no exception, bounded memory, sens
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,13 @@ from amqp_broker.protocol.frames import encode_content, encode_frame
 from tests.fuzz.conversation import conversation
 from tests.fuzz.found_inputs import FOUND
 from tests.fuzz.harness import attack, handshake, on_channel
+
+
+@pytest.fixture(autouse=True)
+def _few_words(caplog: pytest.LogCaptureFixture) -> None:
+    """What is logged of nonsense is nonsense: names that are no UTF-8, which no report of a test can take."""
+    caplog.set_level(logging.CRITICAL)
+
 
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
