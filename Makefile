@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
-.PHONY: help setup run test test-plain check lint types bench bench-compare simulate fuzz interop kill-test docs clean
+.PHONY: help setup run test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -20,7 +20,7 @@ PYTEST_ARGS ?= -n 2
 ARGS ?=
 
 help: ## print the targets
-	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 setup: $(VENV)/compiled.stamp ## create .venv with the broker in it (PYTHON=... chooses the interpreter)
 
@@ -51,7 +51,13 @@ bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; 
 simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500)
 	@exec $(PY) -m tests.simulation.run --steps 800 $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1..500)) $(ARGS)
 
-fuzz: setup $(VENV)/tools.stamp ## fuzz the frame parser and the handshake, guided by coverage, until stopped (ARGS=)
+bench-footprint: setup $(VENV)/tools.stamp ## memory, start, drain, and whether costs stay flat; writes to benchmarks/results/ (ARGS=)
+	@exec $(PY) -m benchmarks.footprint $(ARGS)
+
+bench-instructions: setup $(VENV)/tools.stamp ## count instructions per message with callgrind and record them (ARGS=--check)
+	@exec $(PY) -m benchmarks.instructions $(ARGS)
+
+fuzz: setup $(VENV)/fuzz.stamp ## fuzz the frame parser and the handshake, guided by coverage, until stopped (ARGS=)
 	@exec $(PY) -m tests.fuzz $(ARGS)
 
 interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or against RABBITMQ_URL
@@ -122,4 +128,9 @@ $(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)
 $(VENV)/tools.stamp: $(VENV)/installed.stamp
 	@echo "setup: installing what the tests need"
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[test,dev]'
+	touch $@
+
+$(VENV)/fuzz.stamp: $(VENV)/tools.stamp
+	@echo "setup: installing what the guided fuzzer needs"
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[fuzz]'
 	touch $@

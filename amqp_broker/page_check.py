@@ -24,7 +24,7 @@ class PageCheck:
 
     def run(self) -> None:
         """Read the page. Raises CorruptRecord when it is not the one that was stored there, OSError."""
-        self._page_store.read(self._queue_id, self._location)
+        self._page_store.verify(self._queue_id, self._location)
 
     @property
     def is_needed(self) -> bool:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from storage.disk import Disk, Octets
 from storage.errors import CorruptRecord
 from storage.read_ahead import ReadAhead
-from storage.records import HEADER_BYTES, Fault, RecordKind, check_parts, pack_header, payload_length
+from storage.records import HEADER_BYTES, Fault, RecordKind, check_record, pack_header, payload_length
 
 PAGES_FOLDER = "queues"
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -131,6 +131,10 @@ class PageStore:
         """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
         page = self._ahead.take((queue_id, location))
         return read_page(self._disk, queue_id, location) if page is None else page
+
+    def verify(self, queue_id: int, location: PageLocation) -> None:
+        """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""
+        read_page(self._disk, queue_id, location)
 
     def set_aside(self, queue_id: int, location: PageLocation) -> str:
         """Copy the octets of a page that cannot be read to the folder damaged/. Returns the copy's path."""
@@ -326,20 +330,21 @@ def read_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
     """A page, checked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
     path = page_path(queue_id, location.segment)
     try:
-        header = disk.read(path, location.offset, HEADER_BYTES)
-        page = disk.read(path, location.offset + HEADER_BYTES, location.length)
+        # In one piece: a thread that reads waits for the interpreter after each call.
+        data = disk.read(path, location.offset, location.disk_bytes)
     except FileNotFoundError:
         raise CorruptRecord(path, location.offset, "the file is missing") from None
-    if len(header) < HEADER_BYTES or len(page) < location.length:
+    if len(data) < location.disk_bytes:
         raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
-    if payload_length(header, 0) != location.length:
+    if payload_length(data, 0) != location.length:
         raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
-    found = check_parts(header, page)
+    found = check_record(data, 0, location.offset)
     if isinstance(found, Fault):
         raise CorruptRecord(path, location.offset, found.value)
-    if found != (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset)):
+    place = (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset))
+    if (found.kind, found.context, found.position) != place:
         raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
-    return page
+    return data[HEADER_BYTES:]
 
 
 def page_position(segment: int, offset: int) -> int:
