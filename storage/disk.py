@@ -20,7 +20,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from storage.errors import FolderInUse, ForeignFolder, SyncFailed
 from storage.folder_format import check_format, claim_format
@@ -127,7 +128,7 @@ class FileDisk:
         root: str | os.PathLike[str],
         max_descriptors: int = MAX_DESCRIPTORS,
         is_read_only: bool = False,
-        background: Callable[[Callable[[], bytes]], Pending] | None = None,
+        background: Callable[[Callable[[], Any]], Pending] | None = None,
     ) -> None:
         self.root = os.fspath(root)
         self._background = background
@@ -347,8 +348,14 @@ class FileDisk:
                 return
             descriptor.is_cached = False
             descriptor.is_dirty = False
-            if not descriptor.users:
-                os.close(descriptor.number)
+            is_last = not descriptor.users
+        if not is_last:
+            return
+        if self._background is None:
+            os.close(descriptor.number)
+        else:
+            # The kernel frees what it had cached of the file, which takes a millisecond for every few MiB.
+            self._background(partial(os.close, descriptor.number))
 
 
 def _write_all(descriptor: int, buffers: Sequence[Octets]) -> None:
