@@ -275,7 +275,7 @@ class Node:
         self._lazy_at = None
         self._is_syncing = True
         store = self.store
-        pages = store.pager.page_store.take_sync() if store.retiring_segment else None
+        pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
         batches = []
