@@ -126,6 +126,28 @@ def test_a_retired_segment_is_removed_though_nothing_else_is_written() -> None:
     assert len(files(driver, "journal/")) in (len(segments), len(segments) - 1)  # the last may be empty still
 
 
+def test_a_journal_that_found_no_room_for_pages_is_short_again_though_nothing_is_written() -> None:
+    """It was looked at after the next write only; and a segment that nothing had to leave waited for one, too."""
+    driver = tiny()
+    client = confirming(driver, declare("a"))
+    capacity = driver.disk.capacity
+    for _ in range(20):
+        driver.disk.capacity -= driver.disk.free_bytes()
+        client.publish(1, "a", b"x" * 1000)
+        driver.disk.capacity = capacity
+        driver.settle()
+    assert driver.node.store.pager.has_no_room
+    for _ in range(20):
+        client.send(1, methods.BasicGet(0, "a", True))
+    driver.wait(500)
+    assert driver.node.store.journal.total_bytes > 20_000
+    assert driver.node.backlog_bytes() == 0
+    driver.wait(1000)
+    assert not driver.node.store.pager.has_no_room
+    assert driver.node.store.journal.total_bytes <= driver.config.journal_limit_bytes
+    assert sum(driver.disk.size(path) for path in files(driver, "journal/")) <= driver.config.journal_limit_bytes
+
+
 def test_declaring_what_another_client_has_just_declared_waits_for_its_sync() -> None:
     """The second was answered at once, and told of a durable queue that a crash would have taken."""
     driver = NodeDriver()
