@@ -140,7 +140,8 @@ class MessageStore:
             for queue in queues:
                 settled = queue.settled
                 queue.settled = []
-                if settled and not queue.is_deleted:
+                if settled:
+                    # Of a deleted queue, too: a crash may undo the deletion, but not the dead letters of these.
                     self.append_settled(queue, ranges_of(settled))
 
         if self.pager.released:

@@ -327,6 +327,19 @@ def test_what_belongs_to_queues_that_are_gone_is_forgotten() -> None:
     assert again.disk.list("queues") in ([], ["1"])
 
 
+def test_what_was_dead_lettered_before_a_deletion_does_not_come_back_with_it() -> None:
+    """The dead letter is in the journal, and so is the settlement, though a crash may undo the deletion."""
+    settings = [QueueArguments(max_length=3, dead_letter_exchange="dead"), QueueArguments()]
+    world = World(new_disk(), settings)
+    publish(world, range(1, 4))
+    world.sync()
+    publish(world, range(4, 6))
+    assert [name_of(message) for _, message, _ in world.dead_letters] == [1, 2]
+    world.queues[0].delete()
+    world.sync()
+    assert names(restarted(world, settings)) == [3, 4, 5]
+
+
 def test_a_deleted_queue_gives_everything_back() -> None:
     world = World(new_disk(), PLAIN)
     client = Client([], 10)
