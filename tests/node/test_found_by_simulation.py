@@ -126,6 +126,30 @@ def test_a_retired_segment_is_removed_though_nothing_else_is_written() -> None:
     assert len(files(driver, "journal/")) in (len(segments), len(segments) - 1)  # the last may be empty still
 
 
+def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_finds_no_room() -> None:
+    """Pages were synced while a segment was being retired only. Here it stays for the second queue's sake, and a crash
+    took the pages of the first, which were named."""
+    driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40)
+    client = confirming(driver, declare("a"), declare("b"))
+    for _ in range(5):
+        for name in ("a", "b"):
+            for _ in range(5):
+                client.publish(1, name, b"x" * 300)
+        driver.settle()
+    driver.node.store.journal_limit_bytes = 4096
+    capacity = driver.disk.capacity
+    driver.disk.capacity -= driver.disk.free_bytes() - 3000  # room for one queue's pages
+    client.publish(1, "a", b"last")
+    driver.turn()
+    driver.disk.capacity = capacity
+    assert driver.node.store.pager.has_no_room
+    assert any(page.is_named for page in driver.queue("a").ready.stored_pages())
+    driver.settle()
+    assert [path for path in driver.disk.unsynced() if path.startswith("queues/")] == []
+    driver.crash()
+    assert (driver.queue("a").ready.count, driver.queue("b").ready.count) == (26, 25)
+
+
 def test_a_journal_that_found_no_room_for_pages_is_short_again_though_nothing_is_written() -> None:
     """It was looked at after the next write only; and a segment that nothing had to leave waited for one, too."""
     driver = tiny()
