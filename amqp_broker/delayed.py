@@ -116,5 +116,6 @@ class DelayedMessages:
         for _, _, entry in self._due:
             self._settle(entry)
         self._due = []
+        # Now: an exchange that is declared with this name in this turn has the same id and counts from 1 again.
         self._broker.store.end_turn()
         self.is_deleted = True

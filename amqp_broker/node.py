@@ -290,7 +290,8 @@ class Node:
             if batch is not None:
                 batches.append((log_, batch))
         if not batches and pages is None:
-            if ticket > self._synced_ticket or self._parked:
+            # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
+            if ticket > self._synced_ticket or self._parked or store.retiring_segment:
                 return SyncJob(ticket, journal_position, [], None)
             self._is_syncing = False
             return None
@@ -330,7 +331,8 @@ class Node:
         store.end_turn()
         if store.journal.position != self._shortened_at:
             store.shorten()
-            self._shortened_at = store.journal.position
+            # While a page finds no room nothing can leave a segment: look again once there is some.
+            self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if self._metadata_journal.position != self._rewritten_at and not self._parked:
             if broker.metadata_log.wants_rewrite():
                 broker.metadata_log.rewrite(broker.metadata.snapshot())

@@ -14,7 +14,7 @@ Invariants:
 2. Before a journal segment is retired, everything live that relied on it has been stored in pages and synced, or
    written to the journal again; so its length is bounded whatever stays unacknowledged.
 3. PAGES names whole pages only: what is left of a page that was unpacked is written to the journal again.
-4. A page that PAGES names is on disk until a RELEASED that names it is synced.
+4. A page that PAGES names is synced before that entry is, and stays until a RELEASED that names it is synced.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from queues.message import Message
 from queues.page import Page
 from queues.pager import Pager
 from storage.journal import Journal
+from storage.page_store import PageSync
 
 if not cython.compiled:
     from queues.page import put_message
@@ -61,6 +62,7 @@ class MessageStore:
         self._carried: dict[int, int] = {}
         self._listed: dict[int, tuple[int, int]] = {}
         self._synced_position = 0
+        self._names_pages = False
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -139,7 +141,8 @@ class MessageStore:
             for queue in queues:
                 settled = queue.settled
                 queue.settled = []
-                if settled and not queue.is_deleted:
+                if settled:
+                    # Of a deleted queue, too: a crash may undo the deletion, but not the dead letters of these.
                     self.append_settled(queue, ranges_of(settled))
 
         if self.pager.released:
@@ -249,7 +252,20 @@ class MessageStore:
             buffer.put_u32(page.durable_count)
             buffer.put_u64(page.durable_bytes)
             page.is_named = True
+        self._names_pages = True
         self.position = self.journal.close_entry()
+
+    def take_page_sync(self) -> PageSync | None:
+        """What has to be synced before the entries that the journal is going to write, because they name it (4). None:
+        nothing.
+
+        Whether a segment is being retired says nothing here: a list may have been written before a page of a later
+        queue found no room, and the segment stays.
+        """
+        if not self._names_pages:
+            return None
+        self._names_pages = False
+        return self.pager.page_store.take_sync()
 
 
 def ranges_of(sequences: list[int]) -> list[tuple[int, int]]:

@@ -151,12 +151,13 @@ class PageStore:
         return copy
 
     def read_ahead(self, queue_id: int, location: PageLocation) -> None:
-        """Have a page fetched that is going to be read soon. Raises OSError."""
+        """Have a page fetched that is going to be read soon. What is wrong with it `read` says. Raises OSError."""
         if not self._ahead.start(
             (queue_id, location), location.length, partial(read_page, self._disk, queue_id, location)
         ):
             path = page_path(queue_id, location.segment)
-            self._disk.read_ahead(path, location.offset, location.disk_bytes)
+            with suppress(FileNotFoundError):
+                self._disk.read_ahead(path, location.offset, location.disk_bytes)
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is

@@ -126,6 +126,52 @@ def test_a_retired_segment_is_removed_though_nothing_else_is_written() -> None:
     assert len(files(driver, "journal/")) in (len(segments), len(segments) - 1)  # the last may be empty still
 
 
+def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_finds_no_room() -> None:
+    """Pages were synced while a segment was being retired only. Here it stays for the second queue's sake, and a crash
+    took the pages of the first, which were named."""
+    driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40)
+    client = confirming(driver, declare("a"), declare("b"))
+    for _ in range(5):
+        for name in ("a", "b"):
+            for _ in range(5):
+                client.publish(1, name, b"x" * 300)
+        driver.settle()
+    driver.node.store.journal_limit_bytes = 4096
+    capacity = driver.disk.capacity
+    driver.disk.capacity -= driver.disk.free_bytes() - 3000  # room for one queue's pages
+    client.publish(1, "a", b"last")
+    driver.turn()
+    driver.disk.capacity = capacity
+    assert driver.node.store.pager.has_no_room
+    assert any(page.is_named for page in driver.queue("a").ready.stored_pages())
+    driver.settle()
+    assert [path for path in driver.disk.unsynced() if path.startswith("queues/")] == []
+    driver.crash()
+    assert (driver.queue("a").ready.count, driver.queue("b").ready.count) == (26, 25)
+
+
+def test_a_journal_that_found_no_room_for_pages_is_short_again_though_nothing_is_written() -> None:
+    """It was looked at after the next write only; and a segment that nothing had to leave waited for one, too."""
+    driver = tiny()
+    client = confirming(driver, declare("a"))
+    capacity = driver.disk.capacity
+    for _ in range(20):
+        driver.disk.capacity -= driver.disk.free_bytes()
+        client.publish(1, "a", b"x" * 1000)
+        driver.disk.capacity = capacity
+        driver.settle()
+    assert driver.node.store.pager.has_no_room
+    for _ in range(20):
+        client.send(1, methods.BasicGet(0, "a", True))
+    driver.wait(500)
+    assert driver.node.store.journal.total_bytes > 20_000
+    assert driver.node.backlog_bytes() == 0
+    driver.wait(1000)
+    assert not driver.node.store.pager.has_no_room
+    assert driver.node.store.journal.total_bytes <= driver.config.journal_limit_bytes
+    assert sum(driver.disk.size(path) for path in files(driver, "journal/")) <= driver.config.journal_limit_bytes
+
+
 def test_declaring_what_another_client_has_just_declared_waits_for_its_sync() -> None:
     """The second was answered at once, and told of a durable queue that a crash would have taken."""
     driver = NodeDriver()

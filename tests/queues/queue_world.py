@@ -136,7 +136,7 @@ class World:
     def begin_sync(self) -> None:
         """Take everything that was written so far."""
         self.end_turn()
-        pages = self.page_store.take_sync() if self.store.retiring_segment else None
+        pages = self.store.take_page_sync()
         position = self.journal.position
         batch = self.journal.take_batch()
         self.job = SyncJob(position, position, [] if batch is None else [(self.journal, batch)], pages)

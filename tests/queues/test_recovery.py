@@ -9,7 +9,14 @@ import pytest
 from queues.arguments import QueueArguments
 from queues.recovery import Recovery
 from queues.store import ENQUEUE, PAGES, RELEASED, SETTLE
-from tests.queues.queue_world import BUDGET_BYTES, Client, World, message_named, name_of
+from tests.queues.queue_world import (
+    BUDGET_BYTES,
+    JOURNAL_LIMIT_BYTES,
+    Client,
+    World,
+    message_named,
+    name_of,
+)
 from tests.simulation.simulated_disk import SimulatedDisk
 
 PLAIN = [QueueArguments(), QueueArguments()]
@@ -108,6 +115,30 @@ def test_pages_survive_retired_segments_and_several_restarts() -> None:
         # The entry that names the pages was written in an earlier life: its segment must not go without them.
         fill_segment(world)
     assert take(world, 100) == list(range(1, 101))
+
+
+def test_a_list_of_pages_is_durable_after_them_though_no_segment_is_retired() -> None:
+    """One queue's pages are stored and listed; the next queue's find no room, and the old segment has to stay."""
+    world = World(new_disk(), PLAIN, budget_bytes=1_000_000)
+    assert isinstance(world.disk, SimulatedDisk)
+    world.store.journal_limit_bytes = 1 << 40
+    for first in range(1, 31, 10):
+        publish(world, range(first, first + 10), 0)
+        publish(world, range(first, first + 10), 1)
+        world.sync()
+    assert world.page_store.live_bytes(1) == 0
+    world.store.journal_limit_bytes = JOURNAL_LIMIT_BYTES
+    capacity = world.disk.capacity
+    world.disk.capacity -= world.disk.free_bytes() - 2000  # room for one queue's pages
+    world.end_turn()
+    world.disk.capacity = capacity
+    assert world.pager.has_no_room
+    assert world.store.retiring_segment == 0
+    assert world.queues[0].ready.stored_pages()[0].is_named
+    world.sync()
+    assert [path for path in world.disk.unsynced() if path.startswith("queues/1/")] == []
+    again = restarted(world)
+    assert names(again, 0) == names(again, 1) == list(range(1, 31))
 
 
 def test_pages_without_any_single_message_survive_more_restarts() -> None:
@@ -294,6 +325,19 @@ def test_what_belongs_to_queues_that_are_gone_is_forgotten() -> None:
     again = World(world.disk, [QueueArguments()])
     assert names(again) == [1, 2, 3]
     assert again.disk.list("queues") in ([], ["1"])
+
+
+def test_what_was_dead_lettered_before_a_deletion_does_not_come_back_with_it() -> None:
+    """The dead letter is in the journal, and so is the settlement, though a crash may undo the deletion."""
+    settings = [QueueArguments(max_length=3, dead_letter_exchange="dead"), QueueArguments()]
+    world = World(new_disk(), settings)
+    publish(world, range(1, 4))
+    world.sync()
+    publish(world, range(4, 6))
+    assert [name_of(message) for _, message, _ in world.dead_letters] == [1, 2]
+    world.queues[0].delete()
+    world.sync()
+    assert names(restarted(world, settings)) == [3, 4, 5]
 
 
 def test_a_deleted_queue_gives_everything_back() -> None:

@@ -29,6 +29,7 @@ from tests.simulation.state import (
     ModelChannel,
     Publish,
     Published,
+    Purge,
     Violation,
 )
 
@@ -51,7 +52,7 @@ class Model:
         self.past: list[Incarnation] = []
         self.buried: list[Incarnation] = []
         self.messages: dict[int, Published] = {}
-        self.purged: list[tuple[Operation, list[Copy]]] = []
+        self.purged: list[Purge] = []
         self._next_place = 1
         self._next_event = 1
 
@@ -163,7 +164,7 @@ class Model:
             return
         queue.purged_at = self._take_event()
         gone = [copy for copy in queue.copies.values() if copy.state == READY]
-        self.purged.append((operation, gone))
+        self.purged.append(Purge(operation, queue, queue.purged_at, gone))
         for copy in gone:
             copy.may_have_letter = self.may_be_gone(copy)
             self._settle(copy, "purge")

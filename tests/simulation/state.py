@@ -99,6 +99,16 @@ class Incarnation:
 
 
 @dataclass(slots=True, eq=False)
+class Purge:
+    """A queue.purge of this turn: when it was (as `Incarnation.purged_at`), and what the model had for it to take."""
+
+    operation: Any
+    queue: Incarnation
+    at: int
+    gone: list[Copy]
+
+
+@dataclass(slots=True, eq=False)
 class Consumer:
     """One basic.consume."""
 

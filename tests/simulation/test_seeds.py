@@ -40,9 +40,30 @@ def test_no_seed_finds_a_violation() -> None:
     assert not failures, "replay one with: python -m tests.simulation.run --seed N --steps 800 --trace"
 
 
+_NAMED_UNSYNCED = "a full disk: one queue's pages were named and not synced, because another's found no room"
+_JOURNAL_AT_REST = "a full disk: the journal stayed long until the next write"
+_HALF_DELETED = "a head was dropped, its queue deleted, the deletion undone: the message was there and a dead letter"
+_FOUND = {
+    _NAMED_UNSYNCED: (898, 1647, 3137, 3318, 3621, 3898, 4334, 4388),
+    _JOURNAL_AT_REST: (697, 958, 2379, 2626),
+    _HALF_DELETED: (949, 3657),
+}
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, id=f"{seed}: {cause}") for cause, seeds in _FOUND.items() for seed in seeds]
+)
+def test_a_seed_that_has_found_an_error_of_the_broker(seed: int) -> None:
+    """Their causes are cases in tests/node/test_found_by_simulation.py and tests/queues/test_recovery.py."""
+    World(seed).run(STEPS)
+
+
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(319, id="a channel's end and a purge in the turn of a delivery: the model knows which came first")],
+    [
+        pytest.param(319, id="a channel's end and a purge in the turn of a delivery: the model knows which came first"),
+        pytest.param(3112, id="two purges, and a channel's end between them: the second finds what the first spared"),
+    ],
 )
 def test_a_seed_that_has_shown_an_error_of_the_model(seed: int) -> None:
     """Its cause is a case of its own in test_model.py."""

@@ -251,6 +251,16 @@ def test_a_page_that_is_not_there_is_named() -> None:
         store.read(7, location)
 
 
+def test_a_hint_about_a_page_that_is_not_there_is_no_error() -> None:
+    disk = new_disk()
+    store = PageStore(disk)
+    (location,) = fill(store, 7, 100)
+    disk.remove("queues/7/00000001.seg")
+    store.read_ahead(7, location)
+    with pytest.raises(CorruptRecord, match="the file is missing"):
+        store.read(7, location)
+
+
 def test_many_queues_need_few_descriptors(tmp_path_factory: pytest.TempPathFactory) -> None:
     disk = FileDisk(tmp_path_factory.mktemp("data"), max_descriptors=64)
     store = PageStore(disk)
