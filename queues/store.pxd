@@ -13,7 +13,6 @@ cdef class MessageStore:
     cdef public long long position
     cdef public unsigned int retiring_segment
     cdef public long long retiring_position
-    cdef public bint has_named_pages
     cdef object _releasing
     cdef list _settling
     cdef dict _touched

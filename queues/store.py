@@ -55,7 +55,6 @@ class MessageStore:
         self.position = 0
         self.retiring_segment = 0
         self.retiring_position = 0
-        self.has_named_pages = False
         self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
         self._settling: list[Any] = []
         self._touched: dict[int, dict[Any, None]] = {}
@@ -180,14 +179,6 @@ class MessageStore:
             for queue_id, location in self._releasing.popleft()[1]:
                 self.pager.page_store.release(queue_id, location)
 
-    def take_page_sync(self) -> Any:
-        """What makes the pages durable that the journal names since the last call; to be run before the journal is
-        written. None: nothing."""
-        if not (self.has_named_pages or self.retiring_segment):
-            return None
-        self.has_named_pages = False
-        return self.pager.page_store.take_sync()
-
     # -- keeping the journal short ---------------------------------------------------------------------------------
 
     def shorten(self) -> None:
@@ -237,7 +228,6 @@ class MessageStore:
     def append_pages(self, queue: Any, pages: list[Page]) -> None:
         """Write which whole pages of the queue are stored."""
         self._listed[queue.queue_id] = (self.segment(queue), 44 * len(pages))
-        self.has_named_pages = True
         buffer = self.journal.open_entry(PAGES)
         buffer.put_u64(queue.queue_id)
         buffer.put_u64(queue.next_sequence)
