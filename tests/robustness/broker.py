@@ -145,12 +145,14 @@ def frames_of(transport: socket.socket, seconds: float = 5.0, until: int = 1 << 
 
 class Witness:
     """A well-behaved client in a thread: declares, publishes persistently, awaits the confirm, gets, acknowledges,
-    round after round, while the block runs. At its end it must have finished rounds, and none may have taken too long.
+    round after round, while the block runs, which begins after its first. At its end it must have finished rounds, and
+    none may have taken too long.
     """
 
     def __init__(self, broker: Broker, patience_s: float = PATIENCE_S) -> None:
         self._broker = broker
         self._patience_s = patience_s
+        self._goes = threading.Event()
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
@@ -159,6 +161,7 @@ class Witness:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        assert self._goes.wait(60.0), "the well-behaved client has done no round"
         return self
 
     def __exit__(
@@ -181,9 +184,11 @@ class Witness:
                     round_trip(channel)
                     self.longest_s = max(self.longest_s, time.monotonic() - begun)
                     self.rounds += 1
+                    self._goes.set()
                     if self._ends.wait(0.02):
                         return
         except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+            self._goes.set()
             self._error = error
 
 

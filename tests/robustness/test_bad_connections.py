@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,10 @@ def test_half_open_handshakes(tmp_path: Path, descriptors: int, wanted: int, kep
     """They say half a header and no more. `max_pending_handshakes` bounds them; the oldest make room."""
     count = min(wanted, descriptors - 500)
     flags = ("--max-pending-handshakes", str(kept), "--handshake-timeout", "60s", "--max-connections", "20000")
-    with Broker(tmp_path, *flags) as broker, Witness(broker):
+    with Broker(tmp_path, *flags) as broker, Witness(broker), ExitStack() as opened:
         transports = []
         for _ in range(count):
-            transports.append(broker.socket())
+            transports.append(opened.enter_context(broker.socket()))
             transports[-1].sendall(b"AMQP\0")
         grown = broker.grown()
         assert grown < SLACK + min(count, kept) * 16_384, f"the broker has grown by {grown / MIB:.0f} MiB"
