@@ -163,9 +163,10 @@ class PeerProtocol:
                 return None
             payload = bytes(pending[_LENGTH.size : _LENGTH.size + length])
             del pending[: _LENGTH.size + length]
-            if pending and self.state is not LinkState.AWAITS_READY:
+            event = self._take_message(payload)
+            if pending and not self.is_open:
                 raise PeerLinkError(f"it speaks out of turn: {len(pending)} octets that nobody has asked for")
-            return self._take_message(payload)
+            return event
         except PeerLinkError:
             self._fail()
             raise
