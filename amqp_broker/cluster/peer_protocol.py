@@ -309,25 +309,35 @@ class PeerProtocol:
         the fault is lost too, as it would be with the link."""
         if not self.is_open:
             raise PeerLinkError("it speaks out of turn")
-        source: bytes | bytearray = data
-        if self._pending:
-            self._pending += data
-            if len(self._pending) < self._needed:
-                return []
-            source, self._pending = self._pending, bytearray()
+        payloads: list[bytes] = []
         try:
-            return self._split(source)
+            if len(self._pending) >= self._needed:  # it came with the READY
+                data, self._pending = bytes(self._pending) + data, bytearray()
+            view = memoryview(data)
+            while self._pending and view:
+                view = self._complete(view, payloads)
+            self._split(view, payloads)
         except PeerLinkError:
             self._fail()
             raise
+        return payloads
 
-    def _split(self, source: bytes | bytearray) -> list[bytes]:
-        payloads: list[bytes] = []
+    def _complete(self, view: memoryview, payloads: list[bytes]) -> memoryview:
+        """Add to the unfinished frame what it lacks, and no more: the rest need not be copied. Returns the rest."""
+        missing = self._needed - len(self._pending)
+        self._pending += view[:missing]
+        if len(self._pending) >= self._needed:
+            source, self._pending = self._pending, bytearray()
+            self._split(memoryview(source), payloads)
+        return view[missing:]
+
+    def _split(self, view: memoryview, payloads: list[bytes]) -> None:
+        """Take all frames that are complete; what is left is pending, and `_needed` octets of it can be judged."""
         extra = 0 if self._tls is not None else _SEQUENCE_BYTES + MAC_BYTES
         longest = self._identity.max_frame_bytes + extra
-        view = memoryview(source)
         offset, end = 0, len(view)
-        self._needed = _LENGTH.size
+        if end:
+            self._needed = _LENGTH.size
         while end - offset >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(view, offset)
             if not extra <= length <= longest:
@@ -345,7 +355,6 @@ class PeerProtocol:
             offset = stop
         if offset < end:
             self._pending += view[offset:]
-        return payloads
 
     def _verified(self, view: memoryview, offset: int, stop: int) -> bytes:
         """The payload of a frame whose MAC and sequence number are right."""
