@@ -17,7 +17,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
@@ -135,7 +134,6 @@ class PeerLinks:
         self._servers: list[asyncio.Server] = []
         self._pending: dict[PeerLink, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._is_closed = False
 
     # -- for the driver ----------------------------------------------------------------------------------------------
 
@@ -187,7 +185,6 @@ class PeerLinks:
 
     async def close(self) -> None:
         """Close everything. No callback comes any more."""
-        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         for server in self._servers:
@@ -198,9 +195,7 @@ class PeerLinks:
         self.members.clear()
         for link in list(self._pending):
             link.drop("this node stops", logging.DEBUG)
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _remove(self, member: Member) -> None:
         if member.task is not None:
@@ -320,8 +315,7 @@ class PeerLinks:
     def _disconnect(self, member: Member) -> None:
         member.link = None
         member.lacks_link.set()
-        if not self._is_closed:
-            self._callbacks.on_disconnected(member.name)
+        self._callbacks.on_disconnected(member.name)
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000, self._tick)
