@@ -1,0 +1,267 @@
+"""PeerLink: one connection to another node: a socket of the loop, TLS where it is configured, and a PeerProtocol.
+
+It says to its owner what happens and asks it whether the link is wanted; which links there are is the owner's.
+
+Invariants:
+1. `lost` is told to the owner once, and never from within `send` or `drop`.
+2. After `drop` nothing that comes is handled: late frames of a link that was replaced go nowhere.
+3. A link that is not open when its time is up is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Container, Sequence
+from typing import Any, Protocol
+
+from amqp_broker.cluster.cluster_config import ClusterConfig
+from amqp_broker.cluster.peer_handshake import NONCE_BYTES, LinkIdentity, PeerLinkError
+from amqp_broker.cluster.peer_protocol import PING, LinkOpened, PeerProtocol, PeerProved
+from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: Pieces that are together no longer than this are joined before they are written, octets.
+_JOIN_BYTES = 64 * 1024
+
+
+class LinkOwner(Protocol):
+    """What a link needs of the node."""
+
+    config: ClusterConfig
+    identity: LinkIdentity
+    credentials: TlsCredentials | None
+    entropy: Callable[[int], bytes]
+
+    @property
+    def members(self) -> Container[str]: ...
+
+    def is_connected(self, node_id: str) -> bool:
+        """Whether there is an open link to this member."""
+
+    def link_proved(self, link: PeerLink, proved: PeerProved) -> None:
+        """The peer is who it says: `link.admit`, or `link.drop`."""
+
+    def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
+        """The link is open; its frames follow unless it is dropped."""
+
+    def link_frame(self, link: PeerLink, payload: bytes) -> None:
+        """A frame."""
+
+    def link_lost(self, link: PeerLink) -> None:
+        """The link is gone."""
+
+
+class PeerLink(asyncio.Protocol):
+    """See the module's docstring. `dialled` names the node that was dialled; None: the link was accepted."""
+
+    def __init__(self, owner: LinkOwner, loop: asyncio.AbstractEventLoop, dialled: str | None) -> None:
+        self.dialled = dialled
+        self.is_lost = False
+        self.is_admitted = False
+        self.silent_ticks = 0
+        self.has_sent = False
+        #: Done when the link is open or lost.
+        self.settled: asyncio.Future[None] = loop.create_future()
+        self._owner = owner
+        self._loop = loop
+        self._transport: Any = None
+        self._address = "an unknown address"
+        self._tls: TlsChannel | None = None
+        self._protocol: PeerProtocol | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._has_heard = False
+
+    @property
+    def name(self) -> str | None:
+        """The peer's name, once it is known."""
+        return self._protocol.peer_name if self._protocol is not None else self.dialled
+
+    @property
+    def epoch(self) -> int:
+        """The number of the link, once it is open."""
+        return self._protocol.epoch if self._protocol is not None else 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._protocol is not None and self._protocol.is_open and not self.is_lost
+
+    # -- from the loop -----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        if self.is_lost:  # dropped while it was being dialled
+            self._transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        if peer:
+            host, port = peer[:2]
+            self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        own = transport.get_extra_info("socket")
+        if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        timeout_ms = self._owner.config.peer_handshake_timeout_ms
+        self._deadline = self._loop.call_later(timeout_ms / 1000, self._be_late, timeout_ms)
+        if self._owner.credentials is None:
+            self._begin(None)
+        else:
+            self._tls = TlsChannel(self._owner.credentials, is_dialler=self.dialled is not None)
+            self.data_received(b"")
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_lost:
+            return
+        self.silent_ticks = 0
+        self._has_heard = self._has_heard or bool(data)
+        try:
+            self._receive(data)
+        except PeerLinkError as error:
+            self.drop(str(error))
+        except Exception as error:
+            self.drop(f"defect while its octets were handled: {error!r}", logging.CRITICAL)
+            raise
+
+    def eof_received(self) -> bool:
+        if not self.is_lost and not self.is_open:
+            is_probe = self.dialled is None and not self._has_heard
+            is_linked = self.name is not None and self._owner.is_connected(self.name)
+            level = logging.DEBUG if is_probe or is_linked else logging.WARNING
+            self.drop("it has closed the link before it was open: its log says why", level)
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.is_lost:
+            log.info("the link with %s is gone%s", self._who(), f": {error}" if error else "")
+            self.is_lost = True
+        self._settle()
+        self._owner.link_lost(self)
+
+    def _be_late(self, timeout_ms: int) -> None:
+        self.drop(f"it was not open after {timeout_ms} ms")
+
+    # -- what comes --------------------------------------------------------------------------------------------------
+
+    def _begin(self, tls: TlsChannel | None) -> None:
+        owner = self._owner
+        self._protocol = PeerProtocol(
+            owner.identity,
+            owner.members,
+            owner.entropy(NONCE_BYTES),
+            dialled=self.dialled,
+            tls=None if tls is None else tls.facts(),
+        )
+        self._write_handshake(self._protocol)
+
+    def _receive(self, data: bytes) -> None:
+        tls = self._tls
+        if tls is not None:
+            try:
+                data = tls.receive(data)
+            finally:
+                if output := tls.take_output():
+                    self._transport.write(output)
+            if self._protocol is None and tls.is_established:
+                self._begin(tls)
+        protocol = self._protocol
+        if protocol is None:
+            return
+        if not protocol.is_open:
+            if not data:
+                return
+            self._shake_hands(protocol, data)
+            if not protocol.is_open:
+                return
+            data = b""
+        for payload in protocol.receive_frames(data):
+            if self.is_lost:
+                return
+            self._owner.link_frame(self, payload)
+
+    def _shake_hands(self, protocol: PeerProtocol, data: bytes) -> None:
+        event = protocol.receive_handshake(data)
+        self._write_handshake(protocol)
+        if isinstance(event, PeerProved):
+            self._owner.link_proved(self, event)
+        elif isinstance(event, LinkOpened):
+            self._opened(event)
+
+    def _write_handshake(self, protocol: PeerProtocol) -> None:
+        if output := protocol.take_output():
+            self._transport.write(output if self._tls is None else self._tls.encrypt(output))
+
+    def _opened(self, opened: LinkOpened) -> None:
+        self._settle()
+        self._owner.link_opened(self, opened)
+
+    def _settle(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if not self.settled.done():
+            self.settled.set_result(None)
+
+    # -- for the owner -----------------------------------------------------------------------------------------------
+
+    def admit(self, epoch: int) -> None:
+        """The link is wanted; the senior of the two gives it its number, and for the junior `epoch` is 0."""
+        assert self._protocol is not None
+        self.is_admitted = True
+        opened = self._protocol.admit(epoch)
+        self._write_handshake(self._protocol)
+        if opened is not None:
+            self._opened(opened)
+
+    def send(self, payloads: Sequence[bytes]) -> None:
+        """Write frames, at once or when the socket has room. Beyond the limit the link is dropped."""
+        if not self.is_open:
+            return
+        assert self._protocol is not None
+        self.has_sent = True
+        pieces = self._protocol.encode_frames(payloads)
+        transport = self._transport
+        if self._tls is not None:
+            transport.write(self._tls.encrypt(b"".join(pieces)))
+        elif sum(map(len, pieces)) <= _JOIN_BYTES:
+            transport.write(b"".join(pieces))
+        else:
+            transport.writelines(pieces)
+        unsent = transport.get_write_buffer_size()
+        limit = self._owner.config.peer_buffer_limit_bytes
+        if unsent > limit:
+            self.drop(f"{unsent} octets are waiting to be sent, more than peer_buffer_limit, {limit}: it does not read")
+
+    def tick(self) -> None:
+        """One peer_ping has passed: drop a link that is silent, and say something on one where nothing was said."""
+        if not self.is_open:
+            return
+        config = self._owner.config
+        self.silent_ticks += 1
+        if (self.silent_ticks - 1) * config.peer_ping_ms >= config.peer_timeout_ms:
+            self.drop(f"nothing has come for {config.peer_timeout_ms} ms")
+            return
+        if not self.has_sent:
+            self.send([PING])
+        self.has_sent = False
+
+    def drop(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close at once, and log why. The owner hears that it is lost in a moment."""
+        if self.is_lost:
+            return
+        was_open = self.is_open
+        self.is_lost = True
+        log.log(level, "the link with %s is closed: %s", self._who(), reason)
+        self._settle()
+        if self._transport is None:
+            return
+        if was_open:
+            self._transport.abort()
+        else:
+            self._transport.close()  # an alert of TLS still goes out
+
+    def _who(self) -> str:
+        if self.dialled is not None:
+            return f"{self.dialled} at {self._address}"
+        name = self.name
+        return f"{name}, from {self._address}" if name is not None else f"a stranger at {self._address}"

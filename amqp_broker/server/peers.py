@@ -1,0 +1,324 @@
+"""PeerLinks: this node's links to the other members of its cluster, at most one to each.
+
+Every member listens, and dials every other to which it has no link. Where two dial each other at the same time the
+senior's link stays (the senior is the one whose name comes first), and every link has a number of the senior's, so that
+both agree which is the newer. A newer link takes the place of the older: the peer would not have dialled if it had one.
+
+It hands over whole frames and knows nothing of what is in them. A frame that is lost with its link is not sent again.
+
+Invariants:
+1. For each member `on_connected` and `on_disconnected` come in turn, beginning with the former, and `on_frame` only
+   between them, only of the link that stands then.
+2. No callback comes from within `send` or `drop`, and none after `close` or, for a member, after it was removed.
+3. A member is dialled while it has no link, after 50 ms at first and after 2 s at last, jittered, never more often.
+4. What strangers can hold is bounded: `max_pending_peers` links for `peer_handshake_timeout` each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from amqp_broker.cluster.cluster_config import ClusterConfig
+from amqp_broker.cluster.peer_handshake import LinkIdentity
+from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProved
+from amqp_broker.config import is_loopback
+from amqp_broker.server.peer_link import PeerLink
+from amqp_broker.server.peer_tls import TlsCredentials
+from amqp_broker.setting_kinds import Address
+
+log = logging.getLogger("amqp_broker.cluster")
+
+FIRST_DELAY_S = 0.05
+LONGEST_DELAY_S = 2.0
+
+
+class Chance(Protocol):
+    """What is used of random.Random."""
+
+    def random(self) -> float: ...
+
+
+class PeerCallbacks(Protocol):
+    """Who hears of the links. What it raises stops the link it is raised on, and is told to the loop."""
+
+    def on_connected(self, node_id: str) -> None: ...
+
+    def on_frame(self, node_id: str, payload: bytes) -> None: ...
+
+    def on_disconnected(self, node_id: str) -> None: ...
+
+
+class Backoff:
+    """Delays that double, each between half and all of itself, so that nodes do not dial in step."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._delay_s = FIRST_DELAY_S
+
+    def next_delay(self) -> float:
+        """The delay before the next attempt, in seconds."""
+        delay_s = self._delay_s * (0.5 + self._chance.random() / 2)
+        self._delay_s = min(2 * self._delay_s, LONGEST_DELAY_S)
+        return delay_s
+
+    def reset(self) -> None:
+        """An attempt has succeeded."""
+        self._delay_s = FIRST_DELAY_S
+
+
+class Member:
+    """Another member of the cluster, and the link to it."""
+
+    def __init__(self, name: str, address: Address, chance: Chance) -> None:
+        self.name = name
+        self.address = address
+        self.link: PeerLink | None = None
+        #: The attempt to dial that is under way.
+        self.attempt: PeerLink | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.lacks_link = asyncio.Event()
+        self.lacks_link.set()
+        self.backoff = Backoff(chance)
+        self.last_epoch = 0
+        self.last_failure = ""
+
+
+def bind_listeners(config: ClusterConfig) -> list[socket.socket]:
+    """Sockets bound to cluster_listen, not yet listening. Raises OSError whose filename is the address."""
+    sockets: list[socket.socket] = []
+    for address in config.cluster_listen:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        sockets.append(listener)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address.host, address.port))
+        except OSError as error:
+            for each in sockets:
+                each.close()
+            reason = error.strerror or str(error)
+            raise OSError(
+                error.errno, f"{reason}: choose another address with --cluster-listen, or stop who has it", str(address)
+            ) from None
+    return sockets
+
+
+class PeerLinks:
+    """See the module's docstring. `secret` is read_secret's, `entropy` gives unguessable octets, `chance` jitters."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        secret: bytes,
+        callbacks: PeerCallbacks,
+        *,
+        credentials: TlsCredentials | None,
+        chance: Chance,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self.config = config
+        self.identity = LinkIdentity(config.node_name, config.cluster_name, secret, config.cluster_frame_max_bytes)
+        self.credentials = credentials
+        self.entropy = entropy
+        self.members: dict[str, Member] = {}
+        self._callbacks = callbacks
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._servers: list[asyncio.Server] = []
+        self._pending: dict[PeerLink, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- for the driver ----------------------------------------------------------------------------------------------
+
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Listen on these sockets, and dial the members of the configuration."""
+        if self.credentials is None and not all(is_loopback(each.host) for each in self.config.cluster_listen):
+            log.warning(
+                "links between nodes are authenticated, but everybody on the way can read them: "
+                "set cluster_cert, cluster_key and cluster_ca, or see to a private network"
+            )
+        for listener in listeners:
+            self._servers.append(await self._loop.create_server(self._accept, sock=listener))
+        self.set_members(self.config.others)
+        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000, self._tick)
+
+    def set_members(self, others: Mapping[str, Address]) -> None:
+        """The other members from now on. Links to those who are left out are closed, without a callback; a new address
+        counts from the next time that the member is dialled."""
+        for name in [name for name in self.members if name not in others]:
+            self._remove(self.members.pop(name))
+        for name, address in others.items():
+            if name in self.members:
+                self.members[name].address = address
+            elif name != self.identity.node_name:
+                member = Member(name, address, self._chance)
+                self.members[name] = member
+                member.task = self._loop.create_task(self._keep_linked(member))
+                member.task.add_done_callback(self._dialling_ended)
+
+    def send(self, node_id: str, payloads: Sequence[bytes]) -> bool:
+        """Send frames, in order. Returns False if there is no link, and they are gone. Raises ValueError for a payload
+        above cluster_frame_max."""
+        member = self.members.get(node_id)
+        if member is None or member.link is None or not member.link.is_open:
+            return False
+        member.link.send(payloads)
+        return True
+
+    def drop(self, node_id: str, reason: str) -> None:
+        """Close the link to a member that has sent what it must not. It is dialled again."""
+        member = self.members.get(node_id)
+        if member is not None and member.link is not None:
+            member.link.drop(reason)
+
+    def is_connected(self, node_id: str) -> bool:
+        """Whether there is a link to this member."""
+        member = self.members.get(node_id)
+        return member is not None and member.link is not None and member.link.is_open
+
+    async def close(self) -> None:
+        """Close everything. No callback comes any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for server in self._servers:
+            server.close()
+        tasks = [member.task for member in self.members.values() if member.task is not None]
+        for member in self.members.values():
+            self._remove(member)
+        self.members.clear()
+        for link in list(self._pending):
+            link.drop("this node stops", logging.DEBUG)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _remove(self, member: Member) -> None:
+        if member.task is not None:
+            member.task.cancel()
+        for link in (member.link, member.attempt):
+            if link is not None:
+                link.drop("it is no member any more, or this node stops", logging.INFO)
+        member.link = None
+
+    # -- dialling ----------------------------------------------------------------------------------------------------
+
+    async def _keep_linked(self, member: Member) -> None:
+        while True:
+            await member.lacks_link.wait()
+            await asyncio.sleep(member.backoff.next_delay())
+            if member.link is None:
+                await self._dial(member)
+            if member.link is not None:
+                member.backoff.reset()
+
+    async def _dial(self, member: Member) -> None:
+        link = PeerLink(self, self._loop, member.name)
+        member.attempt = link
+        host, port = member.address
+        try:
+            async with asyncio.timeout(self.config.peer_handshake_timeout_ms / 1000):
+                await self._loop.create_connection(lambda: link, host, port)
+        except (OSError, TimeoutError, UnicodeError) as error:
+            self._log_failure(member, str(error) or "no answer")
+        else:
+            member.last_failure = ""
+            await link.settled
+        finally:
+            member.attempt = None
+
+    def _dialling_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("defect in dialling: a member is not dialled any more", exc_info=error)
+
+    def _log_failure(self, member: Member, failure: str) -> None:
+        """A member that is down is worth a line, not one for each attempt."""
+        level = logging.DEBUG if failure == member.last_failure else logging.WARNING
+        member.last_failure = failure
+        log.log(level, "cannot reach %s at %s: %s; trying again", member.name, member.address, failure)
+
+    # -- accepting ---------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> PeerLink:
+        link = PeerLink(self, self._loop, None)
+        self._pending[link] = None
+        if len(self._pending) > self.config.max_pending_peers:
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.drop("too many links at once have not proved who they are")
+        return link
+
+    # -- from the links ----------------------------------------------------------------------------------------------
+
+    def link_proved(self, link: PeerLink, proved: PeerProved) -> None:
+        """Whether a link is wanted: see the module's docstring."""
+        member = self.members.get(proved.name)
+        if member is None:
+            link.drop(f"{proved.name!r} is no member any more")
+            return
+        is_senior = self.identity.node_name < proved.name
+        attempt = member.attempt
+        if link.dialled is not None:
+            if member.link is not None:
+                link.drop("the peer's own is there already", logging.DEBUG)
+                return
+        elif is_senior and attempt is not None and attempt.is_admitted and not attempt.is_open and not attempt.is_lost:
+            link.drop("this node's own is about to open", logging.DEBUG)
+            return
+        elif not is_senior and self._is_old(member, link, proved.epoch):
+            return
+        if is_senior:
+            member.last_epoch = max(member.last_epoch + 1, int(time.time() * 1000))
+        link.admit(member.last_epoch if is_senior else 0)
+
+    def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
+        """The link takes the place of an older one."""
+        self._pending.pop(link, None)
+        member = self.members.get(opened.name)
+        if member is None:
+            link.drop("it is no member any more", logging.INFO)
+            return
+        if self._is_old(member, link, opened.epoch):
+            return
+        if member.link is not None:
+            member.link.drop("a newer one takes its place", logging.INFO)
+            self._disconnect(member)
+        member.link = link
+        member.lacks_link.clear()
+        log.info("linked with %s (number %d)", opened.name, opened.epoch)
+        self._callbacks.on_connected(opened.name)
+
+    def _is_old(self, member: Member, link: PeerLink, epoch: int) -> bool:
+        """Drops a link that is older than the one that stands, and says so."""
+        standing = member.link
+        if standing is None or not standing.is_open or standing.epoch < epoch:
+            return False
+        link.drop(f"it is older (number {epoch}) than the one that stands ({standing.epoch})", logging.INFO)
+        return True
+
+    def link_frame(self, link: PeerLink, payload: bytes) -> None:
+        """A frame of the link that stands."""
+        assert link.name is not None
+        self._callbacks.on_frame(link.name, payload)
+
+    def link_lost(self, link: PeerLink) -> None:
+        """The link is gone; if it stood, the member is dialled again."""
+        self._pending.pop(link, None)
+        member = self.members.get(link.name) if link.name is not None else None
+        if member is not None and member.link is link:
+            self._disconnect(member)
+
+    def _disconnect(self, member: Member) -> None:
+        member.link = None
+        member.lacks_link.set()
+        self._callbacks.on_disconnected(member.name)
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000, self._tick)
+        for member in self.members.values():
+            if member.link is not None:
+                member.link.tick()
