@@ -114,6 +114,9 @@ class Member(SyncObj):  # type: ignore[misc]
         configuration = SyncObjConf(
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
         )
+        # The stock constructor looks at every property of this class.
+        self._SyncObj__raftCommitIndex = log.checkpoint_index
+        self.role: Following | Campaign | Leadership = Following(self, None)
         super().__init__(Node(node_id), [], configuration, nodeClass=Node, transport=_Outlet(post))
         # What the constructor has read from a clock and from chance is replaced.
         self._poller = _SilentPoller()
@@ -123,7 +126,7 @@ class Member(SyncObj):  # type: ignore[misc]
         self._SyncObj__raftCommitIndex = log.checkpoint_index
         self._SyncObj__raftLastApplied = log.checkpoint_index
         self._SyncObj__needLoadDumpFile = False
-        self.role: Following | Campaign | Leadership = Following(self, None)
+        self.role = Following(self, None)
         self.configuration_changed()
 
     # -- state, kept where the stock class keeps it --------------------------------------------------------------------
