@@ -27,7 +27,7 @@ class InstallSender:
     ) -> None:
         self.install_id = install_id
         self.index = index
-        self.moved_at = member.clock
+        self.moved_at = self._sent_again_at = member.clock
         self._member = member
         self._term = term
         self._configuration = configuration
@@ -74,10 +74,14 @@ class InstallSender:
         return data
 
     def acknowledged(self, next_number: int) -> bool:
-        """The receiver wants `next_number` next. False if it has lost what it acknowledged before: begin anew."""
+        """The receiver wants `next_number` next. False if it has lost what it acknowledged before: begin anew.
+
+        0 comes from a receiver that knows nothing of this install: it has not got the first part yet, or it has
+        forgotten all; after a while without any progress it is the latter.
+        """
         waiting = self._unacknowledged
-        if waiting and next_number < waiting[0].number:
-            return next_number > 0  # a late reply; 0 comes from a receiver that knows nothing of this install
+        if next_number == 0 and waiting and waiting[0].number > 0:
+            return not self._hangs(self.moved_at)
         while waiting and waiting[0].number < next_number:
             self._in_flight_bytes -= len(waiting.popleft().data)
             self.moved_at = self._member.clock
@@ -85,10 +89,13 @@ class InstallSender:
 
     def take_again(self) -> list[InstallChunk]:
         """What was sent and not acknowledged, if nothing has moved for too long."""
-        if self._member.clock - self.moved_at < self._member.settings.election_timeout_min_ms:
+        if not self._hangs(max(self.moved_at, self._sent_again_at)):
             return []
-        self.moved_at = self._member.clock
+        self._sent_again_at = self._member.clock
         return list(self._unacknowledged)
+
+    def _hangs(self, since: int) -> bool:
+        return self._member.clock - since >= self._member.settings.election_timeout_min_ms
 
     def close(self) -> None:
         """It is abandoned, or done."""

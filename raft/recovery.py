@@ -5,8 +5,9 @@ Rules (raft/journal_records.py has the formats):
    with another term replaces everything from its index on.
 2. A complete checkpoint makes the entries up to its index superfluous. One that replaces the log (an install) makes
    all entries before it in the journal void.
-3. The oldest segments may be gone. Then entries can come first whose beginning is missing; the next checkpoint either
-   fits to them, or is followed by everything that is still needed.
+3. The oldest segments may be gone, and with them entries that a later checkpoint has made superfluous, or that were
+   written again behind one. So there may be gaps on the way: what was before a gap is not needed. At the end the
+   entries follow the last checkpoint without a gap.
 4. A checkpoint that lacks parts is the torn end of an earlier run, and counts for nothing.
 5. Anything else that does not fit together is refused (CorruptLog).
 """
@@ -79,6 +80,10 @@ class RecoveredGroup:
         """Everything has been read: the checkpoint that the entries follow. Raises CorruptLog."""
         if self.checkpoint is None:
             raise CorruptLog(self.group_id, "its entries are there, but no checkpoint that they follow")
+        if self.entries and self._first != self.checkpoint.index + 1:
+            raise CorruptLog(
+                self.group_id, f"its entries begin at {self._first}, and the checkpoint is at {self.checkpoint.index}"
+            )
         last_term = self.entries[-1][2] if self.entries else self.checkpoint.term
         if last_term > self.term:
             raise CorruptLog(
@@ -90,16 +95,13 @@ class RecoveredGroup:
         data, index, term, kind = entry
         if kind == MEMBERSHIP:
             decode_configuration(data)
+        base = self.checkpoint.index if self.checkpoint is not None else 0
+        if index <= base:
+            raise ValueError(f"entry {index} after a checkpoint at {base}")
         end = self._first + len(self.entries)
-        if not self.entries and self.checkpoint is None:
-            self._first = end = index
-        if index < self._first:
-            if self.checkpoint is not None:
-                raise ValueError(f"entry {index} after a checkpoint at {self.checkpoint.index}")
+        if not self._first <= index <= end:
             self._void()
             self._first = end = index
-        if index > end:
-            raise ValueError(f"entry {index} follows entry {end - 1}")
         place = index - self._first
         if index < end:
             if self.entries[place][2] == term:
@@ -109,7 +111,7 @@ class RecoveredGroup:
                 return
             del self.entries[place:]
             del self.segments[place:]
-        before = self.entries[-1][2] if self.entries else self.checkpoint.term if self.checkpoint else 0
+        before = self.entries[-1][2] if self.entries else 0
         if term < before:
             raise ValueError(f"entry {index} has term {term}, and the one before it {before}")
         self.entries.append(entry)
@@ -141,17 +143,14 @@ class RecoveredGroup:
         if self.checkpoint is not None and index < self.checkpoint.index:
             raise ValueError(f"a checkpoint at {index} after one at {self.checkpoint.index}")
         last = self._first + len(self.entries) - 1
-        if replaces or self._first > index + 1:
+        if replaces or last < index:
             self._void()
-        elif self.entries and self._first <= index:
-            if last < index:
-                raise ValueError(f"a checkpoint at {index}, and the entries end at {last}")
+        elif self._first <= index:
             known = self.entries[index - self._first][2]
             if known != checkpoint.term:
                 raise ValueError(f"a checkpoint at {index} of term {checkpoint.term}; the entry has term {known}")
             del self.segments[: index + 1 - self._first]
             del self.entries[: index + 1 - self._first]
-        elif not self.entries and self.checkpoint is not None and index > self.checkpoint.index:
-            raise ValueError(f"a checkpoint at {index} after one at {self.checkpoint.index}, without entries")
         self.checkpoint = checkpoint
-        self._first = index + 1
+        if self._first <= index or not self.entries:
+            self._first = index + 1

@@ -204,6 +204,7 @@ class Storm(World):
         self._is_over = True
         self.blocked.clear()
         self.loss = self.copies = 0.0
+        self.is_wild = False
         for node in self.nodes.values():
             node.frozen_until = node.stalls_until = 0
             node.disk.fail_sync_at = None

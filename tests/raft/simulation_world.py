@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 from raft.errors import RaftError
 from raft.settings import RaftSettings
@@ -48,6 +49,7 @@ class World:
         self.counts = self.checks.counts
         self.group_ids = list(range(1, self.chance.choice([1, 2, 3]) + 1))
         self.settings = draw_settings(self.chance)
+        self.is_wild = self.chance.random() < 0.5
         self.nodes = self.checks.nodes
         members = tuple(f"n{number}" for number in range(1, size + 1))
         for number in range(1, size + JOINERS + 1):
@@ -55,8 +57,9 @@ class World:
             bootstrap = {group: members if number <= size else () for group in self.group_ids}
             self.nodes[name] = SimulatedNode(name, bootstrap, self.settings, self.chance, self.checks)
         self.names = list(self.nodes)
+        if self.is_wild:
+            self.settings = replace(self.settings, install_in_flight_bytes=100)
         # The network: a calm one behaves like TCP, a wild one in no order, with losses and copies.
-        self.is_wild = self.chance.random() < 0.5
         self.loss = self.chance.choice([0, 0.01, 0.1]) if self.is_wild else 0.0
         self.copies = self.chance.choice([0, 0.05]) if self.is_wild else 0.0
         self.blocked: dict[tuple[str, str], None] = {}
