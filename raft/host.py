@@ -98,7 +98,7 @@ class RaftHost:
         group = Group(group_id, self._dirty)
         log = GroupLog(group_id, self._port, group)
         recovered = self._recovered.pop(group_id, None)
-        if recovered is None:
+        if recovered is None or recovered.is_nothing:
             log.begin(make_configuration(list(members)), machine.checkpoint())
         else:
             log.adopt(recovered)

@@ -76,6 +76,11 @@ class RecoveredGroup:
         except ValueError as error:
             raise CorruptLog(self.group_id, f"journal segment {segment}: {error}") from None
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is but the torn beginning of the group's first record: nobody was told of it."""
+        return self.checkpoint is None and not self.entries and not self.state_segment
+
     def finish(self) -> Checkpoint:
         """Everything has been read: the checkpoint that the entries follow. Raises CorruptLog."""
         if self.checkpoint is None:

@@ -14,6 +14,11 @@ from tests.raft.simulation_world import MS, SECOND, World
 class Storm(World):
     """A run: `run` takes it from the start to the end, or raises Violation."""
 
+    #: Names of the only faults, if a test wants certain ones, and how long it is from one to the next (ms).
+    faults: tuple[str, ...] = ()
+    calm = (10, 600)
+    downtime = (1, 50, 500, 3000)
+
     def run(self, seconds: int = 12) -> None:
         for node in self.nodes.values():
             self.start(node)
@@ -63,6 +68,8 @@ class Storm(World):
             self._heal, self._heal, self._pause, self._jump, self._stall, self._fail_disk, self._change_members,
             self._change_members, self._transfer, self._reset_link,
         ]  # fmt: skip
+        if self.faults:
+            return [getattr(self, name) for name in self.faults]
         chosen = [kind for kind in kinds if self.chance.random() < 0.6]
         return [kind for kind in chosen for _ in range(self.chance.randint(1, 4))] or [self._crash_one]
 
@@ -72,7 +79,7 @@ class Storm(World):
                 self.chance.choice(self._faults)()
                 self._fault_later()
 
-        self.after(self.chance.randint(10 * MS, 600 * MS), strike)
+        self.after(self.chance.randint(self.calm[0] * MS, self.calm[1] * MS), strike)
 
     def _up(self) -> list[SimulatedNode]:
         return [node for node in self.nodes.values() if node.is_up]
@@ -98,7 +105,7 @@ class Storm(World):
             if not node.is_up and node.lives == lives:
                 self.start(node)
 
-        self.after(self.chance.choice([1, 50, 500, 3000]) * MS, start)
+        self.after(self.chance.choice(self.downtime) * MS, start)
 
     def _partition(self) -> None:
         side = [name for name in self.names if self.chance.random() < 0.5]
@@ -206,7 +213,7 @@ class Storm(World):
         self.loss = self.copies = 0.0
         self.is_wild = False
         for node in self.nodes.values():
-            node.frozen_until = node.stalls_until = 0
+            node.stalls_until = 0
             node.disk.fail_sync_at = None
         for node in self.nodes.values():
             if not node.is_up:
