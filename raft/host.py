@@ -141,7 +141,8 @@ class RaftHost:
                 self._dirty[group.group_id] = group
 
     def receive_peer(self, node_id: str, frame: bytes, now: int) -> None:
-        """A frame from a peer. Raises PeerProtocolError: close the link. Raises RaftStopped: stop the node."""
+        """A frame (a bytes object) from a peer. Raises PeerProtocolError: close the link. Raises RaftStopped: stop the
+        node."""
         self._advance(now)
         if node_id not in self._connected:
             return
@@ -179,9 +180,9 @@ class RaftHost:
             member = group.member
             member.clock = self._clock
             member.now = self._now or 0
-            before = (member.commit_index, member.role)
+            before = (member.commit_index, member.role, member.role.leader)
             match_index = member.on_beat(node_id, term, commit_index)
-            if before != (member.commit_index, member.role):
+            if before != (member.commit_index, member.role, member.role.leader):
                 self._settle(group)
             if wants_reply:
                 replies.append((group_id, member.current_term, sent_index, match_index))

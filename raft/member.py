@@ -109,6 +109,7 @@ class Member(SyncObj):  # type: ignore[misc]
         self.deadline = NEVER
         self.timeout = settings.election_timeout_max_ms
         self.is_stopped = False
+        self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
         self.is_connected = is_connected
         self._chance = chance
         configuration = SyncObjConf(
@@ -377,7 +378,9 @@ class Member(SyncObj):  # type: ignore[misc]
         if log.base_index >= index:
             return
         if log.ram_bytes <= self.settings.log_cap_bytes:
-            index = log.index_before(index, self.settings.log_bytes // 4)
+            if self._tail[0] != index:
+                self._tail = (index, log.index_before(index, self.settings.log_bytes // 4))
+            index = self._tail[1]
             if isinstance(self.role, Leadership):
                 index = min(index, self.role.needed_index())
         log.trim(index)

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from raft import campaign, leadership, log, member, recovery
+from raft import campaign, member, recovery
 from raft.campaign import Campaign
+from raft.configuration import Configuration
+from raft.entry import MEMBERSHIP
 from raft.following import Following
 from raft.host import RaftHost
 from raft.leadership import Leadership
@@ -162,7 +164,7 @@ def entries_of_earlier_terms_are_counted(patch: Patch) -> None:
 
 def half_is_a_majority(patch: Patch) -> None:
     """One disk too few."""
-    patch.setattr(log.Configuration, "majority", property(lambda self: max(1, len(self.voters) // 2)))
+    patch.setattr(Configuration, "majority", property(lambda self: max(1, len(self.voters) // 2)))
 
 
 def membership_changes_at_will(patch: Patch) -> None:
@@ -172,7 +174,7 @@ def membership_changes_at_will(patch: Patch) -> None:
         log = self.member.log
         for name in configuration.learners:
             configuration = configuration.with_voter(name)
-        log.add(configuration.encode(), log.last_index + 1, self.term, leadership.MEMBERSHIP)
+        log.add(configuration.encode(), log.last_index + 1, self.term, MEMBERSHIP)
         self.member.configuration_changed()
         return MembershipResult.ACCEPTED
 

@@ -27,7 +27,7 @@ class Cluster:
         members = tuple(f"n{number}" for number in range(1, size + 1))
         for number in range(1, size + joiners + 1):
             name = f"n{number}"
-            bootstrap = {group: members if number <= size else () for group in range(1, groups + 1)}
+            bootstrap = dict.fromkeys(range(1, groups + 1), members if number <= size else ())
             disk = SimulatedDisk(random.Random(number))
             node = RaftNode(name, disk, bootstrap, self.settings, number, segment_bytes, limit_bytes)
             self.nodes[name] = node

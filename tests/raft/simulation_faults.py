@@ -17,7 +17,7 @@ class Storm(World):
     #: Names of the only faults, if a test wants certain ones, and how long it is from one to the next (ms).
     faults: tuple[str, ...] = ()
     calm = (10, 600)
-    downtime = (1, 50, 500, 3000)
+    downtime: tuple[int, ...] = (1, 50, 500, 3000)
 
     def run(self, seconds: int = 12) -> None:
         for node in self.nodes.values():
@@ -64,9 +64,9 @@ class Storm(World):
     def _draw_faults(self) -> list[Callable[[], None]]:
         """Each seed has some kinds of faults, and each of them with its own weight."""
         kinds = [
-            self._crash_one, self._crash_one, self._crash_leader, self._crash_all, self._partition, self._partition_one_way,
-            self._heal, self._heal, self._pause, self._jump, self._stall, self._fail_disk, self._change_members,
-            self._change_members, self._transfer, self._reset_link,
+            self._crash_one, self._crash_one, self._crash_leader, self._crash_all, self._partition,
+            self._partition_one_way, self._heal, self._heal, self._pause, self._jump, self._stall, self._fail_disk,
+            self._change_members, self._change_members, self._transfer, self._reset_link,
         ]  # fmt: skip
         if self.faults:
             return [getattr(self, name) for name in self.faults]

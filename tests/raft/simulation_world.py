@@ -1,7 +1,7 @@
 """The world of a simulated cluster: virtual time, a network, clients and faults, all from one seed.
 
-Time is in microseconds; a node's own time is that in milliseconds, plus what its clock is off. Events are kept in a heap;
-each is a call on a node in one life, lost if the node has crashed since, and late if it is paused.
+Time is in microseconds; a node's own time is that in milliseconds, plus what its clock is off. Events are kept in a
+heap; each is a call on a node in one life, lost if the node has crashed since, and late if it is paused.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class World:
         members = tuple(f"n{number}" for number in range(1, size + 1))
         for number in range(1, size + JOINERS + 1):
             name = f"n{number}"
-            bootstrap = {group: members if number <= size else () for group in self.group_ids}
+            bootstrap = dict.fromkeys(self.group_ids, members if number <= size else ())
             self.nodes[name] = SimulatedNode(name, bootstrap, self.settings, self.chance, self.checks)
         self.names = list(self.nodes)
         if self.is_wild:

@@ -35,7 +35,8 @@ class StockList(SyncObj):  # type: ignore[misc]
         self.items: list[Any] = []
         self.outlet = StockTransport()
         self.fails = False
-        conf = SyncObjConf(autoTick=False, pollerType="select", dynamicMembershipChange=True, useFork=False, **configuration)
+        configuration |= {"autoTick": False, "pollerType": "select", "dynamicMembershipChange": True, "useFork": False}
+        conf = SyncObjConf(**configuration)
         super().__init__(Node(name), [Node(each) for each in others], conf, nodeClass=Node, transport=self.outlet)
         for each in others:
             self.outlet._onNodeConnected(Node(each))
