@@ -1,6 +1,7 @@
 """What replication costs: `python -m tests.raft.measure`.
 
-It is CPU time of three nodes in one process, without disk and sockets. The figures are of this machine, plain or compiled as AMQP_BROKER_PLAIN says; docs/raft.md quotes them.
+It is CPU time of three nodes in one process, without disk and sockets, plain or compiled as AMQP_BROKER_PLAIN says;
+docs/raft.md quotes the figures.
 """
 
 from __future__ import annotations

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pysyncobj import SyncObj
 
 from raft.errors import UnsafeEngine
+from raft.member import Member
 from raft.pinned import DIGESTS, VERSION, check_engine, read_sources
+from tests.raft.defects_here import alone
 
 
 def test_the_pinned_one_is_taken() -> None:
@@ -27,3 +30,15 @@ def test_a_changed_source_is_refused(name: str) -> None:
 
 def test_line_ends_do_not_matter() -> None:
     check_engine(VERSION, {name: source.replace(b"\n", b"\r\n") for name, source in read_sources().items()})
+
+
+def test_every_method_that_is_replaced_is_there_in_the_stock_class() -> None:
+    replaced = [name for name in vars(Member) if name.startswith("_SyncObj__")]
+    assert len(replaced) > 10
+    assert [name for name in replaced if not hasattr(SyncObj, name)] == []
+
+
+@pytest.mark.parametrize("name", ["addNodeToCluster", "_applyCommand", "transferLeadership", "_SyncObj__loadDumpFile"])
+def test_what_is_not_safe_cannot_be_called(name: str) -> None:
+    with pytest.raises(RuntimeError, match="not safe"):
+        getattr(alone().group().member, name)()

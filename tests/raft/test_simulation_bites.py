@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.raft import broken_rules as rules
+from tests.raft import defects_here
 from tests.raft.hard_weather import ElectionStorm, InstallStorm, MembershipStorm
 from tests.raft.simulation_checks import Violation
 from tests.raft.simulation_faults import Storm
+from tests.raft.test_group_log import play
+from tests.raft.test_paper import earlier_terms_are_counted
 
 Rule = Callable[[pytest.MonkeyPatch], None]
 
@@ -40,6 +43,25 @@ def test_a_broken_rule_is_noticed(
         rule(patch)
         with pytest.raises(Violation):
             storm(seed, size).run(seconds)
+
+
+def test_a_late_reply_that_counts_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No seed of some hundreds needs this rule: the scenario of S7 does."""
+    rules.replies_of_an_earlier_term_count(monkeypatch)
+    assert defects_here.s7() == "committed by a late reply"
+
+
+def test_counting_earlier_terms_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above; the case is Figure 8 of the paper."""
+    rules.entries_of_earlier_terms_are_counted(monkeypatch)
+    assert earlier_terms_are_counted()
+
+
+def test_a_rewritten_entry_that_cuts_the_log_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the model of the log."""
+    rules.rewritten_entries_cut_the_log(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(1202)
 
 
 @pytest.mark.parametrize("storm", [ElectionStorm, MembershipStorm, InstallStorm])
