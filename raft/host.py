@@ -1,0 +1,366 @@
+"""RaftHost: all groups of a node: one outbox, one heartbeat per peer, one clock.
+
+    inputs   receive_peer, synced, tick, peer_connected, peer_disconnected, and what Groups are told
+    end_turn decides what goes out; take_output hands it to the driver
+
+It knows no sockets and no files. Time comes in with every call, in ms; what drives elections is how much of it has
+passed, and a jump counts for two heartbeats at most, so that neither a clock that is set nor a process that was
+stopped makes a leader look dead.
+
+Invariants:
+1. The outbox: a message other than an Append, an install's chunk or an application's goes out when the journal is
+   synced up to where its group had written when it was made.
+2. After RaftStopped nothing goes out, and everything raises it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from raft.configuration import encode_name, make_configuration
+from raft.errors import RaftStopped
+from raft.following import Following
+from raft.group import Group
+from raft.journal_records import FIRST_RAFT_KIND, group_of
+from raft.leadership import Leadership
+from raft.log import GroupLog
+from raft.machine import LogPort, Machine
+from raft.member import NEVER, Chance, Member
+from raft.messages import (
+    Append,
+    Application,
+    Beat,
+    BeatReply,
+    CommitNotice,
+    GroupMessage,
+    Heartbeat,
+    HeartbeatReply,
+    InstallChunk,
+    Message,
+)
+from raft.recovery import RecoveredGroup
+from raft.settings import RaftSettings
+from raft.wire import decode, encode
+
+#: While the disk stalls, so many messages wait for it; answers to heartbeats beyond that are not given at all.
+MAX_HELD = 10_000
+
+
+class RaftHost:
+    """See the module's docstring. `random` is a random.Random of the driver's."""
+
+    def __init__(self, node_id: str, port: LogPort, settings: RaftSettings, random: Chance) -> None:
+        encode_name(node_id)
+        self.node_id = node_id
+        self.settings = settings
+        self.groups: dict[int, Group] = {}
+        self.on_application: Callable[[str, bytes, int], None] | None = None
+        self.failure: RaftStopped | None = None
+        self._port = port
+        self._chance = random
+        self._recovered: dict[int, RecoveredGroup] = {}
+        self._connected: dict[str, None] = {}
+        self._dirty: dict[int, Group] = {}
+        self._output: dict[str, list[bytes]] = {}
+        self._held: deque[tuple[int, str, bytes]] = deque()  # (position, peer, frame)
+        self._synced_position = 0
+        self._written_position = 0
+        self._now: int | None = None
+        self._clock = 0
+        self._heartbeat_at = 0
+        self._election_at = NEVER
+        self._encoded: tuple[Append | None, bytes] = (None, b"")
+
+    # -- recovery and opening ------------------------------------------------------------------------------------------
+
+    def feed_recovered(self, segment: int, kind: int, payload: bytes) -> None:
+        """One journal entry of a raft kind, in order, while the journal is read. Raises CorruptLog."""
+        if kind < FIRST_RAFT_KIND:
+            raise ValueError(f"a journal entry of kind {kind} is not for groups: theirs begin at {FIRST_RAFT_KIND}")
+        group_id = group_of(payload)
+        recovered = self._recovered.get(group_id)
+        if recovered is None:
+            self._recovered[group_id] = recovered = RecoveredGroup(group_id)
+        recovered.take(segment, kind, payload)
+
+    @property
+    def recovered_groups(self) -> tuple[int, ...]:
+        """Groups of which the journal holds something. Each must be opened before a journal segment is retired."""
+        return tuple(self._recovered)
+
+    def open_group(self, group_id: int, machine: Machine, members: Sequence[str], now: int) -> Group:
+        """Take part in a group. `members` counts only if nothing was recovered; it is the same on every one of them,
+        and empty on a node that is going to be added to the group. Raises CorruptLog, RaftStopped."""
+        if group_id in self.groups:
+            raise ValueError(f"group {group_id} is open already")
+        self._advance(now)
+        group = Group(group_id, self._dirty)
+        log = GroupLog(group_id, self._port, group)
+        recovered = self._recovered.pop(group_id, None)
+        if recovered is None or recovered.is_nothing:
+            log.begin(make_configuration(list(members)), machine.checkpoint())
+        else:
+            log.adopt(recovered)
+            assert recovered.checkpoint is not None
+            machine.restore(recovered.checkpoint.chunks)
+        group.member = member = Member(
+            self.node_id, log, machine, self.settings, self._chance, self._post, self._connected.__contains__
+        )
+        member.clock = self._clock
+        member.now = now
+        self.groups[group_id] = group
+        if member.configuration.voters == (self.node_id,):
+            member.campaign(is_pre=False)
+        else:
+            member.restart_timeout()
+        self._settle(group)
+        return group
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, node_id: str, now: int) -> None:
+        """An authenticated link to a peer is there."""
+        self._advance(now)
+        self._connected[node_id] = None
+        self._connection_changed(node_id, True)
+
+    def peer_disconnected(self, node_id: str, now: int) -> None:
+        """The link is gone, with everything on it."""
+        self._advance(now)
+        self._connected.pop(node_id, None)
+        self._output.pop(node_id, None)
+        self._held = deque(each for each in self._held if each[1] != node_id)
+        self._connection_changed(node_id, False)
+
+    def _connection_changed(self, node_id: str, is_connected: bool) -> None:
+        for group in self.groups.values():
+            role = group.member.role
+            if isinstance(role, Leadership):
+                role.connected(node_id, is_connected)
+                self._dirty[group.group_id] = group
+
+    def receive_peer(self, node_id: str, frame: bytes, now: int) -> None:
+        """A frame (a bytes object) from a peer. Raises PeerProtocolError: close the link. Raises RaftStopped: stop the
+        node."""
+        self._advance(now)
+        if node_id not in self._connected:
+            return
+        message = decode(frame)
+        try:
+            self._dispatch(node_id, message, now)
+        except RaftStopped as error:
+            self.failure = error
+            raise
+
+    def _dispatch(self, node_id: str, message: Message, now: int) -> None:
+        if isinstance(message, Heartbeat):
+            self._on_beats(node_id, message.beats, wants_reply=True)
+        elif isinstance(message, CommitNotice):
+            self._on_beats(node_id, message.beats, wants_reply=False)
+        elif isinstance(message, HeartbeatReply):
+            self._on_beat_replies(node_id, message.replies)
+        elif isinstance(message, Application):
+            if self.on_application is not None:
+                self.on_application(node_id, message.payload, now)
+        else:
+            group = self.groups.get(message.group)
+            if group is not None:
+                self._enter(group)
+                group.member.receive(node_id, message)
+                self._settle(group)
+
+    def _on_beats(self, node_id: str, beats: list[Beat], wants_reply: bool) -> None:
+        replies: list[BeatReply] = []
+        position = 0
+        for group_id, term, commit_index, sent_index in beats:
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
+            member = group.member
+            member.clock = self._clock
+            member.now = self._now or 0
+            before = (member.commit_index, member.role, member.role.leader)
+            match_index = member.on_beat(node_id, term, commit_index)
+            if before != (member.commit_index, member.role, member.role.leader):
+                self._settle(group)
+            if wants_reply:
+                replies.append((group_id, member.current_term, sent_index, match_index))
+                position = max(position, member.log.position)
+        if replies and (len(self._held) < MAX_HELD or position <= self._synced_position):
+            self._hold(node_id, encode(HeartbeatReply(replies)), position)
+
+    def _on_beat_replies(self, node_id: str, replies: list[BeatReply]) -> None:
+        for group_id, term, sent_index, match_index in replies:
+            group = self.groups.get(group_id)
+            if group is not None:
+                self._enter(group)
+                group.member.on_beat_reply(node_id, term, sent_index, match_index)
+                self._settle(group)
+
+    def synced(self, position: int, now: int) -> None:
+        """The journal is on the disk up to `position`. Raises RaftStopped."""
+        self._advance(now)
+        self._synced_position = max(self._synced_position, position)
+        try:
+            for group in self.groups.values():
+                if group.member.log.has_unsynced:
+                    self._enter(group)
+                    group.member.synced(position)
+                    self._settle(group)
+        except RaftStopped as error:
+            self.failure = error
+            raise
+        held = self._held
+        while held and held[0][0] <= position:
+            _, peer, frame = held.popleft()
+            self._put(peer, frame)
+
+    def tick(self, now: int) -> None:
+        """Time has passed. Raises RaftStopped."""
+        self._advance(now)
+        try:
+            if self._clock >= self._election_at:
+                self._hold_elections()
+            if self._clock >= self._heartbeat_at:
+                self._heartbeat_at = self._clock + self.settings.heartbeat_ms
+                self._beat()
+        except RaftStopped as error:
+            self.failure = error
+            raise
+
+    def _hold_elections(self) -> None:
+        self._election_at = NEVER
+        for group in self.groups.values():
+            member = group.member
+            if self._clock >= member.deadline:
+                self._enter(group)
+                member.doTick()
+                self._settle(group)
+            self._election_at = min(self._election_at, member.deadline)
+
+    def _beat(self) -> None:
+        """One frame for each peer, with the beats of all groups that this node leads."""
+        beats: dict[str, list[Beat]] = {}
+        for group_id, group in self.groups.items():
+            member = group.member
+            member.trim()
+            role = member.role
+            if not isinstance(role, Leadership):
+                continue
+            member.clock = self._clock
+            member.now = self._now or 0
+            role.check()
+            if member.role is not role:
+                self._settle(group)
+                continue
+            term, commit_index = role.term, member.commit_index
+            for name, progress in role.progress.items():
+                if progress.is_connected:
+                    progress.told_commit_index = commit_index
+                    beats.setdefault(name, []).append((group_id, term, commit_index, progress.sent_index))
+        for name, each in beats.items():
+            self._put(name, encode(Heartbeat(each)))
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def send_application(self, node_id: str, payload: bytes) -> bool:
+        """A message for the application of a peer; False if it is not connected. It waits for no sync, and may be
+        lost."""
+        if node_id not in self._connected:
+            return False
+        self._put(node_id, encode(Application(payload)))
+        return True
+
+    def end_turn(self, now: int) -> None:
+        """Everything of this turn that can go out goes to the output. Raises RaftStopped."""
+        self._advance(now)
+        dirty = self._dirty
+        notices: dict[str, list[Beat]] = {}
+        try:
+            while dirty:
+                group_id = next(iter(dirty))
+                group = dirty.pop(group_id)
+                self._end_group_turn(group, notices)
+        except RaftStopped as error:
+            self.failure = error
+            raise
+        for name, beats in notices.items():
+            self._put(name, encode(CommitNotice(beats)))
+        self._encoded = (None, b"")
+
+    def _end_group_turn(self, group: Group, notices: dict[str, list[Beat]]) -> None:
+        member = group.member
+        member.clock = self._clock
+        member._SyncObj__tryLogCompaction()
+        role = member.role
+        if isinstance(role, Leadership):
+            for name in role.end_turn():
+                beat = (group.group_id, role.term, member.commit_index, role.progress[name].sent_index)
+                notices.setdefault(name, []).append(beat)
+        elif isinstance(role, Following):
+            role.end_turn()
+        self._written_position = max(self._written_position, member.log.position)
+
+    def take_output(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for each peer, in order."""
+        if self.failure is not None:
+            return []
+        output, self._output = self._output, {}
+        return list(output.items())
+
+    def next_deadline(self) -> int | None:
+        """When `tick` is due, in the time that `now` counts; None without groups."""
+        if not self.groups or self._now is None:
+            return None
+        return self._now + max(0, min(self._heartbeat_at, self._election_at) - self._clock)
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether something that was written waits for the disk."""
+        return self._written_position > self._synced_position
+
+    # -- inner workings ------------------------------------------------------------------------------------------------
+
+    def _advance(self, now: int) -> None:
+        """Let time pass, as far as it is believed."""
+        if self.failure is not None:
+            raise self.failure
+        if self._now is not None and now > self._now:
+            self._clock += min(now - self._now, 2 * self.settings.heartbeat_ms)
+        self._now = now
+
+    def _enter(self, group: Group) -> None:
+        group.member.clock = self._clock
+        group.member.now = self._now or 0
+
+    def _settle(self, group: Group) -> None:
+        """Something has happened in a group."""
+        group.settle()
+        member = group.member
+        self._election_at = min(self._election_at, member.deadline)
+        self._dirty[group.group_id] = group
+
+    def _post(self, peer: str, message: GroupMessage) -> None:
+        """A member's message to another one."""
+        if isinstance(message, Append):
+            if self._encoded[0] is not message:
+                self._encoded = (message, encode(message))
+            self._put(peer, self._encoded[1])
+        elif isinstance(message, InstallChunk):
+            self._put(peer, encode(message))
+        else:
+            self._hold(peer, encode(message), self.groups[message.group].member.log.position)
+
+    def _hold(self, peer: str, frame: bytes, position: int) -> None:
+        """Put it into the output once the journal is synced up to `position`."""
+        if position <= self._synced_position and not self._held:
+            self._put(peer, frame)
+        elif peer in self._connected:
+            if self._held:
+                position = max(position, self._held[-1][0])
+            self._held.append((position, peer, frame))
+
+    def _put(self, peer: str, frame: bytes) -> None:
+        if peer in self._connected:
+            self._output.setdefault(peer, []).append(frame)

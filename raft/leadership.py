@@ -1,0 +1,324 @@
+"""Leadership: the role of a leader in one term.
+
+Invariants:
+1. An entry is committed when a majority of the voters has it on disk and it, or a later one on as many disks, is of
+   this term (Raft paper, section 5.4.2). The leader counts itself up to its own synced index only.
+2. A new configuration is taken when the one before it is committed, and an entry of this term.
+3. A leader that has not heard of a majority for an election time-out steps down.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raft.configuration import Configuration
+from raft.entry import MEMBERSHIP, NO_OP, REGULAR
+from raft.install import InstallSender
+from raft.membership import MembershipResult, TransferResult
+from raft.messages import Append, AppendReply, InstallReply, TimeoutNow
+from raft.progress import INSTALL, PROBE, REPLICATE, Progress
+
+if TYPE_CHECKING:
+    from raft.member import Member
+
+
+class Leadership:
+    """See the module's docstring."""
+
+    has_fresh_leader = True
+
+    def __init__(self, member: Member) -> None:
+        self.member = member
+        self.term = member.current_term
+        self.first_index = member.log.last_index + 1
+        self.progress: dict[str, Progress] = {}
+        self.is_transferring = False
+        self.transfers_given_up = 0
+        self._transfer_to = ""
+        self._transfer_deadline = 0
+        self._was_told_to_stand = False
+        self._install_count = 0
+        self._shared: dict[int, Append] = {}
+
+    @property
+    def leader(self) -> str:
+        return self.member.node_id
+
+    def begin(self) -> None:
+        """Nobody's match is known; an empty entry of this term makes the older ones committable."""
+        self.configuration_changed()
+        self.member.log.add(b"", self.first_index, self.term, NO_OP)
+
+    def close(self) -> None:
+        """The role ends."""
+        for progress in self.progress.values():
+            progress.drop_install()
+
+    # -- proposals -----------------------------------------------------------------------------------------------------
+
+    def propose(self, data: bytes) -> bool:
+        """Append an entry; False while a transfer is going on."""
+        if self.is_transferring:
+            return False
+        log = self.member.log
+        log.add(data, log.last_index + 1, self.term, REGULAR)
+        return True
+
+    def advance_commit(self) -> None:
+        """Count disks."""
+        member = self.member
+        configuration = member.log.configuration
+        voters = configuration.voters
+        progress = self.progress
+        node_id = member.node_id
+        matches = sorted(
+            [member.log.synced_index if name == node_id else progress[name].match_index for name in voters]
+        )
+        index = matches[len(voters) - configuration.majority]
+        if index > member.commit_index and member.log.term_at(index) == self.term:
+            member.set_commit(index)
+
+    # -- replies -------------------------------------------------------------------------------------------------------
+
+    def on_append_reply(self, sender: str, reply: AppendReply) -> None:
+        """An answer of this term."""
+        progress = self.progress.get(sender)
+        if progress is None:
+            return  # not a member (S8)
+        progress.replied_at = self.member.clock
+        if reply.is_success:
+            self._matched(progress, reply.match_index)
+        elif progress.state is not INSTALL and reply.prev_index > progress.match_index:
+            if progress.state is PROBE and reply.prev_index != progress.next_index - 1:
+                return  # an answer to an earlier probe
+            progress.probe(self._next_after_refusal(reply))
+
+    def _next_after_refusal(self, reply: AppendReply) -> int:
+        """One term back at a time. The base of the log (which asks for an install) where it can match below only."""
+        log = self.member.log
+        index = log.last_match(reply.match_index, reply.match_term)
+        term = log.term_at(index)
+        if reply.match_index < log.base_index or term is None or term > reply.match_term:
+            return log.base_index
+        return index + 1
+
+    def on_beat_reply(self, sender: str, sent_index: int, match_index: int) -> None:
+        """An answer to a beat: what was sent before it has arrived, or is lost."""
+        progress = self.progress.get(sender)
+        if progress is None:
+            return
+        progress.replied_at = self.member.clock
+        if match_index > progress.match_index:
+            self._matched(progress, match_index)
+        if progress.state is PROBE:
+            progress.probe_may_be_lost()
+        elif progress.state is REPLICATE and progress.match_index < sent_index:
+            progress.probe(progress.match_index + 1)
+
+    def _matched(self, progress: Progress, index: int) -> None:
+        if index > self.member.log.last_index:
+            self.member.stop(f"a follower has entry {index}, and the leader's log ends at {self.member.log.last_index}")
+        if progress.matched(index):
+            self.advance_commit()
+            if self.is_transferring:
+                self._hand_over()
+
+    def on_install_reply(self, sender: str, reply: InstallReply) -> None:
+        """How far an install has come."""
+        progress = self.progress.get(sender)
+        if progress is None:
+            return
+        progress.replied_at = self.member.clock
+        install = progress.install
+        if install is None or install.install_id != reply.install_id:
+            return
+        if reply.is_done:
+            progress.probe(install.index + 1)
+            self._matched(progress, install.index)
+        elif not install.acknowledged(reply.next_number):
+            progress.probe(progress.next_index)
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    def end_turn(self) -> list[str]:
+        """Send what can be sent. Returns who should be told of a new commit index by a notice."""
+        if self.member.log.configuration.learners:
+            self._promote()
+        member = self.member
+        commit_index = member.commit_index
+        last_index = member.log.last_index
+        self._shared.clear()
+        notices = []
+        for name, progress in self.progress.items():
+            if not progress.is_connected:
+                continue
+            if progress.next_index <= last_index or progress.state is not REPLICATE:
+                self._send_entries(name, progress)
+            if progress.told_commit_index < commit_index and progress.state is REPLICATE:
+                progress.told_commit_index = commit_index
+                notices.append(name)
+        return notices
+
+    def _send_entries(self, name: str, progress: Progress) -> None:
+        log = self.member.log
+        limit = self.member.settings.in_flight_bytes
+        while True:
+            if progress.state is INSTALL:
+                self._send_install(name, progress)
+                return
+            if progress.state is PROBE:
+                if progress.is_probing:
+                    return
+            elif progress.next_index > log.last_index or progress.in_flight_bytes >= limit:
+                return
+            if progress.next_index <= log.base_index:
+                self._begin_install(progress)
+                continue
+            append = self._append_from(progress.next_index)
+            self.member.send(name, append)
+            progress.told_commit_index = append.commit_index
+            size = sum([len(entry[0]) for entry in append.entries])
+            progress.sent(append.prev_index + len(append.entries), size)
+
+    def _append_from(self, next_index: int) -> Append:
+        """The same object for everybody who gets the same, so that it is encoded once."""
+        append = self._shared.get(next_index)
+        if append is None:
+            member, log = self.member, self.member.log
+            entries = log.entries_from(next_index, member.settings.append_bytes)
+            prev_term = log.term_at(next_index - 1)
+            assert prev_term is not None
+            append = Append(member.group_id, self.term, next_index - 1, prev_term, member.commit_index, entries)
+            self._shared[next_index] = append
+        return append
+
+    def _begin_install(self, progress: Progress) -> None:
+        member = self.member
+        index = member.last_applied
+        term = member.log.term_at(index)
+        assert term is not None
+        self._install_count += 1
+        configuration = member.log.configuration_at(index)
+        progress.begin_install(InstallSender(member, self._install_count, index, term, configuration))
+
+    def _send_install(self, name: str, progress: Progress) -> None:
+        if progress.install is not None:
+            for chunk in progress.install.take_chunks():
+                self.member.send(name, chunk)
+
+    def connected(self, name: str, is_connected: bool) -> None:
+        """A link came up or went down: what was on its way is lost."""
+        progress = self.progress.get(name)
+        if progress is not None:
+            progress.is_connected = is_connected
+            progress.probe(progress.match_index + 1 if progress.match_index else progress.next_index)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """At every heartbeat: is there still a majority; is the transfer over; does an install hang?"""
+        member = self.member
+        configuration = member.configuration
+        since = member.clock - member.settings.election_timeout_max_ms
+        answering = sum(
+            name == member.node_id or self.progress[name].replied_at >= since for name in configuration.voters
+        )
+        if answering < configuration.majority:
+            member.follow(self.term, None)
+            return
+        if self.is_transferring and member.clock >= self._transfer_deadline:
+            self._give_up_transfer()
+        for name, progress in self.progress.items():
+            if progress.install is not None and progress.is_connected:
+                for chunk in progress.install.take_again():
+                    member.send(name, chunk)
+
+    def needed_index(self) -> int:
+        """The log is needed from here on by members that are alive."""
+        needed = self.member.log.last_index
+        since = self.member.clock - 2 * self.member.settings.election_timeout_max_ms
+        for progress in self.progress.values():
+            if progress.is_connected and progress.replied_at >= since:
+                needed = min(needed, progress.install.index if progress.install else progress.match_index)
+        return needed
+
+    # -- membership ----------------------------------------------------------------------------------------------------
+
+    def configuration_changed(self) -> None:
+        """The log has another configuration: who is new is probed, who is gone is forgotten."""
+        member = self.member
+        before = self.progress
+        self.progress = {}
+        for name in member.configuration.everybody:
+            if name == member.node_id:
+                continue
+            progress = before.pop(name, None)
+            if progress is None:
+                progress = Progress(member.log.last_index + 1, member.clock, member.is_connected(name))
+            self.progress[name] = progress
+        for progress in before.values():
+            progress.drop_install()
+
+    def add_member(self, name: str) -> MembershipResult:
+        """As a learner; it becomes a voter when it has caught up."""
+        if name in self.member.configuration.everybody:
+            return MembershipResult.ALREADY_MEMBER
+        return self._change(self.member.configuration.with_learner(name))
+
+    def remove_member(self, name: str) -> MembershipResult:
+        """It counts no more from now on."""
+        configuration = self.member.configuration
+        if name not in configuration.everybody:
+            return MembershipResult.NOT_A_MEMBER
+        if configuration.voters == (name,):
+            return MembershipResult.LAST_VOTER
+        if name == self.member.node_id:
+            return MembershipResult.LEADER_ITSELF
+        return self._change(configuration.without(name))
+
+    def _promote(self) -> None:
+        """A learner that has everything committed becomes a voter."""
+        for name in self.member.configuration.learners:
+            progress = self.progress[name]
+            if progress.state is REPLICATE and progress.match_index >= self.member.commit_index:
+                self._change(self.member.configuration.with_voter(name))
+                return
+
+    def _change(self, configuration: Configuration) -> MembershipResult:
+        member, log = self.member, self.member.log
+        if max(log.configuration_index, self.first_index) > member.commit_index or self.is_transferring:
+            return MembershipResult.NOT_READY
+        log.add(configuration.encode(), log.last_index + 1, self.term, MEMBERSHIP)
+        member.configuration_changed()
+        return MembershipResult.ACCEPTED
+
+    # -- transfer ------------------------------------------------------------------------------------------------------
+
+    def transfer(self, name: str) -> TransferResult:
+        """Let another voter take over as soon as it has the whole log; given up after an election time-out."""
+        if name == self.member.node_id:
+            return TransferResult.LEADER_ALREADY
+        if name not in self.member.configuration.voters:
+            return TransferResult.NOT_A_VOTER
+        if not self.progress[name].is_connected:
+            return TransferResult.NOT_CONNECTED
+        if self.is_transferring:
+            return TransferResult.IN_PROGRESS
+        self.is_transferring = True
+        self._was_told_to_stand = False
+        self._transfer_to = name
+        self._transfer_deadline = self.member.clock + self.member.settings.election_timeout_max_ms
+        self._hand_over()
+        return TransferResult.STARTED
+
+    def _hand_over(self) -> None:
+        progress = self.progress.get(self._transfer_to)
+        if progress is None:
+            self._give_up_transfer()
+        elif progress.match_index == self.member.log.last_index and not self._was_told_to_stand:
+            self._was_told_to_stand = True
+            self.member.send(self._transfer_to, TimeoutNow(self.member.group_id, self.term))
+
+    def _give_up_transfer(self) -> None:
+        self.is_transferring = False
+        self.transfers_given_up += 1

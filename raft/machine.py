@@ -1,0 +1,62 @@
+"""The two sides of a group as Protocols: the machine that its log drives, and the journal that it is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+
+class Machine(Protocol):
+    """A deterministic state machine. An exception out of any of its methods stops the node."""
+
+    def apply(self, index: int, term: int, data: bytes, now: int) -> None:
+        """A committed entry, in order, once per state. `now` is this node's time, so no part of the state."""
+
+    def checkpoint(self) -> list[bytes]:
+        """Chunks that recreate the state as of the last apply on this node, with what the same sync or an earlier one
+        makes durable. While an install is going on: of the state before it."""
+
+    def restore(self, chunks: list[bytes]) -> None:
+        """At recovery: what `checkpoint` has given."""
+
+    def export(self) -> Iterator[bytes]:
+        """Self-contained chunks of at most 256 KiB: the state as of this call, even though applies go on meanwhile.
+        `close` is called on it when it is abandoned, if it has that method."""
+
+    def begin_install(self) -> None:
+        """Chunks of another member's `export` follow. The state of now stays, and is applied to, until end_install."""
+
+    def install_chunk(self, chunk: bytes) -> None:
+        """The next chunk."""
+
+    def end_install(self) -> None:
+        """That was the last chunk: it replaces the whole state."""
+
+    def abort_install(self) -> None:
+        """Forget the chunks; the state stays as it is."""
+
+    def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
+        """This member's role, or whom it takes for the leader, has changed; or a transfer was given up, and proposals
+        are taken again."""
+
+
+class LogPort(Protocol):
+    """The node's journal, as far as a group writes to it (storage/journal.py and what keeps it short)."""
+
+    @property
+    def position(self) -> int:
+        """The journal position behind everything appended."""
+
+    @property
+    def current_segment(self) -> int:
+        """The segment that takes the next entry."""
+
+    def open_entry(self, kind: int) -> Any:
+        """Begin an entry: its payload goes into the Buffer returned."""
+
+    def close_entry(self) -> int:
+        """End it. Returns the position that a sync has to reach to cover it."""
+
+    def touch(self, segment: int, owner: Any) -> None:
+        """`owner` has something in this segment: before it is retired, and unless owner.is_deleted, it is told
+        `leave_segment(segment)`."""

@@ -1,0 +1,459 @@
+"""Member: one node's part in one group: a pysyncobj SyncObj whose unsafe methods are replaced by their mangled names.
+
+What is kept of the stock class is its state (term, vote, commit index, last applied, raft state, leader, log) and its
+accessors. What decides is here and in the three roles, one of which a member always has:
+
+    Following --(no word from a leader)--> Campaign(pre) --(a majority would vote)--> Campaign --(a majority voted)-->
+    Leadership --(a higher term, or no answers of a majority)--> Following          any --(a leader's word)--> Following
+
+It knows no journal format, no octets of the wire, no other groups, no clock: `clock` is set from outside, in ms.
+
+Invariants (docs/raft.md numbers the same):
+1. No message but an Append leaves before everything this member has written for its group is synced (the host sees to
+   it): so every promise that it makes survives a crash.
+2. The term never falls; a vote, once given in a term, is not changed.
+3. commit_index <= what is known to match the leader's log; last_applied <= commit_index; an entry at or below the
+   commit index is never cut. Anything that would break this raises RaftStopped.
+4. An entry is applied once; if that raises, the member has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, Protocol
+
+from pysyncobj.config import SyncObjConf
+from pysyncobj.node import Node
+from pysyncobj.poller import Poller
+from pysyncobj.syncobj import _RAFT_STATE, SyncObj
+from pysyncobj.transport import Transport
+
+import raft.pinned  # noqa: F401  # refuses another pysyncobj
+from raft.campaign import Campaign, consider
+from raft.configuration import Configuration
+from raft.entry import REGULAR, Entry
+from raft.errors import RaftStopped
+from raft.following import Following
+from raft.leadership import Leadership
+from raft.log import GroupLog
+from raft.machine import Machine
+from raft.messages import (
+    Append,
+    AppendReply,
+    GroupMessage,
+    InstallChunk,
+    InstallReply,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from raft.settings import RaftSettings
+
+NEVER = 1 << 62
+
+Post = Callable[[str, GroupMessage], None]
+
+
+class Chance(Protocol):
+    """What is used of random.Random."""
+
+    def random(self) -> float:
+        """0 <= x < 1"""
+
+
+class _SilentPoller(Poller):  # type: ignore[misc]  # pysyncobj is not typed
+    """Polls nothing: the driver has the sockets."""
+
+    def poll(self, timeout: float) -> None:
+        """Nothing."""
+
+
+class _Outlet(Transport):  # type: ignore[misc]
+    """What the stock class takes for its transport."""
+
+    def __init__(self, post: Post) -> None:
+        super().__init__(None, None, [])
+        self._post = post
+
+    def send(self, node: Node, message: GroupMessage) -> bool:
+        """Hand a message to the host."""
+        self._post(node.id, message)
+        return True
+
+
+def _not_here(self: Member, *_arguments: object, **_named: object) -> NoReturn:
+    """Stands in for a stock method that must never run."""
+    raise RuntimeError("a method of the stock pysyncobj was called that is not safe; use propose and add_member")
+
+
+class Member(SyncObj):  # type: ignore[misc]
+    """See the module's docstring. `post` takes messages for other members; `machine` is what the log drives."""
+
+    def __init__(
+        self,
+        node_id: str,
+        log: GroupLog,
+        machine: Machine,
+        settings: RaftSettings,
+        chance: Chance,
+        post: Post,
+        is_connected: Callable[[str], bool],
+    ) -> None:
+        self.node_id = node_id
+        self.group_id = log.group_id
+        self.log = log
+        self.machine = machine
+        self.settings = settings
+        self.clock = 0
+        self.now = 0
+        self.deadline = NEVER
+        self.timeout = settings.election_timeout_max_ms
+        self.is_stopped = False
+        self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
+        self.is_connected = is_connected
+        self._chance = chance
+        configuration = SyncObjConf(
+            autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
+        )
+        # The stock constructor looks at every property of this class.
+        self._SyncObj__raftCommitIndex = log.checkpoint_index
+        self.role: Following | Campaign | Leadership = Following(self, None)
+        super().__init__(Node(node_id), [], configuration, nodeClass=Node, transport=_Outlet(post))
+        # What the constructor has read from a clock and from chance is replaced.
+        self._poller = _SilentPoller()
+        self._SyncObj__raftLog = log
+        self._SyncObj__raftCurrentTerm = log.current_term
+        self._SyncObj__votedForNodeId = log.voted_for
+        self._SyncObj__raftCommitIndex = log.checkpoint_index
+        self._SyncObj__raftLastApplied = log.checkpoint_index
+        self._SyncObj__needLoadDumpFile = False
+        self.role = Following(self, None)
+        self.configuration_changed()
+
+    # -- state, kept where the stock class keeps it --------------------------------------------------------------------
+
+    @property
+    def current_term(self) -> int:
+        return self._SyncObj__raftCurrentTerm
+
+    @property
+    def voted_for(self) -> str | None:
+        return self._SyncObj__votedForNodeId
+
+    @property
+    def commit_index(self) -> int:
+        return self._SyncObj__raftCommitIndex
+
+    @property
+    def last_applied(self) -> int:
+        return self._SyncObj__raftLastApplied
+
+    @property
+    def leader(self) -> str | None:
+        """Whom this member takes for the leader; itself, if it is."""
+        if isinstance(self.role, Leadership):
+            return self.node_id
+        return self.role.leader
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leadership)
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.log.configuration
+
+    @property
+    def is_voter(self) -> bool:
+        return self.node_id in self.log.configuration.voters
+
+    def send(self, peer: str, message: GroupMessage) -> None:
+        """Post a message to another member."""
+        self._SyncObj__transport.send(Node(peer), message)
+
+    # -- what comes in -------------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: GroupMessage) -> None:
+        """A message of this group from another member."""
+        self._SyncObj__onMessageReceived(Node(sender), message)
+
+    def _SyncObj__onMessageReceived(self, node: Node, message: GroupMessage) -> None:  # noqa: N802
+        sender: str = node.id
+        if isinstance(message, VoteRequest):
+            consider(self, sender, message)
+            return
+        if isinstance(message, VoteReply):
+            self._on_vote_reply(sender, message)
+            return
+        if isinstance(message, Append | InstallChunk):
+            following = self.accept_leader(sender, message.term)
+            if following is None:
+                self._refuse_stale(sender, message)
+            elif isinstance(message, Append):
+                following.on_append(message)
+            else:
+                following.on_install_chunk(message)
+            return
+        if message.term > self.current_term:
+            self.follow(message.term, None)
+        if message.term < self.current_term:
+            return  # a reply of an earlier leadership (S7)
+        role = self.role
+        if isinstance(message, TimeoutNow):
+            if isinstance(role, Following) and role.leader == sender and self.is_voter:
+                self.campaign(is_pre=False, is_transfer=True)
+        elif isinstance(role, Leadership):
+            if isinstance(message, AppendReply):
+                role.on_append_reply(sender, message)
+            elif isinstance(message, InstallReply):
+                role.on_install_reply(sender, message)
+
+    def _on_vote_reply(self, sender: str, reply: VoteReply) -> None:
+        if not reply.is_granted and reply.term > self.current_term:
+            self.follow(reply.term, None)
+        elif isinstance(self.role, Campaign):
+            self.role.on_reply(sender, reply)
+
+    def _refuse_stale(self, sender: str, message: Append | InstallChunk) -> None:
+        """Tell a deposed leader of the term."""
+        if isinstance(message, Append):
+            self._SyncObj__sendNextNodeIdx(Node(sender), AppendReply(
+                self.group_id, self.current_term, False, 0, 0, message.prev_index
+            ))  # fmt: skip
+        else:
+            self.send(sender, InstallReply(self.group_id, self.current_term, message.install_id, 0, False))
+
+    def _SyncObj__sendNextNodeIdx(self, node: Node, reply: AppendReply) -> None:  # noqa: N802
+        """Answer an append, with the term."""
+        self._SyncObj__transport.send(node, reply)
+
+    def on_beat(self, sender: str, term: int, commit_index: int) -> int:
+        """A leader is there. Returns up to where the log is known to match its log (0: it is no leader any more)."""
+        role = self.role
+        if type(role) is not Following or role.leader != sender or term != self._SyncObj__raftCurrentTerm:
+            following = self.accept_leader(sender, term)
+            if following is None:
+                return 0
+            role = following
+        else:
+            role.heard_at = self.clock
+            self.deadline = self.clock + self.timeout
+        if commit_index > self._SyncObj__raftCommitIndex:
+            role.commit(commit_index)
+        return role.verified_index
+
+    def on_beat_reply(self, sender: str, term: int, sent_index: int, match_index: int) -> None:
+        """An answer to a beat of this member."""
+        if term > self.current_term:
+            self.follow(term, None)
+        elif term == self.current_term and isinstance(self.role, Leadership):
+            self.role.on_beat_reply(sender, sent_index, match_index)
+
+    def accept_leader(self, sender: str, term: int) -> Following | None:
+        """Follow whoever leads in `term`; None if that is over."""
+        current = self.current_term
+        if term < current:
+            return None
+        role = self.role
+        if term > current or isinstance(role, Campaign):
+            self.follow(term, sender)
+            role = self.role
+        if isinstance(role, Leadership) or (isinstance(role, Following) and role.leader not in (None, sender)):
+            self.stop(f"{sender} and {self.leader} both lead in term {term}")
+        assert isinstance(role, Following)
+        role.leader = sender
+        role.heard_at = self.clock
+        self.deadline = self.clock + self.timeout
+        return role
+
+    # -- roles ---------------------------------------------------------------------------------------------------------
+
+    def follow(self, term: int, leader: str | None, vote: str | None = None) -> None:
+        """Begin to follow: in a new term, with `vote` given there, or in the current one."""
+        self.role.close()
+        if term > self.current_term:
+            self._SyncObj__setCurrentTerm(term, vote)
+        self.role = Following(self, leader)
+        self._SyncObj__setState(_RAFT_STATE.FOLLOWER)
+        self.restart_timeout()
+
+    def campaign(self, is_pre: bool, is_transfer: bool = False) -> None:
+        """Stand for election, or (is_pre) ask first whether it would succeed."""
+        self.role.close()
+        self.restart_timeout()
+        self._SyncObj__setState(_RAFT_STATE.FOLLOWER if is_pre else _RAFT_STATE.CANDIDATE)
+        if not is_pre:
+            self._SyncObj__setCurrentTerm(self.current_term + 1, self.node_id)
+        self.role = Campaign(self, is_pre, is_transfer)
+        self.role.begin()
+
+    def won(self, campaign: Campaign) -> None:
+        """A majority is for it."""
+        if campaign.is_pre:
+            self.campaign(is_pre=False)
+        else:
+            self._SyncObj__onBecomeLeader()
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        self.role.close()
+        self._SyncObj__setState(_RAFT_STATE.LEADER)
+        self.deadline = NEVER
+        self.role = Leadership(self)
+        self.role.begin()
+
+    def restart_timeout(self) -> None:
+        """Draw a new election time-out, from now."""
+        self.timeout = self._SyncObj__generateRaftTimeout()
+        self.deadline = self.clock + self.timeout
+
+    def _SyncObj__generateRaftTimeout(self) -> int:  # noqa: N802
+        low, high = self.settings.election_timeout_min_ms, self.settings.election_timeout_max_ms
+        return low + int((high - low) * self._chance.random())
+
+    def _onTick(self, timeToWait: float = 0.0) -> None:  # noqa: N802, N803
+        """The time-out has passed without a leader."""
+        if self.is_voter:
+            self.campaign(is_pre=self.configuration.majority > 1)
+        else:
+            self.follow(self.current_term, None)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to `position`."""
+        moved = self.log.synced(position)
+        role = self.role
+        if isinstance(role, Campaign):
+            role.on_synced(position)
+        if moved and isinstance(self.role, Leadership):
+            self.role.advance_commit()
+
+    # -- commit and apply ----------------------------------------------------------------------------------------------
+
+    def set_commit(self, index: int) -> None:
+        """Everything up to `index` is committed."""
+        if index > self.log.last_index:
+            self.stop(f"index {index} is said to be committed, and the log ends at {self.log.last_index}")
+        if index > self.commit_index:
+            self._SyncObj__raftCommitIndex = index
+
+    def apply_committed(self) -> None:
+        """Give the machine what is committed and not applied."""
+        if self._SyncObj__raftCommitIndex > self._SyncObj__raftLastApplied:
+            self._SyncObj__applyLogEntries()
+
+    def _SyncObj__applyLogEntries(self) -> None:  # noqa: N802
+        while self.last_applied < self.commit_index:
+            for entry in self.log.entries_between(self.last_applied + 1, self.commit_index):
+                self._SyncObj__raftLastApplied = entry[1]
+                if entry[3] == REGULAR:
+                    self._SyncObj__doApplyCommand(entry)
+
+    def _SyncObj__doApplyCommand(self, entry: Entry) -> None:  # noqa: N802
+        data, index, term, _ = entry
+        try:
+            self.machine.apply(index, term, data, self.now)
+        except Exception as error:
+            raise self.failed(f"applying entry {index} of term {term}", error) from error
+
+    def installed(self, index: int, term: int, configuration: Configuration) -> None:
+        """The machine has another member's state: make it the beginning of the log, in one record of the journal."""
+        try:
+            chunks = self.machine.checkpoint()
+        except Exception as error:
+            raise self.failed("a checkpoint after an install", error) from error
+        self.log.replace(index, term, configuration, chunks)
+        self._SyncObj__raftCommitIndex = self._SyncObj__raftLastApplied = index
+        self.configuration_changed()
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """Take a checkpoint if the log has grown enough."""
+        log = self.log
+        if log.appended_bytes > self.settings.log_bytes and not log.has_unsynced_checkpoint:
+            self.take_checkpoint()
+
+    def trim(self) -> None:
+        """Let go of what a synced checkpoint holds, but for what members that are alive still need, and for a short
+        tail that a member which stumbles may need."""
+        log = self.log
+        index = log.synced_checkpoint_index
+        if log.base_index >= index:
+            return
+        if log.ram_bytes <= self.settings.log_cap_bytes:
+            if self._tail[0] != index:
+                self._tail = (index, log.index_before(index, self.settings.log_bytes // 4))
+            index = self._tail[1]
+            if isinstance(self.role, Leadership):
+                index = min(index, self.role.needed_index())
+        log.trim(index)
+
+    def take_checkpoint(self) -> bool:
+        """Write a checkpoint as of the last apply, unless the newest one is of that. Returns whether it was written."""
+        log, index = self.log, self.last_applied
+        if index <= log.checkpoint_index:
+            return False
+        self._write_checkpoint(index)
+        return True
+
+    def _write_checkpoint(self, index: int) -> None:
+        term = self.log.term_at(index)
+        if term is None:
+            self.stop(f"entry {index} is applied, but not in the log")
+        try:
+            chunks = self.machine.checkpoint()
+        except Exception as error:
+            raise self.failed("a checkpoint", error) from error
+        self.log.write_checkpoint(index, term, chunks)
+
+    def leave_segment(self, segment: int) -> None:
+        """Write again whatever of this group lies in journal segments up to `segment`."""
+        log = self.log
+        if log.oldest_needed_segment() <= segment:
+            self._write_checkpoint(self.last_applied)
+            if log.oldest_entry_segment() <= segment:
+                log.rewrite_entries()
+        if log.state_segment <= segment:
+            log.rewrite_state()
+
+    # -- configuration -------------------------------------------------------------------------------------------------
+
+    def configuration_changed(self) -> None:
+        """The log has another latest configuration."""
+        everybody = self.log.configuration.everybody
+        self._SyncObj__updateClusterConfiguration([name for name in everybody if name != self.node_id])
+        if isinstance(self.role, Leadership):
+            self.role.configuration_changed()
+
+    def _SyncObj__updateClusterConfiguration(self, names: list[str]) -> None:  # noqa: N802
+        self._SyncObj__otherNodes = {Node(name) for name in names}
+
+    # -- stopping ------------------------------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> NoReturn:
+        """An invariant is broken."""
+        self.is_stopped = True
+        raise RaftStopped(self.group_id, reason)
+
+    def failed(self, what: str, error: Exception) -> RaftStopped:
+        """The machine has raised: nobody knows what state it is in."""
+        self.is_stopped = True
+        if isinstance(error, RaftStopped):
+            return error
+        return RaftStopped(self.group_id, f"{what} failed: {type(error).__name__}: {error}")
+
+    # -- stock methods that must never run -----------------------------------------------------------------------------
+
+    _SyncObj__sendAppendEntries = _not_here
+    _SyncObj__loadDumpFile = _not_here
+    _SyncObj__changeCluster = _not_here
+    _SyncObj__doChangeCluster = _not_here
+    _SyncObj__parseChangeClusterRequest = _not_here
+    _SyncObj__deleteEntriesTo = _not_here
+    _applyCommand = _not_here  # noqa: N815
+    _checkCommandsToApply = _not_here  # noqa: N815
+    _autoTickThread = _not_here  # noqa: N815
+    addNodeToCluster = _not_here  # noqa: N815
+    removeNodeFromCluster = _not_here  # noqa: N815
+    transferLeadership = _not_here  # noqa: N815
+    setCodeVersion = _not_here  # noqa: N815
+    forceLogCompaction = _not_here  # noqa: N815
+
+

@@ -1,0 +1,34 @@
+"""Storms of one kind, for rules that the usual ones seldom need."""
+
+from __future__ import annotations
+
+from tests.raft.simulation_faults import Storm
+
+
+class ElectionStorm(Storm):
+    """Elections all the time: members fall and get up, messages are late and come twice."""
+
+    faults = ("_crash_one", "_crash_leader", "_crash_leader", "_partition", "_heal", "_heal", "_transfer", "_crash_all")
+    calm = (5, 150)
+    downtime = (1, 5, 20, 100)
+
+    def __init__(self, seed: int, size: int = 3) -> None:
+        super().__init__(seed, size)
+        self.is_wild = True
+        self.copies = 0.1
+
+
+class MembershipStorm(Storm):
+    """Membership changes in a network that is cut in two again and again."""
+
+    faults = ("_change_members",) * 6 + ("_partition", "_partition", "_heal", "_crash_leader")
+    calm = (5, 200)
+    downtime = (50, 500)
+
+
+class InstallStorm(Storm):
+    """Members stay away for long, lose what was not synced, and come back to a leader that has trimmed its log."""
+
+    faults = ("_partition", "_heal", "_crash_one", "_crash_all", "_stall", "_crash_leader")
+    calm = (50, 400)
+    downtime = (1, 5, 1000)

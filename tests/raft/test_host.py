@@ -1,0 +1,239 @@
+"""The host: elections by passed time, one heartbeat frame a peer, prompt commits, and stopping for good."""
+
+from __future__ import annotations
+
+import pytest
+
+from raft.errors import PeerProtocolError, RaftStopped
+from raft.messages import Append, CommitNotice, Heartbeat, HeartbeatReply
+from raft.settings import RaftSettings
+from raft.wire import decode, encode
+from tests.raft.cluster import Cluster
+from tests.raft.raft_node import ListMachine, RaftNode
+
+
+def leading(cluster: Cluster) -> RaftNode:
+    cluster.pass_time(3000)
+    leader = cluster.leader()
+    assert leader is not None
+    return leader
+
+
+def test_a_group_of_one_leads_with_its_first_sync() -> None:
+    cluster = Cluster(1)
+    node = cluster["n1"]
+    assert not node.group().is_leader
+    assert node.host.wants_sync
+    cluster.settle()
+    assert node.group().is_leader
+    assert not node.host.wants_sync
+    cluster.propose(b"x")
+    node.host.end_turn(cluster.now)
+    assert node.machines[1].data == []
+    cluster.settle()
+    assert node.machines[1].data == [b"x"]
+
+
+def test_failover_takes_less_than_three_seconds() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    cluster.crash(leader.name)
+    began = cluster.now
+    while cluster.leader() is None:
+        cluster.pass_time(50)
+    assert cluster.now - began < 2000
+
+
+def test_followers_learn_of_a_commit_in_the_same_turn() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    seen: list[str] = []
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        seen.append(type(decode(frame)).__name__)
+        return True
+
+    cluster.passes = passes
+    cluster.propose(b"x")
+    cluster.settle()  # no time passes
+    assert [cluster.machine(name).data for name in cluster.nodes] == [[b"x"]] * 3
+    assert seen == ["Append", "Append", "AppendReply", "AppendReply", "CommitNotice", "CommitNotice"]
+    assert leader.group().commit_index == 2
+
+
+def test_one_heartbeat_frame_a_peer_for_all_groups() -> None:
+    cluster = Cluster(3, groups=64)
+    cluster.pass_time(3000)
+    for group in range(1, 65):
+        cluster.elect("n1", group)
+    frames: list[tuple[str, str, object]] = []
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        frames.append((sender, receiver, decode(frame)))
+        return True
+
+    cluster.passes = passes
+    cluster.pass_time(100)
+    beats = [message for _, _, message in frames if isinstance(message, Heartbeat)]
+    replies = [message for _, _, message in frames if isinstance(message, HeartbeatReply)]
+    assert [len(each.beats) for each in beats] == [64, 64]
+    assert [len(each.replies) for each in replies] == [64, 64]
+    assert len(frames) == 4
+
+
+@pytest.mark.parametrize("jump", [-3_600_000, 3_600_000])
+def test_a_clock_that_is_set_deposes_nobody(jump: int) -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    term = leader.group().term
+    for name in cluster.nodes:
+        cluster.now += jump
+        cluster[name].host.tick(cluster.now)
+        cluster.settle()
+    cluster.pass_time(2000)
+    assert cluster.leader() is leader
+    assert leader.group().term == term
+
+
+def test_who_comes_back_raises_no_term() -> None:
+    """Pre-vote: a member that was cut off for long has asked in vain, and follows at once."""
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    term = leader.group().term
+    name = next(name for name in cluster.nodes if name != leader.name)
+    cluster.passes = lambda sender, receiver, frame: name not in (sender, receiver)
+    cluster.pass_time(20_000)
+    cluster.passes = lambda sender, receiver, frame: True
+    cluster.pass_time(500)
+    assert cluster.leader() is leader
+    assert leader.group().term == term
+    assert cluster[name].group().leader == leader.name
+
+
+def test_a_leader_without_a_majority_steps_down() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    cluster.passes = lambda sender, receiver, frame: leader.name not in (sender, receiver)
+    cluster.pass_time(1500)
+    assert not leader.group().is_leader
+    assert not leader.group().propose(b"x")
+
+
+def test_a_divergent_tail_backs_off_one_round_a_term() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    cluster.passes = lambda sender, receiver, frame: leader.name not in (sender, receiver)
+    for number in range(300):
+        leader.group().propose(b"lost %d" % number)
+    cluster.pass_time(4000)
+    cluster.propose(b"kept")
+    cluster.settle()
+    appends: list[Append] = []
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        message = decode(frame)
+        if isinstance(message, Append) and receiver == leader.name:
+            appends.append(message)
+        return True
+
+    cluster.passes = passes
+    cluster.pass_time(500)
+    assert [node.machines[1].data for node in cluster.up] == [[b"kept"]] * 3
+    assert len(appends) <= 6
+
+
+def test_octets_in_flight_are_bounded() -> None:
+    settings = RaftSettings(append_bytes=1_000, in_flight_bytes=5_000)
+    cluster = Cluster(3, settings=settings)
+    leader = leading(cluster)
+    sizes: dict[str, int] = dict.fromkeys(cluster.nodes, 0)
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        if sender == leader.name and isinstance(decode(frame), Append):
+            sizes[receiver] += len(frame)
+        return False
+
+    cluster.passes = passes
+    for _ in range(100):
+        cluster.propose(bytes(500))
+    cluster.settle()
+    assert all(size < 7_000 for name, size in sizes.items() if name != leader.name)
+    cluster.passes = lambda sender, receiver, frame: True
+    cluster.pass_time(1000)
+    assert all(len(cluster.machine(name).data) == 100 for name in cluster.nodes)
+
+
+def test_a_frame_of_a_peer_that_is_not_connected_is_dropped() -> None:
+    cluster = Cluster(3)
+    cluster["n1"].host.receive_peer("stranger", b"nonsense", cluster.now)
+    with pytest.raises(PeerProtocolError):
+        cluster["n1"].host.receive_peer("n2", b"nonsense", cluster.now)
+
+
+def test_application_messages() -> None:
+    cluster = Cluster(2)
+    received: list[tuple[str, bytes, int]] = []
+    cluster["n2"].host.on_application = lambda peer, payload, now: received.append((peer, payload, now))
+    assert cluster["n1"].host.send_application("n2", b"hello")
+    assert not cluster["n1"].host.send_application("n9", b"hello")
+    cluster.settle()
+    assert received == [("n1", b"hello", cluster.now)]
+
+
+def test_after_a_stop_nothing_goes_out_and_nothing_goes_on() -> None:
+    cluster = Cluster(1)
+    cluster.settle()
+    node = cluster["n1"]
+
+    def fail(item: object) -> None:
+        raise ValueError("apply fails")
+
+    node.machines[1].on_apply = fail
+    node.group().propose(b"x")
+    with pytest.raises(RaftStopped, match="applying entry 2 of term 1 failed: ValueError: apply fails"):
+        node.sync(cluster.now)
+    assert node.host.take_output() == []
+    for call in (node.host.tick, node.host.end_turn, lambda now: node.host.synced(10**9, now)):
+        with pytest.raises(RaftStopped):
+            call(cluster.now)
+    with pytest.raises(RaftStopped):
+        node.group().propose(b"y")
+
+
+def test_a_group_is_opened_once() -> None:
+    cluster = Cluster(1)
+    with pytest.raises(ValueError, match="group 1 is open already"):
+        cluster["n1"].host.open_group(1, ListMachine(), ("n1",), cluster.now)
+
+
+def test_an_entry_that_is_too_large_is_refused() -> None:
+    cluster = Cluster(1, settings=RaftSettings(entry_bytes=100))
+    cluster.settle()
+    with pytest.raises(ValueError, match="an entry of 101 octets; at most 100"):
+        cluster["n1"].group().propose(bytes(101))
+
+
+@pytest.mark.parametrize("bad", [
+    {"heartbeat_ms": 400}, {"election_timeout_max_ms": 600}, {"append_bytes": 0}, {"log_cap_bytes": 1},
+])  # fmt: skip
+def test_settings_that_cannot_work_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="_"):
+        RaftSettings(**bad)
+
+
+def test_the_next_deadline_is_a_heartbeat_away_at_most() -> None:
+    cluster = Cluster(3)
+    leading(cluster)
+    for node in cluster.up:
+        deadline = node.host.next_deadline()
+        assert deadline is not None
+        assert cluster.now <= deadline <= cluster.now + node.settings.heartbeat_ms
+
+
+def test_an_idle_commit_notice_is_not_answered() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    follower = next(node for node in cluster.up if node is not leader)
+    follower.host.receive_peer(leader.name, encode(CommitNotice([(1, leader.group().term, 1, 1)])), cluster.now)
+    follower.host.end_turn(cluster.now)
+    assert follower.host.take_output() == []
