@@ -306,9 +306,6 @@ class Execution:
 
     def _run_queue(self, queue: QuorumQueue) -> None:
         clock = self.state.clock
-        if queue.is_expired(clock):
-            self._remove_queue(queue, Gone.EXPIRED)
-            return
         late = queue.late_holders(clock)
         for consumer in late:
             if consumer.is_attached:
@@ -320,6 +317,8 @@ class Execution:
             self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
         queue.normalise(clock)
         queue.dispatch(clock)
+        if queue.is_expired(clock):  # at last: what has expired in it may have become dead letters, which keep it
+            self._remove_queue(queue, Gone.EXPIRED)
 
     def _remove_queue(self, queue: QuorumQueue, why: Gone) -> None:
         for consumer in queue.holders.values():
