@@ -147,9 +147,7 @@ class RandomGroup:
         self.log: list[bytes] = []
         self.now = START
         self.names = 0
-        self.nodes = [
-            RandomNode(f"n{number + 1}", self.chance, budget, seed) for number, budget in enumerate(BUDGETS)
-        ]
+        self.nodes = [RandomNode(f"n{number + 1}", self.chance, budget, seed) for number, budget in enumerate(BUDGETS)]
         opening = [OpenQueue(queue_id, random_settings(self.chance)) for queue_id in QUEUES]
         self._commit(encode_batch(Batch(self.now, "admin", 1, 1, 0, list(opening))))
 
@@ -181,9 +179,7 @@ class RandomGroup:
             self._commit(encode_batch(lost))
         first = node.sequence + 1
         node.sequence += len(commands)
-        self._commit(
-            encode_batch(Batch(self.now, node.member.name, node.session, first, node.seen, list(commands)))
-        )
+        self._commit(encode_batch(Batch(self.now, node.member.name, node.session, first, node.seen, list(commands))))
 
     def _lead(self) -> None:
         commands: list[Any] = []

@@ -44,7 +44,7 @@ def test_a_lock_has_one_holder_whose_acknowledgement_counts() -> None:
 
 
 def test_a_late_acknowledgement_in_the_new_session_counts_for_nothing() -> None:
-    group, first, second = two_nodes()
+    group, first, _ = two_nodes()
     holder, _ = first.attach(prefetch=1)
     first.publish(7)
     group.lead(NodeDown("n1", first.session))
