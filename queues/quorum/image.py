@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from octets.buffer import Buffer
 from queues.message import Entry, Message
@@ -166,8 +166,7 @@ def holders_parts(queue: QuorumQueue) -> list[tuple[Kind, bytes]]:
     """The consumers and getters, and the dispatcher's line."""
     parts = []
     buffer = Buffer()
-    holders = list(queue.holders.values())
-    for holder in holders:
+    for holder in queue.holders.values():
         buffer.put_shortstr(octets_of(holder.origin))
         buffer.put_u64(holder.consumer_id)
         buffer.put_u32(holder.prefetch)
@@ -181,13 +180,14 @@ def holders_parts(queue: QuorumQueue) -> list[tuple[Kind, bytes]]:
         buffer.put_shortstr(octets_of(holder.tag))
         buffer.put_u64(holder.next_delivery)
         parts.append((Kind.HOLDER, buffer.take()))
-    places = {id(holder): place for place, holder in enumerate(holders)}
+    places = {key: place for place, key in enumerate(queue.holders)}
     dispatcher = queue.dispatcher
-    line = dispatcher.in_line()
-    buffer.put_u32(0 if dispatcher.active is None else places[id(dispatcher.active)] + 1)
+    active: Any = dispatcher.active
+    line: list[Any] = dispatcher.in_line()
+    buffer.put_u32(0 if active is None else places[active.origin, active.consumer_id] + 1)
     buffer.put_u32(len(line))
     for consumer in line:
-        buffer.put_u32(places[id(consumer)])
+        buffer.put_u32(places[consumer.origin, consumer.consumer_id])
     parts.append((Kind.LINE, buffer.take()))
     return parts
 

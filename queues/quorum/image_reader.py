@@ -253,7 +253,7 @@ class _QueueReader:
         queue, pager = self.queue, self._pager
         for location, entries in self._places.items():
             self._read_page(location, entries)
-        loose: dict[int, tuple[Ready, list[Entry]]] = {}
+        loose: dict[tuple[Section, int], list[Entry]] = {}
         for section, place, delivery_id, since, entry in self._entries:
             pager.used += entry.message.size
             if section is Section.HELD:
@@ -264,10 +264,9 @@ class _QueueReader:
             elif section is Section.TRANSIT:
                 queue.letters.transit.append(entry)
             else:
-                ready = self._ready(section, place)
-                loose.setdefault(id(ready), (ready, []))[1].append(entry)
-        for ready, entries in loose.values():
-            ready.put_back(entries)
+                loose.setdefault((section, place), []).append(entry)
+        for (section, place), entries in loose.items():
+            self._ready(section, place).put_back(entries)
         if isinstance(queue.ready, PriorityReady):
             queue.ready.count = sum(level.count for level in queue.ready.levels)
             queue.ready.message_bytes = sum(level.message_bytes for level in queue.ready.levels)

@@ -72,7 +72,18 @@ def test_a_session_is_opened_even_by_who_has_nothing_to_say() -> None:
     assert world.stream.take_batches() == []
 
 
+def test_the_opening_goes_again_if_it_was_lost() -> None:
+    world = World()
+    lost = world.stream.take_batches()
+    assert world.stream.take_batches() == []
+    world.stream.resend()
+    assert world.stream.take_batches() == lost
+
+
 def test_batches_are_bounded() -> None:
+    stream = OwnStream("n1", 1)
+    stream.submit(Enqueue((1,), message_named(0, 2 * BATCH_BYTES)))
+    assert [len(decode_batch(each, AddressBook()).commands) for each in stream.take_batches()] == [1]
     stream = OwnStream("n1", 1)
     for name in range(20):
         stream.submit(Enqueue((1,), message_named(name, 100_000)))

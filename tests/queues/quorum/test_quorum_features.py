@@ -7,6 +7,7 @@ import pytest
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
+from queues.quorum.deduplication import MOST_PRODUCERS, Deduplication
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -414,3 +415,25 @@ def test_settling_what_another_consumer_holds_is_ignored() -> None:
     effects = stream.send(Settle(consumer + 1, How.ACK, ((1, 1),)), Settle(consumer, How.ACK, ((1, 4), (9, 9))))
     assert [each.deliveries for each in of_type(effects, SettleMissed)] == [1, 4]
     assert group.members[0].queue().unacked == 0
+
+
+def test_what_is_known_of_producers_is_bounded_and_forgets_who_published_longest_ago() -> None:
+    known = Deduplication()
+    message = message_named(1)
+    for number in range(MOST_PRODUCERS):
+        known.remember(Enqueue((1,), message, b"%d" % number, 1), QuorumSettings(), 1)
+    known.remember(Enqueue((1,), message, b"0", 2), QuorumSettings(), 1)
+    known.remember(Enqueue((1,), message, b"new", 1), QuorumSettings(), 1)
+    assert len(known.producers) == MOST_PRODUCERS
+    assert known.knows(Enqueue((1,), message, b"0", 2), 1)
+    assert not known.knows(Enqueue((1,), message, b"1", 1), 1)
+
+
+def test_delivery_counts_end_where_pages_cannot_hold_them() -> None:
+    group, stream = one_node()
+    consumer, _ = stream.attach(prefetch=1)
+    stream.publish(1)
+    (entry,) = [entry for entry, _ in group.members[0].state.origins["n1"].consumers[consumer].held.values()]
+    entry.returns = 65_534
+    stream.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
+    assert deliveries(stream.send(Settle(consumer, How.REQUEUE, ((2, 2),)))) == [(consumer, 3, 1, 65_535)]

@@ -103,6 +103,7 @@ def test_a_full_disk_leaves_checkpoints_whole() -> None:
 def test_an_export_is_of_one_moment_and_keeps_what_it_reads() -> None:
     _, stream, member = paging_member()
     stream.attach(prefetch=20)
+    member.checkpoint()
     wanted = member.machine.digest()
     export = member.machine.export()
     stream.send(Purge(1))
