@@ -77,6 +77,20 @@ class Dispatcher:
         self._enter(consumer)
         return True
 
+    def in_line(self) -> list[Consumer]:
+        """Who stands in line: the higher priority first, and who is served next within it."""
+        if self._first is not None:
+            return [self._first]
+        lines = self._lines or {}
+        return [consumer for line in lines.values() for consumer in line]
+
+    def restore(self, consumers: list[Consumer], in_line: list[Consumer], active: Consumer | None) -> None:
+        """Become as another dispatcher was: its `consumers`, who stood in its line, and its active one."""
+        self.consumers = consumers
+        self.active = active
+        for consumer in in_line:
+            self._enter(consumer)
+
     def _enter(self, consumer: Consumer) -> None:
         consumer.is_waiting = True
         if self._lines is None:

@@ -1,0 +1,149 @@
+"""Effects: what a node has to do because of what was applied. Data; the node takes them with `take_effects`.
+
+Those of a consumer or a command come on the node whose consumer or command it is, and only for its present session.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from queues.message import Message
+
+
+class Refusal(IntEnum):
+    """Why a command had no success."""
+
+    FULL = 1
+    """A queue with overflow reject-publish has no room: negative acknowledgement."""
+    NO_QUEUE = 2
+    """A queue is not there: not yet, or not any more. The node's metadata tells which."""
+    EXCLUSIVE = 3
+    """The queue has an exclusive consumer, or others where this one is to be exclusive."""
+    ID_USED = 4
+    """The consumer's number is not above the earlier ones."""
+
+
+class Reason(IntEnum):
+    """Why a message became a dead letter; the names are x-death's."""
+
+    REJECTED = 1
+    EXPIRED = 2
+    MAXLEN = 3
+    DELIVERY_LIMIT = 4
+
+
+class Cancel(IntEnum):
+    """Why the broker has ended a consumer."""
+
+    QUEUE_GONE = 1
+    TIMEOUT = 2
+
+
+class Gone(IntEnum):
+    """Why a queue is gone."""
+
+    DROPPED = 1
+    EXPIRED = 2
+    MISSED = 3
+    """It went while this node was away."""
+
+
+class Delivered(NamedTuple):
+    """For a consumer; the delivery counts against its prefetch until it is settled, also where the consumer has asked
+    for no acknowledgements: then the node settles it once it is on its way. delivery_count: how often it came back."""
+
+    consumer: int
+    delivery_id: int
+    message: Message
+    redelivered: bool
+    delivery_count: int
+
+
+class Refused(NamedTuple):
+    sequence: int
+    refusal: Refusal
+
+
+class Confirmed(NamedTuple):
+    """The own commands first..last of this session are applied; all but `refused` with success."""
+
+    session: int
+    first: int
+    last: int
+    refused: tuple[Refused, ...]
+
+
+class GetAnswered(NamedTuple):
+    """message: None when there was none (delivery_id is 0 then). ready: how many are left."""
+
+    sequence: int
+    consumer: int
+    delivery_id: int
+    message: Message | None
+    redelivered: bool
+    delivery_count: int
+    ready: int
+
+
+class Counted(NamedTuple):
+    """So many ready messages were purged, or went with their queue."""
+
+    sequence: int
+    messages: int
+
+
+class AttachRefused(NamedTuple):
+    sequence: int
+    consumer: int
+    refusal: Refusal
+
+
+class SettleMissed(NamedTuple):
+    """So many of the deliveries that were to be settled are not held by this consumer: others have them."""
+
+    sequence: int
+    consumer: int
+    deliveries: int
+
+
+class ConsumerCancelled(NamedTuple):
+    """The broker has ended this consumer; what it held has returned to the queue, or is gone with it."""
+
+    consumer: int
+    why: Cancel
+
+
+class DeadLettered(NamedTuple):
+    """On the leader only, and again on every new one, until it proposes Dispatched for this letter."""
+
+    queue_id: int
+    letter: int
+    message: Message
+    reason: Reason
+    delivery_count: int
+
+
+class QueueGone(NamedTuple):
+    queue_id: int
+    why: Gone
+
+
+class SessionClosed(NamedTuple):
+    """The own session is over: nothing of it that has not been confirmed will ever be applied."""
+
+    session: int
+
+
+Effect = (
+    Delivered
+    | Confirmed
+    | GetAnswered
+    | Counted
+    | AttachRefused
+    | SettleMissed
+    | ConsumerCancelled
+    | DeadLettered
+    | QueueGone
+    | SessionClosed
+)

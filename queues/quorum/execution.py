@@ -1,0 +1,450 @@
+"""Execution: applies batches of commands to the state of a queue group, and collects the effects for the own node.
+
+Invariants:
+1. The state after a batch follows from the state before it and the batch. `own_session` and `is_leader` decide about
+   effects only.
+2. Of each session commands are executed in the order of their numbers, each once: what comes again is skipped, and so
+   is what comes after a gap, or from a session that is closed or was replaced.
+3. Before a batch, every queue that is due by its time has acted, in the order of queue ids; `_watched` holds for each
+   queue a time that is not after the one at which it is due.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from queues.message import Entry
+from queues.pager import Pager
+from queues.quorum.commands import (
+    Attach,
+    Batch,
+    Detach,
+    Dispatched,
+    DropQueue,
+    Enqueue,
+    Get,
+    NodeDown,
+    OpenQueue,
+    Prefetch,
+    Purge,
+    Settle,
+)
+from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.effects import (
+    AttachRefused,
+    Cancel,
+    Confirmed,
+    ConsumerCancelled,
+    Counted,
+    Delivered,
+    Effect,
+    GetAnswered,
+    Gone,
+    QueueGone,
+    Refusal,
+    Refused,
+    SessionClosed,
+    SettleMissed,
+)
+from queues.quorum.letters import Letters
+from queues.quorum.queue import QuorumQueue
+from queues.quorum.reader import U64_MAX
+from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
+
+
+class Execution:
+    """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
+    again after a restart: nobody is there any more to whom that could be told)."""
+
+    def __init__(self, own_node: str, pager: Pager) -> None:
+        self.own_node = own_node
+        self.own_session = 0
+        self.is_leader = False
+        self.state = GroupState()
+        self.effects: list[Effect] = []
+        self.dropped: list[int] = []
+        self._pager = pager
+        self._touched: dict[QuorumQueue, None] = {}
+        self._refused: list[Refused] = []
+        self._watched: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._handlers: dict[type, Callable[[Origin, int, Any], None]] = {
+            OpenQueue: self._open_queue,
+            DropQueue: self._drop_queue,
+            Enqueue: self._enqueue,
+            Settle: self._settle,
+            Attach: self._attach,
+            Detach: self._detach,
+            Prefetch: self._prefetch,
+            Get: self._get,
+            Purge: self._purge,
+        }
+
+    def run(self, batch: Batch) -> None:
+        """Apply one batch."""
+        state = self.state
+        state.clock = max(state.clock, batch.time)
+        self._run_due()
+        if batch.origin:
+            self._run_stream(batch)
+        else:
+            for command in batch.commands:
+                if isinstance(command, NodeDown):
+                    self._node_down(command)
+                elif isinstance(command, Dispatched):
+                    self._dispatched(command)
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for queue in touched:
+                if queue.queue_id in state.queues:
+                    queue.normalise(state.clock)
+                    self._watch(queue)
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def _run_stream(self, batch: Batch) -> None:
+        origin = self._admit(batch)
+        if origin is None:
+            return
+        origin.seen(batch.seen)
+        first = origin.last_sequence + 1
+        handlers = self._handlers
+        for command in batch.commands[first - batch.first :]:
+            origin.last_sequence += 1
+            handlers[type(command)](origin, origin.last_sequence, command)
+        if self._is_own(origin) and origin.last_sequence >= first:
+            self.effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(self._refused)))
+            self._refused = []
+
+    def _admit(self, batch: Batch) -> Origin | None:
+        """Whose batch it is; None when it is not to be executed. A newer session closes the older one."""
+        origin = self.state.origins.get(batch.origin)
+        if origin is None or batch.session > origin.session:
+            if batch.first != 1:
+                return None
+            if origin is None:
+                self.state.origins[batch.origin] = origin = Origin(batch.origin)
+            self._close(origin)
+            origin.begin(batch.session)
+            return origin
+        if batch.session < origin.session or not origin.is_open or batch.first > origin.last_sequence + 1:
+            return None
+        return origin
+
+    def _close(self, origin: Origin) -> None:
+        """The session is over: its consumers go, and what they hold returns."""
+        if not origin.is_open:
+            return
+        origin.is_open = False
+        clock = self.state.clock
+        queues: dict[QuorumQueue, None] = {}
+        consumers = [origin.consumers[number] for number in sorted(origin.consumers)]
+        for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
+            queues[consumer.queue] = None
+            if consumer.is_attached:
+                consumer.queue.detach(consumer, clock)
+        for consumer in consumers:
+            consumer.queue.give_back(consumer)
+            self._forget_if_done(origin, consumer)
+        for queue in queues:
+            queue.dispatch(clock)
+            self._touched[queue] = None
+        if self._is_own(origin):
+            self.effects.append(SessionClosed(origin.session))
+
+    def _node_down(self, command: NodeDown) -> None:
+        origin = self.state.origins.get(command.node)
+        if origin is not None and origin.session == command.session:
+            self._close(origin)
+
+    def _is_own(self, origin: Origin) -> bool:
+        return origin.name == self.own_node and origin.session == self.own_session
+
+    # -- commands of nodes -------------------------------------------------------------------------------------------
+
+    def _open_queue(self, origin: Origin, sequence: int, command: OpenQueue) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        if queue is None:
+            queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
+            queue.last_used = self.state.clock
+            self.state.queues[command.queue_id] = queue
+        else:
+            queue.apply_settings(command.settings)
+        self._touched[queue] = None
+
+    def _drop_queue(self, origin: Origin, sequence: int, command: DropQueue) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        count = 0
+        if queue is not None:
+            count = queue.ready.count
+            self._remove_queue(queue, Gone.DROPPED)
+        self._tell(origin, NoticeKind.COUNTED, sequence, count)
+
+    def _enqueue(self, origin: Origin, sequence: int, command: Enqueue) -> None:
+        refusal: Refusal | None = None
+        clock = self.state.clock
+        for queue_id in command.queue_ids:
+            queue = self.state.queues.get(queue_id)
+            if queue is None:
+                refusal = refusal or Refusal.NO_QUEUE
+                continue
+            is_marked = command.producer or command.message_id
+            if is_marked and queue.deduplication.knows(command, clock):
+                continue
+            self._touched[queue] = None
+            if not queue.enqueue(command.message, clock):
+                refusal = Refusal.FULL
+            elif is_marked:
+                queue.deduplication.remember(command, queue.settings, clock)
+        if refusal is not None:
+            self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
+
+    def _settle(self, origin: Origin, sequence: int, command: Settle) -> None:
+        consumer = origin.consumers.get(command.consumer)
+        if consumer is None:
+            missed = sum(last - first + 1 for first, last in command.ranges)
+        else:
+            queue = consumer.queue
+            missed = queue.settle(consumer, command.how, command.ranges, self.state.clock)
+            self._forget_if_done(origin, consumer)
+            self._touched[queue] = None
+        if missed:
+            self._tell(origin, NoticeKind.MISSED, sequence, command.consumer, min(missed, U64_MAX))
+
+    def _attach(self, origin: Origin, sequence: int, command: Attach) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        refusal: Refusal | None = None
+        if command.consumer <= origin.last_consumer:
+            refusal = Refusal.ID_USED
+        elif queue is None:
+            refusal = Refusal.NO_QUEUE
+        elif queue.has_exclusive() or (command.exclusive and queue.dispatcher.consumers):
+            refusal = Refusal.EXCLUSIVE
+        origin.last_consumer = max(origin.last_consumer, command.consumer)
+        if refusal is not None or queue is None:
+            self._tell(origin, NoticeKind.ATTACH_REFUSED, sequence, command.consumer, refusal or 0)
+            return
+        consumer = QuorumConsumer(
+            origin.name, command.consumer, queue, command.prefetch, command.no_ack, command.priority,
+            command.exclusive, command.tag,
+        )  # fmt: skip
+        origin.consumers[command.consumer] = consumer
+        queue.attach(consumer, self.state.clock)
+        self._touched[queue] = None
+
+    def _detach(self, origin: Origin, sequence: int, command: Detach) -> None:
+        consumer = origin.consumers.get(command.consumer)
+        if consumer is None:
+            return
+        queue = consumer.queue
+        if consumer.is_attached:
+            queue.detach(consumer, self.state.clock)
+        if command.gives_back:
+            queue.give_back(consumer)
+        self._forget_if_done(origin, consumer)
+        queue.dispatch(self.state.clock)
+        self._touched[queue] = None
+
+    def _prefetch(self, origin: Origin, sequence: int, command: Prefetch) -> None:
+        consumer = origin.consumers.get(command.consumer)
+        if consumer is not None and consumer.is_attached:
+            consumer.prefetch = command.prefetch
+            consumer.queue.prefetch_changed(consumer, self.state.clock)
+            self._touched[consumer.queue] = None
+
+    def _get(self, origin: Origin, sequence: int, command: Get) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        delivery_id = 0
+        if queue is not None and command.consumer > origin.last_consumer:
+            clock = self.state.clock
+            holder = QuorumConsumer(origin.name, command.consumer, queue, is_getter=True)
+            delivery_id = queue.get(holder, clock)
+            if delivery_id:
+                origin.consumers[command.consumer] = holder
+                queue.add_holder(holder)
+            queue.last_used = clock
+            self._touched[queue] = None
+        origin.last_consumer = max(origin.last_consumer, command.consumer)
+        self._tell(origin, NoticeKind.GOT, sequence, command.consumer, delivery_id)
+
+    def _purge(self, origin: Origin, sequence: int, command: Purge) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        count = 0
+        if queue is not None:
+            count = queue.purge()
+            self._touched[queue] = None
+        self._tell(origin, NoticeKind.COUNTED, sequence, count)
+
+    # -- what the leader and the clock do ------------------------------------------------------------------------------
+
+    def _dispatched(self, command: Dispatched) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        if queue is not None:
+            queue.dispatched(command.letter)
+            self._touched[queue] = None
+
+    def _run_due(self) -> None:
+        """Let every queue act that is due."""
+        state = self.state
+        heap = self._heap
+        due: dict[int, None] = {}
+        while heap and heap[0][0] <= state.clock:
+            when, queue_id = heapq.heappop(heap)
+            if self._watched.get(queue_id) == when:
+                del self._watched[queue_id]
+                due[queue_id] = None
+        for queue_id in sorted(due):
+            queue = state.queues.get(queue_id)
+            if queue is None:
+                continue
+            if 0 < queue.due_at(state.clock) <= state.clock:
+                self._run_queue(queue)
+            if queue_id in state.queues:
+                self._watch(queue)
+
+    def _run_queue(self, queue: QuorumQueue) -> None:
+        clock = self.state.clock
+        late = queue.late_holders(clock)
+        for consumer in late:
+            if consumer.is_attached:
+                queue.detach(consumer, clock)
+        for consumer in late:
+            queue.give_back(consumer)
+            origin = self.state.origins[consumer.origin]
+            self._forget_if_done(origin, consumer)
+            self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
+        queue.normalise(clock)
+        queue.dispatch(clock)
+        if queue.is_expired(clock):  # at last: what has expired in it may have become dead letters, which keep it
+            self._remove_queue(queue, Gone.EXPIRED)
+
+    def _remove_queue(self, queue: QuorumQueue, why: Gone) -> None:
+        for consumer in queue.holders.values():
+            origin = self.state.origins[consumer.origin]
+            del origin.consumers[consumer.consumer_id]
+            if consumer.is_attached:
+                self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.QUEUE_GONE)
+        queue.discard()
+        del self.state.queues[queue.queue_id]
+        self._watched.pop(queue.queue_id, None)
+        self.dropped.append(queue.queue_id)
+        self.effects.append(QueueGone(queue.queue_id, why))
+
+    def _watch(self, queue: QuorumQueue) -> None:
+        """Look at the queue again when it is due."""
+        due = queue.due_at(self.state.clock)
+        watched = self._watched.get(queue.queue_id)
+        if due and (watched is None or due < watched):
+            self._watched[queue.queue_id] = due
+            heapq.heappush(self._heap, (due, queue.queue_id))
+
+    def next_deadline(self) -> int | None:
+        """When the next queue may be due: the leader proposes a Tick then."""
+        while self._heap and self._watched.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def delivered(self, consumer: QuorumConsumer, delivery_id: int, entry: Entry) -> None:
+        """A queue has handed a message to a consumer."""
+        if consumer.origin == self.own_node and self._is_own(self.state.origins[consumer.origin]):
+            self.effects.append(
+                Delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
+            )
+
+    def lettered(self, letters: Letters, entry: Entry) -> None:
+        """A dead letter is in transit."""
+        if self.is_leader:
+            self.effects.append(letters.effect(entry))
+
+    def set_leader(self, is_leader: bool) -> None:
+        """Whether this member leads. A new leader has all letters in transit before it."""
+        if is_leader and not self.is_leader:
+            for queue in self.state.queues.values():
+                self.effects += [queue.letters.effect(entry) for entry in queue.letters.transit]
+        self.is_leader = is_leader
+
+    def _forget_if_done(self, origin: Origin, consumer: QuorumConsumer) -> None:
+        if consumer.is_done:
+            del origin.consumers[consumer.consumer_id]
+            consumer.queue.remove_holder(consumer)
+
+    def _tell(self, origin: Origin, kind: NoticeKind, a: int, b: int = 0, c: int = 0) -> None:
+        notice = origin.add_notice(kind, a, b, c)
+        if self._is_own(origin):
+            self._show(origin, notice)
+
+    def _show(self, origin: Origin, notice: Notice) -> None:
+        """The effect that a notice stands for."""
+        _, _, kind, a, b, c = notice
+        if kind is NoticeKind.REFUSED:
+            self._refused.append(Refused(a, Refusal(b)))
+        elif kind is NoticeKind.GOT:
+            self.effects.append(_answer(origin, a, b, c))
+        elif kind is NoticeKind.COUNTED:
+            self.effects.append(Counted(a, b))
+        elif kind is NoticeKind.ATTACH_REFUSED:
+            self.effects.append(AttachRefused(a, b, Refusal(c)))
+        elif kind is NoticeKind.MISSED:
+            self.effects.append(SettleMissed(a, b, c))
+        else:
+            self.effects.append(ConsumerCancelled(a, Cancel(b)))
+
+    # -- another member's state --------------------------------------------------------------------------------------
+
+    def replace(self, state: GroupState) -> GroupState:
+        """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
+        difference means for it. Returns the old state."""
+        old, self.state = self.state, state
+        for queue_id in old.queues:
+            if queue_id not in state.queues:
+                self.dropped.append(queue_id)
+                self.effects.append(QueueGone(queue_id, Gone.MISSED))
+        self._watched = {}
+        self._heap = []
+        for queue in state.queues.values():
+            self._watch(queue)
+        origin = state.origins.get(self.own_node)
+        if self.own_session and origin is not None:
+            before = old.origins.get(self.own_node)
+            if origin.session == self.own_session:
+                is_known = before is not None and before.session == self.own_session
+                self._catch_up(origin, before if before is not None and is_known else Origin(self.own_node))
+            elif origin.session > self.own_session and (before is None or before.session <= self.own_session):
+                self.effects.append(SessionClosed(self.own_session))
+        return old
+
+    def _catch_up(self, origin: Origin, before: Origin) -> None:
+        """What this node has missed of its own session."""
+        for number in sorted(origin.consumers):
+            consumer = origin.consumers[number]
+            known = before.consumers.get(number)
+            first = 1 if known is None else known.next_delivery
+            if not consumer.is_getter:
+                for delivery_id, (entry, _) in consumer.held.items():
+                    if delivery_id >= first:
+                        self.delivered(consumer, delivery_id, entry)
+        for notice in origin.notices:
+            if notice.number >= before.next_notice:
+                self._show(origin, notice)
+        if origin.last_sequence > before.last_sequence:
+            first = before.last_sequence + 1
+            self.effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(self._refused)))
+        self._refused = []
+        if not origin.is_open and (before.is_open or not before.session):
+            self.effects.append(SessionClosed(origin.session))
+
+
+def _answer(origin: Origin, sequence: int, number: int, delivery_id: int) -> GetAnswered:
+    """The answer to a Get; without a message also if that has gone back to its queue since."""
+    consumer = origin.consumers.get(number)
+    held = consumer.held.get(delivery_id) if consumer is not None else None
+    if consumer is None or held is None:
+        return GetAnswered(sequence, number, 0, None, False, 0, 0)
+    entry = held[0]
+    return GetAnswered(
+        sequence, number, delivery_id, entry.message, entry.is_redelivered, entry.returns, consumer.queue.ready.count
+    )

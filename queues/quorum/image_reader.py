@@ -1,0 +1,307 @@
+"""ImageReader: from the chunks of an image (image.py) to a GroupState.
+
+Records are taken as they become whole, so that an image may be larger than the RAM: pages go to the disk while memory
+is short. It raises Malformed for octets that are no image, CorruptRecord for a page that cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from queues.message import Entry, make_entry
+from queues.page import Page, PageBuilder
+from queues.pager import Pager
+from queues.priority import PriorityReady
+from queues.quorum.commands import read_message
+from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.image import ATTACHED, EXCLUSIVE, GETTER, NO_ACK, VERSION, Kind, Section
+from queues.quorum.queue import QuorumQueue, Sink
+from queues.quorum.reader import Malformed, Reader
+from queues.quorum.settings import get_settings
+from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
+from queues.ready import Ready
+from storage.page_store import PageLocation
+
+_HEAD_BYTES = 5
+
+
+class ImageReader:
+    """Takes one image. `state` is whole after `finish`. Until then `discard` gives back what has been taken."""
+
+    def __init__(self, pager: Pager, sink: Sink) -> None:
+        self.state = GroupState()
+        self._pager = pager
+        self._sink = sink
+        self._pending = bytearray()
+        self._count = 0
+        self._is_ended = False
+        self._queue: _QueueReader | None = None
+        self._readers: dict[int, Callable[[Reader], None]] = {
+            Kind.GROUP: self._group,
+            Kind.ORIGIN: self._origin,
+            Kind.QUEUE: self._begin_queue,
+            Kind.END: self._end,
+        }
+
+    def feed(self, chunk: bytes) -> None:
+        """The next chunk. Raises Malformed, CorruptRecord, OSError."""
+        pending = self._pending
+        pending += chunk
+        start = 0
+        while len(pending) - start >= _HEAD_BYTES:
+            length = int.from_bytes(pending[start + 1 : start + _HEAD_BYTES], "big")
+            end = start + _HEAD_BYTES + length
+            if end > len(pending):
+                break
+            self._take(pending[start], bytes(pending[start + _HEAD_BYTES : end]))
+            start = end
+        del pending[:start]
+
+    def finish(self) -> GroupState:
+        """That was all."""
+        if not self._is_ended or self._pending:
+            raise Malformed(f"an image of {self._count} records is cut: its end is missing")
+        return self.state
+
+    def discard(self) -> None:
+        """Give everything back."""
+        if self._queue is not None:
+            self._queue.queue.discard()
+            self._queue = None
+        self.state.discard()
+
+    def _take(self, kind: int, payload: bytes) -> None:
+        if self._is_ended or (kind == Kind.GROUP) is not (self._count == 0):
+            raise Malformed(f"record {self._count} of an image, of kind {kind}, is in the wrong place")
+        if kind != Kind.END:
+            self._count += 1
+        reader = Reader(payload, f"record {self._count} of an image, of kind {kind}")
+        if self._queue is not None:
+            if self._queue.take(kind, reader):
+                self.state.queues[self._queue.queue.queue_id] = self._queue.queue
+                self._queue = None
+        elif kind in self._readers:
+            self._readers[kind](reader)
+        else:
+            raise reader.fail("it is in the wrong place, or of a newer version")
+        reader.finish()
+
+    def _group(self, reader: Reader) -> None:
+        version = reader.u8()
+        if version != VERSION:
+            raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+        self.state.clock = reader.u64()
+
+    def _origin(self, reader: Reader) -> None:
+        origin = Origin(reader.name())
+        origin.session = reader.u64()
+        origin.is_open = bool(reader.flags(1))
+        origin.last_sequence = reader.u64()
+        origin.last_consumer = reader.u64()
+        origin.next_notice = reader.u64()
+        for _ in range(reader.count(41)):
+            number, at, kind = reader.u64(), reader.u64(), reader.u8()
+            if kind not in NoticeKind.__members__.values():
+                raise reader.fail(f"a notice of kind {kind}")
+            origin.notices.append(Notice(number, at, NoticeKind(kind), reader.u64(), reader.u64(), reader.u64()))
+        self.state.origins[origin.name] = origin
+
+    def _begin_queue(self, reader: Reader) -> None:
+        self._queue = _QueueReader(reader, self._pager, self._sink, self.state.origins)
+
+    def _end(self, reader: Reader) -> None:
+        count = reader.u32()
+        if count != self._count:
+            raise reader.fail(f"{count} records were written, {self._count} have come")
+        self._is_ended = True
+
+
+class _QueueReader:
+    """The records of one queue, up to QUEUE_END."""
+
+    def __init__(self, reader: Reader, pager: Pager, sink: Sink, origins: dict[str, Origin]) -> None:
+        self._pager = pager
+        self._origins = origins
+        self._holders: list[QuorumConsumer] = []
+        self._line: list[QuorumConsumer] = []
+        self._active: QuorumConsumer | None = None
+        self._entries: list[tuple[Section, int, int, int, Entry]] = []
+        self._places: dict[PageLocation, list[Entry]] = {}
+        queue_id, next_sequence, last_used, next_letter = reader.u64(), reader.u64(), reader.u64(), reader.u64()
+        levels, may_expire, is_single_active = reader.u16(), bool(reader.flags(1)), bool(reader.flags(1))
+        self.queue = queue = QuorumQueue(queue_id, get_settings(reader), pager, sink)
+        _set_levels(queue, levels, pager)
+        queue.next_sequence = next_sequence
+        queue.last_used = last_used
+        queue.letters.next_letter = next_letter
+        queue.may_expire = may_expire
+        queue.dispatcher.is_single_active = is_single_active
+
+    def take(self, kind: int, reader: Reader) -> bool:
+        """One record. Returns whether it was the last one."""
+        if kind == Kind.HOLDER:
+            self._holder(reader)
+        elif kind == Kind.LINE:
+            self._in_line(reader)
+        elif kind in (Kind.PRODUCERS, Kind.WINDOW):
+            known = self.queue.deduplication
+            table = known.producers if kind == Kind.PRODUCERS else known.window
+            for _ in range(reader.count(9)):
+                name = reader.short()
+                table[name] = reader.u64()
+        elif kind in (Kind.ENTRY, Kind.ENTRY_AT):
+            self._entry(reader, kind == Kind.ENTRY_AT)
+        elif kind in (Kind.PAGE, Kind.PAGE_AT, Kind.TAIL):
+            self._page(reader, kind)
+        elif kind == Kind.QUEUE_END:
+            self._finish()
+            return True
+        else:
+            raise reader.fail("it does not belong into a queue, or is of a newer version")
+        return False
+
+    def _holder(self, reader: Reader) -> None:
+        name, number, prefetch, flags = reader.name(), reader.u64(), reader.u32(), reader.flags(15)
+        priority, tag = reader.i32(), reader.name()
+        origin = self._origins.get(name)
+        if origin is None:
+            raise reader.fail(f"a consumer of '{name}', which is not known")
+        holder = QuorumConsumer(
+            name, number, self.queue, prefetch, bool(flags & NO_ACK), priority, bool(flags & EXCLUSIVE), tag,
+            bool(flags & GETTER),
+        )  # fmt: skip
+        holder.is_attached = bool(flags & ATTACHED)
+        holder.next_delivery = reader.u64()
+        origin.consumers[number] = holder
+        self.queue.add_holder(holder)
+        self._holders.append(holder)
+
+    def _in_line(self, reader: Reader) -> None:
+        active = reader.u32()
+        self._active = self._holder_at(reader, active - 1) if active else None
+        self._line = [self._holder_at(reader, reader.u32()) for _ in range(reader.count(4))]
+
+    def _holder_at(self, reader: Reader, place: int) -> QuorumConsumer:
+        if place >= len(self._holders):
+            raise reader.fail(f"holder {place} of {len(self._holders)}")
+        return self._holders[place]
+
+    def _entry(self, reader: Reader, is_in_page: bool) -> None:
+        section, place = self._section(reader)
+        delivery_id, since, sequence, expires_at = reader.u64(), reader.u64(), reader.u64(), reader.u64()
+        returns, is_redelivered = reader.u16(), bool(reader.flags(1))
+        if is_in_page:
+            location = PageLocation(reader.u32(), reader.u64(), reader.u32())
+            entry = make_entry(None, sequence, expires_at, 0)  # type: ignore[arg-type]  # its page is read at the end
+            self._places.setdefault(location, []).append(entry)
+        else:
+            entry = make_entry(read_message(reader, self._pager.addresses), sequence, expires_at, 0)
+        entry.returns = returns
+        entry.is_redelivered = is_redelivered
+        self._entries.append((section, place, delivery_id, since, entry))
+
+    def _section(self, reader: Reader) -> tuple[Section, int]:
+        number, place = reader.u8(), reader.u32()
+        if number > Section.TRANSIT:
+            raise reader.fail(f"section {number} is not known")
+        section = Section(number)
+        places = {Section.READY: len(self.queue.levels()), Section.HELD: len(self._holders)}.get(section, 1)
+        if place >= places:
+            raise reader.fail(f"place {place} of {places} in section {section.name}")
+        return section, place
+
+    def _page(self, reader: Reader, kind: int) -> None:
+        section, place = self._section(reader)
+        if section not in (Section.READY, Section.LETTERS):
+            raise reader.fail(f"a page in section {section.name}")
+        count, first, last, message_bytes = reader.u32(), reader.u64(), reader.u64(), reader.u64()
+        has_expiring = bool(reader.flags(1))
+        location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if kind == Kind.PAGE_AT else None
+        data = reader.rest() if location is None else None
+        ready = self._ready(section, place)
+        if ready.pages is None:
+            ready.pages = deque()
+            ready.tail = PageBuilder()
+        ready.count += count
+        ready.message_bytes += message_bytes
+        if kind == Kind.TAIL and data is not None:
+            tail = ready.tail
+            tail.buffer.put_bytes(data)
+            tail.count, tail.first, tail.last = count, first, last
+            tail.message_bytes, tail.has_expiring = message_bytes, has_expiring
+            self._pager.used += len(data)
+            return
+        page = Page(data, count, first, last, message_bytes)
+        page.has_expiring = has_expiring
+        ready.pages.append(page)
+        if location is not None:
+            page.location = location
+            page.is_named = True
+            self._pager.page_store.adopt(self.queue.queue_id, [location])
+            return
+        self._pager.used += page.size
+        if self._pager.used > self._pager.tight_bytes:
+            self._pager.store(self.queue.queue_id, page)
+            self._pager.drop(page)
+
+    def _ready(self, section: Section, place: int) -> Ready:
+        return self.queue.levels()[place] if section is Section.READY else self.queue.letters.waiting
+
+    def _finish(self) -> None:
+        """Everything of the queue is there: put the loose entries into their places."""
+        queue, pager = self.queue, self._pager
+        for location, entries in self._places.items():
+            self._read_page(location, entries)
+        loose: dict[tuple[Section, int], list[Entry]] = {}
+        for section, place, delivery_id, since, entry in self._entries:
+            pager.used += entry.message.size
+            if section is Section.HELD:
+                holder = self._holders[place]
+                holder.held[delivery_id] = (entry, since)
+                entry.consumer = holder
+                queue.unacked += 1
+            elif section is Section.TRANSIT:
+                queue.letters.transit.append(entry)
+            else:
+                loose.setdefault((section, place), []).append(entry)
+        for (section, place), entries in loose.items():
+            self._ready(section, place).put_back(entries)
+        if isinstance(queue.ready, PriorityReady):
+            queue.ready.count = sum(level.count for level in queue.ready.levels)
+            queue.ready.message_bytes = sum(level.message_bytes for level in queue.ready.levels)
+        attached: list[QuorumConsumer] = [holder for holder in self._holders if holder.is_attached]
+        queue.dispatcher.restore(list(attached), list(self._line), self._active)
+
+    def _read_page(self, location: PageLocation, entries: list[Entry]) -> None:
+        """Give entries their messages from the stored page that they are in."""
+        queue_id, page_store = self.queue.queue_id, self._pager.page_store
+        page_store.adopt(queue_id, [location])
+        stored = Page(page_store.read(queue_id, location), 0, 0, 0, 0)
+        messages = {entry.sequence: entry.message for entry in stored.entries(self._pager.addresses)}
+        stored.count = len(messages)
+        stored.live = len(entries)
+        stored.data = None
+        stored.location = location
+        stored.is_named = True
+        for entry in entries:
+            if entry.sequence not in messages:
+                raise Malformed(f"queue {queue_id}: message {entry.sequence} is not in its page {location}")
+            entry.message = messages[entry.sequence]
+            entry.page = stored
+
+
+def _set_levels(queue: QuorumQueue, levels: int, pager: Pager) -> None:
+    """The priorities that the queue was opened with; its settings may say otherwise since."""
+    if levels:
+        queue.ready = PriorityReady(pager, queue.queue_id, levels - 1)
+    elif isinstance(queue.ready, PriorityReady):
+        queue.ready = Ready(pager, queue.queue_id)
+
+
+def read_image(chunks: list[bytes], pager: Pager, sink: Sink) -> GroupState:
+    """A whole image. Raises Malformed, CorruptRecord, OSError."""
+    reader = ImageReader(pager, sink)
+    for chunk in chunks:
+        reader.feed(chunk)
+    return reader.finish()

@@ -1,0 +1,153 @@
+"""QueueGroupMachine: the quorum queues of one Raft group, as the state machine that raft/ drives (raft's Machine).
+
+    committed entry -> apply -> effects -> take_effects: the node delivers to its own clients
+    checkpoint -> the journal, and pages that the same sync makes durable -> restore
+    export -> another member's begin_install, install_chunk, end_install
+
+Every member applies every entry and knows every consumer; each tells its own node what that node's consumers and
+commands have got. It knows no sockets, no clock (time is in the entries) and no journal: after the turn in which a
+checkpoint was taken the node tells it the journal's end, and later how far the journal is synced.
+
+An exception out of `apply`, `checkpoint` or an install leaves it unusable: the node stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from queues.pager import Pager
+from queues.quorum.commands import decode_batch
+from queues.quorum.digest import digest_of
+from queues.quorum.effects import Effect
+from queues.quorum.execution import Execution
+from queues.quorum.image import capture, chunks_of
+from queues.quorum.image_reader import ImageReader, read_image
+from queues.quorum.places import Export, Places, name_places
+from queues.quorum.queue import QueueStatistics
+
+
+class QueueGroupMachine:
+    """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
+    in the node's page store)."""
+
+    def __init__(self, own_node: str, pager: Pager) -> None:
+        self.pager = pager
+        self.has_named_pages = False
+        self._execution = Execution(own_node, pager)
+        self._places = Places(pager)
+        self._install: ImageReader | None = None
+
+    # -- raft's Machine ----------------------------------------------------------------------------------------------
+
+    def apply(self, index: int, term: int, data: bytes, now: int) -> None:
+        """A committed entry: one batch (commands.py); `now` is ignored. Raises Malformed if it cannot be read."""
+        self._execution.run(decode_batch(data, self.pager.addresses))
+
+    def checkpoint(self) -> list[bytes]:
+        """The state as of now. What it names in pages must be synced with it or before it (`has_named_pages`)."""
+        execution = self._execution
+        for queue in execution.state.queues.values():
+            name_places(queue, self.pager)
+        chunks = list(chunks_of(capture(execution.state, True), self.pager))
+        dropped, execution.dropped = execution.dropped, []
+        self._places.checkpoint_captured(dropped)
+        self.has_named_pages = True
+        return chunks
+
+    def restore(self, chunks: list[bytes]) -> None:
+        """At recovery, before the page store drops orphans: what `checkpoint` has given. Raises Malformed,
+        CorruptRecord."""
+        self._execution.replace(read_image(chunks, self.pager, self._execution))
+        self._execution.effects = []
+
+    def export(self) -> Iterator[bytes]:
+        """The state as of now for another member. It has `close`."""
+        return Export(capture(self._execution.state, False), self.pager, self._places)
+
+    def begin_install(self) -> None:
+        """Another member's state follows; this one stays until it is there."""
+        self.abort_install()
+        self._install = ImageReader(self.pager, self._execution)
+
+    def install_chunk(self, chunk: bytes) -> None:
+        """The next chunk. Raises Malformed."""
+        self._present_install().feed(chunk)
+
+    def end_install(self) -> None:
+        """The state is that of the image now; the node is told what it has missed. Raises Malformed."""
+        state = self._present_install().finish()
+        self._install = None
+        self._execution.replace(state).discard()
+
+    def abort_install(self) -> None:
+        """Forget what has come."""
+        install, self._install = self._install, None
+        if install is not None:
+            known = self._execution.state.queues
+            self._execution.dropped += [each for each in install.state.queues if each not in known]
+            install.discard()
+
+    def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
+        """A new leader is told of all dead letters that are not known to be dispatched."""
+        self._execution.set_leader(is_leader)
+
+    def _present_install(self) -> ImageReader:
+        if self._install is None:
+            raise RuntimeError("a chunk of an install, and none was begun")
+        return self._install
+
+    # -- the node ----------------------------------------------------------------------------------------------------
+
+    @property
+    def own_session(self) -> int:
+        """The node's present command stream; effects come for this one only. 0: none."""
+        return self._execution.own_session
+
+    @own_session.setter
+    def own_session(self, session: int) -> None:
+        self._execution.own_session = session
+
+    def take_effects(self) -> list[Effect]:
+        """What has come of the entries applied since the last call, in order."""
+        effects, self._execution.effects = self._execution.effects, []
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """When something is due; then the leader proposes a Tick, again and again until this is later or None."""
+        return self._execution.next_deadline()
+
+    def session_of(self, node: str) -> int:
+        """The open session of a node, for NodeDown; 0 if it has none."""
+        origin = self._execution.state.origins.get(node)
+        return origin.session if origin is not None and origin.is_open else 0
+
+    def queue_ids(self) -> list[int]:
+        """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
+        return [*self._execution.state.queues, *self._execution.dropped]
+
+    def statistics(self, queue_id: int) -> QueueStatistics | None:
+        """Figures of a queue, None if there is no such queue."""
+        queue = self._execution.state.queues.get(queue_id)
+        return queue.statistics() if queue is not None else None
+
+    def relieve(self, want_bytes: int) -> int:
+        """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
+        freed = 0
+        for queue in self._execution.state.queues.values():
+            for ready in (queue.ready, queue.letters.waiting):
+                if freed >= want_bytes:
+                    return freed
+                freed += ready.relieve(want_bytes - freed)
+        return freed
+
+    def end_turn(self, position: int) -> None:
+        """The journal's end, after everything of this turn was appended."""
+        self._places.end_turn(position)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk so far. Raises OSError."""
+        self._places.synced(position, self._execution.state.queues)
+
+    def digest(self) -> bytes:
+        """Equal on all members that have applied the same entries."""
+        return digest_of(self._execution.state, self.pager)

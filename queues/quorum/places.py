@@ -1,0 +1,187 @@
+"""Places: which places on disk of a group's pages are named by a checkpoint, and when one may be given up.
+
+The log is not kept for what a checkpoint holds, so the checkpoint must find its pages. A place that the newest durable
+checkpoint may name is kept, dead or alive, until a later checkpoint is durable that does not name it.
+
+Invariants:
+1. `name_places` leaves every page of a queue named or to be written out; a checkpoint is captured right after it.
+2. A place that was ever named is released only when a checkpoint that was captured after its end is synced; a place
+   that was not, at once. Neither while an export goes on, which may still read it.
+3. One message that stays keeps no more than twice its page's worth: what is left of pages and of page files that are
+   less than half alive is written anew with the next checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container
+from typing import Any
+
+from queues.message import Entry
+from queues.page import Page, PageBuilder
+from queues.pager import Pager
+from queues.quorum.image import Part, chunks_of
+from queues.quorum.queue import QuorumQueue
+from queues.ready import Ready
+
+
+class _Group:
+    """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet)."""
+
+    def __init__(self, places: list[tuple[int, Any]], queue_ids: list[int]) -> None:
+        self.places = places
+        self.queue_ids = queue_ids
+        self.position: int | None = None
+
+
+class Places:
+    """The dead places of one group. `pager` is the group's own: its `released` is emptied here. exports: how many go
+    on."""
+
+    def __init__(self, pager: Pager) -> None:
+        self.exports = 0
+        self._pager = pager
+        self._named: list[tuple[int, Any]] = []
+        self._unnamed: list[tuple[int, Any]] = []
+        self._retiring: deque[_Group] = deque()
+
+    def collect(self) -> None:
+        """Take what the pager has released."""
+        released, self._pager.released = self._pager.released, []
+        for queue_id, location, is_named in released:
+            (self._named if is_named else self._unnamed).append((queue_id, location))
+
+    def checkpoint_captured(self, dropped: list[int]) -> None:
+        """What is dead now, and the queues that are gone, are not in the checkpoint that is being written."""
+        self.collect()
+        self._retiring.append(_Group(self._named, dropped))
+        self._named = []
+
+    def end_turn(self, position: int) -> None:
+        """The journal's end: behind every checkpoint that was captured."""
+        self.collect()
+        for group in self._retiring:
+            if group.position is None:
+                group.position = position
+        if self._unnamed and not self.exports:
+            self._release(self._unnamed)
+            self._unnamed = []
+
+    def synced(self, position: int, known: Container[int]) -> None:
+        """The journal is on the disk so far. known: the queues that exist. Raises OSError."""
+        retiring = self._retiring
+        while retiring and not self.exports and retiring[0].position is not None and retiring[0].position <= position:
+            group = retiring.popleft()
+            self._release(group.places)
+            for queue_id in group.queue_ids:
+                if queue_id not in known:
+                    self._pager.page_store.drop_queue(queue_id)
+
+    def _release(self, places: list[tuple[int, Any]]) -> None:
+        for queue_id, location in places:
+            self._pager.page_store.release(queue_id, location)
+
+
+class Export:
+    """An image that is sent to another member while this one goes on. It ends with its last chunk, or with `close`."""
+
+    def __init__(self, parts: list[Part], pager: Pager, places: Places) -> None:
+        self._chunks = chunks_of(parts, pager)
+        self._places: Places | None = places
+        places.exports += 1
+
+    def __iter__(self) -> Export:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """No more chunks are wanted; the pages that it would still have read may go."""
+        if self._places is not None:
+            self._places.exports -= 1
+            self._places = None
+            self._chunks = iter(())
+
+
+def name_places(queue: QuorumQueue, pager: Pager) -> None:
+    """Before a checkpoint: give every full page a place, and what is loose in RAM, where it is worth a page."""
+    queue_id = queue.queue_id
+    sparse = pager.page_store.sparse_segments(queue_id)
+    for ready in [*queue.levels(), queue.letters.waiting]:
+        _name_pages(ready, queue_id, sparse)
+    loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
+    loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]
+    _name_loose(loose, queue_id, pager, sparse)
+    letters = queue.letters
+    _name_loose([*letters.transit, *letters.waiting.head, *letters.waiting.stragglers], queue_id, pager, sparse)
+
+
+def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> None:
+    if ready.pages is None:
+        return
+    pager = ready.pager
+    for page in ready.pages:
+        if page.location is not None and page.location.segment in sparse and not pager.has_no_room:
+            _move(page, queue_id, pager)
+        pager.store(queue_id, page)
+    ready.leave_origins()
+    for page in ready.stored_pages():
+        page.is_named = True
+
+
+def _move(page: Page, queue_id: int, pager: Pager) -> None:
+    """Copy a page to the newest file, because little else is alive in its own."""
+    was_in_ram = page.data is not None
+    pager.load(queue_id, page)
+    old, page.location = page.location, None
+    pager.store(queue_id, page)
+    if page.location is None:
+        page.location = old
+    else:
+        pager.released.append((queue_id, old, page.is_named))
+    if not was_in_ram:
+        pager.drop(page)
+
+
+def _name_loose(entries: list[Entry], queue_id: int, pager: Pager, sparse: list[int]) -> None:
+    """Entries in RAM: those that are still in a stored page stay there, unless little else does; of the others as many
+    as fill pages are packed. What is left over has no page, and the checkpoint writes it out."""
+    without = []
+    for entry in entries:
+        page = entry.page
+        if page is not None and page.location is not None:
+            if page.location.segment not in sparse and 2 * page.live >= page.count:
+                page.is_named = True
+                continue
+            pager.settle(queue_id, page)
+        entry.page = None
+        without.append(entry)
+    if sum([entry.message.size for entry in without]) < pager.page_bytes or pager.has_no_room:
+        return
+    without.sort(key=_sequence_of)
+    builder = PageBuilder()
+    packed: list[Entry] = []
+    for entry in without:
+        builder.add(
+            entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered
+        )  # fmt: skip
+        packed.append(entry)
+        if builder.buffer.length >= pager.page_bytes:
+            page = builder.seal()
+            pager.store(queue_id, page)
+            if page.location is None:
+                return
+            page.data = None  # the entries are in RAM: these octets are not counted, and not kept
+            page.is_named = True
+            for each in packed:
+                each.page = page
+            packed = []
+
+
+def _sequence_of(entry: Entry) -> int:
+    return entry.sequence

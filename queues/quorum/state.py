@@ -1,0 +1,91 @@
+"""GroupState: everything that the members of a queue group agree on, and nothing else.
+
+It is changed by Execution, written and read by image.py and image_reader.py, and compared by digest.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from typing import NamedTuple
+
+from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.queue import QuorumQueue
+
+
+class NoticeKind(IntEnum):
+    """What a notice says. In brackets: its three numbers."""
+
+    REFUSED = 1  # a publish (sequence, Refusal, 0)
+    GOT = 2  # the answer to a Get (sequence, consumer, delivery id or 0)
+    COUNTED = 3  # what a purge or a deletion has removed (sequence, count, 0)
+    ATTACH_REFUSED = 4  # (sequence, consumer, Refusal)
+    MISSED = 5  # deliveries that were to be settled and are not held (sequence, consumer, count)
+    CANCELLED = 6  # a consumer (consumer, Cancel, 0)
+
+
+class Notice(NamedTuple):
+    """Something that the origin of a command stream is to be told, beyond "done".
+
+    It is replicated, because a member may get past this point by an install, and see no effects of it. `at` is the
+    stream's last command then: the notice is dropped when the origin has seen a later one.
+    """
+
+    number: int
+    at: int
+    kind: NoticeKind
+    a: int
+    b: int
+    c: int
+
+
+class Origin:
+    """A node, as the source of a command stream.
+
+    session: its present stream, 0 for none yet; is_open: it was not declared down. last_sequence: the last command of
+    it that was applied. last_consumer: the highest consumer number that the node has used, over all sessions.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.session = 0
+        self.is_open = False
+        self.last_sequence = 0
+        self.last_consumer = 0
+        self.consumers: dict[int, QuorumConsumer] = {}
+        self.notices: deque[Notice] = deque()
+        self.next_notice = 1
+
+    def begin(self, session: int) -> None:
+        """A new stream; the old one is closed."""
+        self.session = session
+        self.is_open = True
+        self.last_sequence = 0
+        self.notices.clear()
+        self.next_notice = 1
+
+    def add_notice(self, kind: NoticeKind, a: int, b: int = 0, c: int = 0) -> Notice:
+        """Note what the origin is to be told."""
+        notice = Notice(self.next_notice, self.last_sequence, kind, a, b, c)
+        self.next_notice += 1
+        self.notices.append(notice)
+        return notice
+
+    def seen(self, sequence: int) -> None:
+        """The origin has taken the effects of its commands up to this one."""
+        while self.notices and self.notices[0].at < sequence:
+            self.notices.popleft()
+
+
+class GroupState:
+    """clock: the group's time, milliseconds since the epoch: the highest of all batches."""
+
+    def __init__(self) -> None:
+        self.clock = 0
+        self.origins: dict[str, Origin] = {}
+        self.queues: dict[int, QuorumQueue] = {}
+
+    def discard(self) -> None:
+        """Give back the RAM and the places of everything."""
+        for queue in self.queues.values():
+            queue.discard()

@@ -1,0 +1,204 @@
+"""Checkpoints, exports and installs: where messages lie, when their places are given up, and what survives."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from queues.pager import Pager
+from queues.quorum.commands import Attach, DropQueue, How, Purge, Settle
+from queues.quorum.image import CHUNK_BYTES
+from queues.quorum.image_reader import ImageReader
+from queues.quorum.machine import QueueGroupMachine
+from queues.quorum.reader import Malformed
+from storage.page_store import PageStore
+from tests.queues.queue_world import PAGE_SEGMENT_BYTES
+from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, Stream, ready_names, settings_of
+from tests.queues.quorum.random_log import RandomGroup
+from tests.simulation.simulated_disk import SimulatedDisk
+
+
+def paging_member(count: int = 60, **arguments: int) -> tuple[Group, Stream, Member]:
+    """A member with little RAM, whose queue 1 holds so many messages, most of them on disk."""
+    member = Member("n1", BUDGETS[0])
+    group = Group(member, settings=settings_of(**arguments))
+    stream = Stream(group, member)
+    stream.publish(*range(count), body_size=100)
+    assert member.page_store.disk_bytes(1) > count * 50
+    return group, stream, member
+
+
+def test_a_place_is_kept_until_a_later_checkpoint_is_on_the_disk() -> None:
+    group, stream, member = paging_member()
+    member.checkpoint()
+    on_disk = member.page_store.disk_bytes(1)
+    stream.send(Purge(1))
+    assert member.page_store.disk_bytes(1) == on_disk
+    member.checkpoint(is_synced=False)
+    member.machine.synced(member.position - 1)
+    assert member.page_store.disk_bytes(1) == on_disk, "the new checkpoint is not on the disk yet"
+    member.restart(group.log)
+    assert ready_names(member) == []
+    member.checkpoint()
+    assert member.page_store.disk_bytes(1) == 0
+
+
+def test_a_place_that_no_checkpoint_named_is_given_up_at_once() -> None:
+    _, stream, member = paging_member()
+    stream.send(Purge(1))
+    assert member.page_store.disk_bytes(1) == 0
+
+
+def test_one_message_that_stays_pins_little_more_than_itself() -> None:
+    group, stream, member = paging_member(400)
+    member.checkpoint()
+    consumer = stream.new_consumer()
+    stream.send(Attach(consumer, 1, 0, False, 0, False, "t"))
+    for _ in range(3):
+        member.checkpoint()
+    assert member.page_store.disk_bytes(1) > 40_000
+    stream.send(Settle(consumer, How.ACK, ((1, 199), (201, 400))))
+    for _ in range(3):
+        member.checkpoint()
+    assert member.page_store.disk_bytes(1) <= PAGE_SEGMENT_BYTES
+    member.restart(group.log)
+    assert [delivery for holder in member.queue().holders.values() for delivery in holder.held] == [200]
+
+
+def test_what_a_consumer_holds_is_written_once_not_with_every_checkpoint() -> None:
+    _, stream, member = paging_member(200)
+    stream.attach()
+    first = sum(map(len, member.machine.checkpoint()))
+    second = sum(map(len, member.machine.checkpoint()))
+    assert max(first, second) < 200 * 100
+    assert member.queue().unacked == 200
+
+
+def test_a_dropped_queue_takes_its_folder_along() -> None:
+    _, stream, member = paging_member()
+    member.checkpoint()
+    stream.send(DropQueue(1))
+    assert member.disk.exists("queues/1")
+    assert member.machine.queue_ids() == [1], "its pages may be needed"
+    member.checkpoint()
+    assert not member.disk.exists("queues/1")
+    assert member.machine.queue_ids() == []
+
+
+def test_a_full_disk_leaves_checkpoints_whole() -> None:
+    group, stream, member = paging_member(20)
+    member.disk.capacity = 0
+    stream.publish(*range(20, 60), body_size=100)
+    stream.attach(prefetch=15)
+    chunks = member.machine.checkpoint()
+    assert member.pager.has_no_room
+    wanted = member.machine.digest()
+    member.machine = QueueGroupMachine("n1", Pager(member.page_store, 1 << 30, 500, 3, 1500))
+    member.machine.restore(chunks)
+    assert member.machine.digest() == wanted
+    assert len(group.log) == 4
+
+
+def test_an_export_is_of_one_moment_and_keeps_what_it_reads() -> None:
+    _, stream, member = paging_member()
+    stream.attach(prefetch=20)
+    member.checkpoint()
+    wanted = member.machine.digest()
+    export = member.machine.export()
+    stream.send(Purge(1))
+    stream.publish(*range(100, 160), body_size=100)
+    member.checkpoint()
+    member.checkpoint()
+    other = Member("n2", BUDGETS[0])
+    other.machine.begin_install()
+    for chunk in export:
+        assert 0 < len(chunk) <= CHUNK_BYTES
+        other.machine.install_chunk(chunk)
+    other.machine.end_install()
+    assert other.machine.digest() == wanted
+    stream.send(Purge(1))
+    member.checkpoint()
+    member.checkpoint()
+    assert member.page_store.disk_bytes(1) < 60 * 100, "the export is done: nothing is kept for it"
+
+
+def test_an_abandoned_export_keeps_nothing() -> None:
+    _, stream, member = paging_member()
+    export = member.machine.export()
+    stream.send(Purge(1))
+    member.apply([])
+    assert member.page_store.disk_bytes(1) > 0
+    export.close()  # type: ignore[attr-defined]
+    export.close()  # type: ignore[attr-defined]
+    assert list(export) == []
+    member._end_turn()
+    assert member.page_store.disk_bytes(1) == 0
+
+
+def test_a_message_larger_than_a_chunk() -> None:
+    member = Member("n1")
+    stream = Stream(Group(member, settings=settings_of()), member)
+    stream.publish(1, body_size=3 * CHUNK_BYTES)
+    stream.publish(2)
+    other = Member("n2")
+    other.install_from(member)
+    assert other.machine.digest() == member.machine.digest()
+    other.restart([])
+    assert other.machine.digest() == member.machine.digest()
+
+
+def test_an_abandoned_install_leaves_everything_as_it_was() -> None:
+    _, _, source = paging_member(200)
+    target = Member("n2", BUDGETS[0])
+    Group(target, settings=settings_of()).open(7, settings_of())
+    wanted, used = target.machine.digest(), target.pager.used
+    chunks = list(source.machine.export())
+    for cut in (10, len(chunks[0]) // 2, len(chunks[0])):
+        target.machine.begin_install()
+        target.machine.install_chunk(chunks[0][:cut])
+        if cut > 10_000:
+            assert target.pager.used > used
+        target.machine.abort_install()
+        assert (target.machine.digest(), target.pager.used) == (wanted, used)
+    target.checkpoint()
+    target.checkpoint()
+    assert target.page_store.disk_bytes(1) == 0
+    target.machine.abort_install()
+
+
+def test_an_install_of_more_than_the_memory_goes_to_the_disk() -> None:
+    _, _, source = paging_member(500)
+    target = Member("n2", BUDGETS[0])
+    target.install_from(source)
+    assert target.pager.used < 4 * BUDGETS[0]
+    assert target.machine.digest() == source.machine.digest()
+
+
+def test_an_image_that_is_cut_or_mixed_up_is_refused() -> None:
+    group = RandomGroup(3)
+    for _ in range(60):
+        group.step()
+    member = group.nodes[0].shadow
+    image = b"".join(member.machine.export())
+    for end in [*range(200), *range(200, len(image), 97)]:
+        with pytest.raises(Malformed):
+            read(image[:end])
+    assert read(image).state.clock == member.state.clock
+    with pytest.raises(Malformed, match="wrong place"):
+        read(image + image)
+    with pytest.raises(Malformed, match="version"):
+        read(image[:5] + b"\x02" + image[6:])
+
+
+def read(image: bytes) -> ImageReader:
+    pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 30, 500, 3, 1500)
+    reader = ImageReader(pager, QueueGroupMachine("n9", pager)._execution)
+    reader.feed(image)
+    reader.finish()
+    return reader
+
+
+def test_a_chunk_without_an_install_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="none was begun"):
+        Member("n1").machine.install_chunk(b"")
