@@ -2,7 +2,7 @@ cimport cython
 from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from queues.message cimport Address, Entry, Message, make_entry, make_message
 
-cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY
+cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY, _FLAG_PRIORITY
 cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED
 
 @cython.final
@@ -17,7 +17,8 @@ cdef class AddressBook:
 cpdef int put_message(Buffer buffer, Message message) except -1
 
 @cython.locals(data="const unsigned char*", flags=int, header_end=Py_ssize_t, content_length=Py_ssize_t,
-               position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list)
+               position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list,
+               body_size="unsigned long long")
 cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressBook addresses)
 
 @cython.final

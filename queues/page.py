@@ -4,7 +4,7 @@ What a queue holds beyond its head lives in pages: no Python object for a messag
 read to get it back. A page in RAM and a page on disk have the same octets. The same packing of a message is the
 payload of a journal entry (`put_message`, `get_message`).
 
-A packed message: flags u8, priority + 1 u8, expiration + 1 u64, timestamp u64, body size u64, header end u32, content
+A packed message: flags u8, priority u8, expiration + 1 u64, timestamp u64, body size u64, header end u32, content
 length u32, address length u16; address, content; for a separate body: count u32 and each chunk as a long string.
 A page: per message u32 length of what follows, sequence u64, expires_at u64, journal segment u32, returns u16,
 redelivered u8, and the packed message.
@@ -29,6 +29,7 @@ if not cython.compiled:
 
 _FLAG_PERSISTENT = 1
 _FLAG_SEPARATE_BODY = 2
+_FLAG_PRIORITY = 4
 #: Octets of a packed message before its address.
 _MESSAGE_FIXED = 36
 #: Octets of a page record after its length and before its message.
@@ -63,8 +64,10 @@ def put_message(buffer: Buffer, message: Message) -> None:
     flags = _FLAG_PERSISTENT if message.is_persistent else 0
     if message.body is not None:
         flags |= _FLAG_SEPARATE_BODY
+    if message.priority >= 0:
+        flags |= _FLAG_PRIORITY
     buffer.put_u8(flags)
-    buffer.put_u8(message.priority + 1)
+    buffer.put_u8(message.priority if message.priority >= 0 else 0)
     buffer.put_u64(message.expiration + 1)
     buffer.put_u64(message.timestamp)
     buffer.put_u64(message.body_size)
@@ -100,16 +103,19 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
     content = blob[position : position + content_length]
     position += content_length
     body = None
+    body_size = get_u64(data, start + 18)
     if flags & _FLAG_SEPARATE_BODY:
         body, position = _get_chunks(blob, position, end)
+    elif body_size > content_length:
+        raise ValueError(f"packed message announces a body of {body_size} octets in a content of {content_length}")
     return make_message(
         address,
         content,
         header_end,
         body,
-        get_u64(data, start + 18),
+        body_size,
         (flags & _FLAG_PERSISTENT) != 0,
-        data[start + 1] - 1,
+        data[start + 1] if flags & _FLAG_PRIORITY else -1,
         get_u64(data, start + 2) - 1,
         get_u64(data, start + 10),
     )

@@ -278,7 +278,7 @@ def read_message(reader: Reader, addresses: AddressBook) -> Message:
     if end - start < _MESSAGE_FIXED.size:
         raise reader.fail("a packed message begins here and is cut")
     flags, _, _, _, body_size, header_end, content, address = _MESSAGE_FIXED.unpack_from(data, start)
-    if flags & ~3:
+    if flags & ~7:
         raise reader.fail(f"a message with flags {flags:#x}")
     at = start + _MESSAGE_FIXED.size
     if at + address + content > end:

@@ -36,7 +36,7 @@ def messages(draw: st.DrawFn) -> Message:
         b"\x00\x00" + draw(st.binary(max_size=60)),
         body,
         draw(st.booleans()),
-        draw(st.integers(-1, 254)),
+        draw(st.integers(-1, 255)),
         draw(st.integers(-1, (1 << 62))),
         draw(U63),
     )
