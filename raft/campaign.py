@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class Campaign:
     """The role of a candidate, or of one who asks whether to become one."""
 
+    name = "candidate"
     leader: str | None = None
 
     def __init__(self, member: Member, is_pre: bool, is_transfer: bool) -> None:

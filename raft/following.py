@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class Following:
     """The role of a follower, from when it begins to follow until its term or its leader changes."""
 
+    name = "follower"
+
     def __init__(self, member: Member, leader: str | None) -> None:
         self.member = member
         self.leader = leader

@@ -28,7 +28,7 @@ class GroupStatistics:
     """A snapshot of a group on this node."""
 
     group_id: int
-    role: str
+    role: str  # follower, candidate or leader
     leader: str | None
     term: int
     commit_index: int
@@ -133,7 +133,7 @@ class Group:
         member, log = self.member, self.member.log
         return GroupStatistics(
             self.group_id,
-            type(member.role).__name__.lower(),
+            member.role.name,
             member.leader,
             member.current_term,
             member.commit_index,

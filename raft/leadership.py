@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 class Leadership:
     """See the module's docstring."""
 
+    name = "leader"
     has_fresh_leader = True
 
     def __init__(self, member: Member) -> None:

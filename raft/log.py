@@ -86,7 +86,10 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
             if entry[3] == MEMBERSHIP:
                 self._configurations.append((entry[1], decode_configuration(entry[0])))
         self.appended_bytes = self.ram_bytes
-        for segment in sorted({self.state_segment, self.checkpoint_segment, *recovered.segments}):
+        segments = {self.checkpoint_segment, *recovered.segments}
+        if self.state_segment:
+            segments.add(self.state_segment)
+        for segment in sorted(segments):
             self._port.touch(segment, self._owner)
 
     # -- reading -----------------------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def s7() -> str:
 def s8() -> str:
     node = alone("n1", ("n1", "n2", "n3", "n4", "n5"))
     now = 0
-    while node.group().statistics().role != "campaign":
+    while node.group().statistics().role != "candidate":
         now += 100
         node.host.tick(now)
     for voter in ("n2", "n2", "stranger"):
