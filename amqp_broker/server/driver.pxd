@@ -28,6 +28,8 @@ cdef class Driver:
     @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list)
     cdef void _run_turn(self) except *
     cpdef void _revive(self, Connection connection) except *
+    cpdef void writable(self, Connection connection) except *
+    cpdef void lost(self, Connection connection) except *
     cdef void _wake_at(self, long long deadline, long long now) except *
     cpdef void _tick(self) except *
     cdef void _start_sync(self) except *

@@ -115,8 +115,25 @@ class Driver:
     def _revive(self, connection: Connection) -> None:
         """The transport took everything at once, unless it has complained since."""
         if connection.is_writable:
+            self.writable(connection)
+
+    def writable(self, connection: Connection) -> None:
+        """A transport has room again."""
+        try:
             self.node.writable(connection, self.now())
-            self.wants_turn()
+        except Exception as error:
+            log.critical("a connection that goes on could not be served: the node stops", exc_info=error)
+            self.fail(error)
+        self.wants_turn()
+
+    def lost(self, connection: Connection) -> None:
+        """A transport is gone."""
+        try:
+            self.node.connection_lost(connection, self.now())
+        except Exception as error:
+            log.critical("what a lost connection held could not be given back: the node stops", exc_info=error)
+            self.fail(error)
+        self.wants_turn()
 
     def _wake_at(self, deadline: int, now: int) -> None:
         if self._timer is not None:

@@ -24,7 +24,7 @@ cdef class TcpTransport:
 
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, nbytes=Py_ssize_t, now="long long")
     cpdef void on_readable(self) except *
-    @cython.locals(connection=Connection, driver=Driver, index=Py_ssize_t)
+    @cython.locals(connection=Connection)
     cpdef void on_writable(self) except *
     @cython.locals(size=Py_ssize_t)
     cdef bint _take_sent(self, Py_ssize_t sent) except -1

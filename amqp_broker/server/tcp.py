@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import CLOSED, Connection
@@ -105,8 +106,7 @@ class TcpTransport:
             return
         try:
             while self.unsent:
-                pieces = [self.unsent[index] for index in range(min(len(self.unsent), _PIECES))]
-                if not self._take_sent(self.socket.sendmsg(pieces)):
+                if not self._take_sent(self.socket.sendmsg(list(islice(self.unsent, _PIECES)))):
                     break
         except (BlockingIOError, InterruptedError):
             pass
@@ -120,12 +120,7 @@ class TcpTransport:
                 self._lose()
                 return
         if not connection.is_writable and self.unsent_bytes <= self.high_water // _LOW_WATER:
-            driver = self.driver
-            try:
-                driver.node.writable(connection, driver.now())
-            except (OSError, StorageError) as error:
-                driver.fail(error)
-            driver.wants_turn()
+            self.driver.writable(connection)
 
     def _take_sent(self, sent: int) -> bool:
         """Drop what was sent from `unsent`. Returns whether the socket took whole pieces only, and so maybe more."""
@@ -151,9 +146,7 @@ class TcpTransport:
             self.unsent.clear()
             self.unsent_bytes = 0
         self.socket.close()
-        driver = self.driver
-        driver.node.connection_lost(self.connection, driver.now())
-        driver.wants_turn()
+        self.driver.lost(self.connection)
 
     def _stop_reading(self) -> None:
         if self.is_reading:

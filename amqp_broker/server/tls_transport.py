@@ -20,8 +20,9 @@ log = logging.getLogger("amqp_broker.server")
 
 
 def _peer_of(transport: asyncio.BaseTransport) -> Peer:
-    remote = transport.get_extra_info("peername")
-    local = transport.get_extra_info("sockname")
+    # A client that has gone meanwhile has no address any more.
+    remote = transport.get_extra_info("peername") or ("", 0)
+    local = transport.get_extra_info("sockname") or ("", 0)
     certificate = transport.get_extra_info("peercert")
     name = None
     if certificate:
@@ -101,19 +102,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._driver.node.unwritable(self.connection)
 
     def resume_writing(self) -> None:
-        driver = self._driver
         if self.connection is not None:
-            try:
-                driver.node.writable(self.connection, driver.now())
-            except (OSError, StorageError) as error:
-                driver.fail(error)
-            driver.wants_turn()
+            self._driver.writable(self.connection)
 
     def connection_lost(self, error: Exception | None) -> None:
-        connection = self.connection
-        if connection is not None:
-            self._driver.node.connection_lost(connection, self._driver.now())
-            self._driver.wants_turn()
+        if self.connection is not None:
+            self._driver.lost(self.connection)
 
     # -- for the driver ----------------------------------------------------------------------------------------------
 

@@ -279,7 +279,7 @@ def test_an_empty_or_absent_folder_is_claimed(tmp_path: Path) -> None:
     disk = FileDisk(root)
     disk.lock()
     assert sorted(os.listdir(root)) == ["FORMAT", "LOCK"]
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": 1}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": 2}
     assert (root / "LOCK").read_text() == f"{os.getpid()}\n"
     disk.close()
     again = FileDisk(root)
@@ -292,7 +292,7 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
     (tmp_path / leftover).write_text("{")
     disk = FileDisk(tmp_path)
     disk.lock()
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": 1}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": 2}
     assert not disk.exists("FORMAT.new")
     disk.close()
 
@@ -306,8 +306,8 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
         (FORMAT_FILE, '{"format": "mp3", "version": 1}', "says 'mp3' instead of"),
         (
             FORMAT_FILE,
-            json.dumps({"format": FORMAT_NAME, "version": 2}),
-            "in version 2 .*this broker reads 1",
+            json.dumps({"format": FORMAT_NAME, "version": 1}),
+            "in version 1 .*this broker reads 2",
         ),
         (FORMAT_FILE, json.dumps({"format": FORMAT_NAME}), "in version None"),
         (FORMAT_FILE, b"\xff\xfe", "its FORMAT file cannot be read"),

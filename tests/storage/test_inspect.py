@@ -128,7 +128,7 @@ def test_a_real_folder_is_read_while_a_broker_holds_it_and_not_changed(tmp_path:
     reader = FileDisk(tmp_path, is_read_only=True)
     report = inspect_folder(reader)
     reader.close()
-    assert report.format == {"format": "amqp-broker data folder", "version": 1}
+    assert report.format == {"format": "amqp-broker data folder", "version": 2}
     assert report.journal.entries == {1: 2}
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
     (tmp_path / "FORMAT").write_text("nonsense")
