@@ -130,7 +130,7 @@ class ClusterConfig:
         COUNT,
         8,
         REPLICATION,
-        "Groups over which quorum queues are spread, each with a leader of its own; the same on every member, for ever.",
+        "Groups over which quorum queues are spread, each with a leader of its own; the same on every member, always.",
         minimum=1,
         maximum=1024,
     )
