@@ -83,6 +83,10 @@ class Broker:
         that is not applied yet."""
         return self.replication.stream.last
 
+    def ticket(self) -> int:
+        """Covers everything that has been written to the journal so far."""
+        return int(self.store.journal.position)
+
     @property
     def is_clustered(self) -> bool:
         """Whether other nodes have to know of what does not outlive a restart, too."""
@@ -250,6 +254,11 @@ class Broker:
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
         queue = self.add_queue(vhost, declaration, record.queue_id)
+        if record.exclusive and record.home == self.replication.own_node:
+            if owner is None or owner.vhost is not vhost:
+                self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
+                return
+            owner.exclusive_queues.append(queue)
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)

@@ -20,7 +20,6 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
-from amqp_broker.proxies.queue_group import QueueGroup
 from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from amqp_broker.config import Config
 
 log = logging.getLogger("amqp_broker.cluster")
+QueueGroup: Any = None
 
 # What members say to each other besides Raft's own: the first octet of an application's frame.
 METADATA_COMMANDS = 1
@@ -130,6 +130,11 @@ class Replication:
         """Whether there is another node than this one."""
         return len(self.members()) > 1
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is all there is to agree: then nothing but its disk is ever waited for."""
+        return self.metadata_group.members == (self.own_node,)
+
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to that node."""
         return node_id in self._connected
@@ -154,7 +159,7 @@ class Replication:
             self.host.node_id = names[0]
         self.stream = MetadataStream(self.own_node, now)
         bootstrap = () if config.cluster_join else names
-        for group_id in range(1, config.queue_groups + 1):
+        for group_id in range(1, config.queue_groups + 1) if QueueGroup is not None else ():
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.raft = self.host.open_group(group_id, group.machine, bootstrap, now)
@@ -171,7 +176,10 @@ class Replication:
         return name
 
     def _started(self, result: Any) -> None:
-        self.is_ready = True
+        if self._broker.metadata.vhosts():
+            self.is_ready = True
+        else:  # whoever leads is about to make the first one
+            self.stream.propose(commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
