@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import reply_when_synced
+from amqp_broker.channel.replies import go_on_when_applied, reply_when_applied
+from amqp_broker.declarations import Wanted
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from exchanges.bindings import EXCHANGE, Destination
@@ -13,31 +14,40 @@ from exchanges.bindings import EXCHANGE, Destination
 def on_exchange_declare(channel: Any, method: Any) -> None:
     """exchange.declare"""
     declarations = channel.connection.node.broker.declarations
-    ticket = declarations.declare_exchange(channel.connection, method)
-    reply_when_synced(channel, ticket, methods.ExchangeDeclareOk(), method.nowait)
+    proposal = declarations.declare_exchange(channel.connection, method)
+    if isinstance(proposal, Wanted):
+        what = f"exchange.declare '{method.exchange}'"
+        go_on_when_applied(channel, what, proposal.command, lambda: on_exchange_declare(channel, method))
+        return
+    reply_when_applied(channel, proposal, methods.ExchangeDeclareOk(), method.nowait)
 
 
 def on_exchange_delete(channel: Any, method: Any) -> None:
     """exchange.delete"""
     declarations = channel.connection.node.broker.declarations
-    ticket = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
-    reply_when_synced(channel, ticket, methods.ExchangeDeleteOk(), method.nowait)
+    proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
+    reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
 def on_exchange_bind(channel: Any, method: Any) -> None:
     """exchange.bind"""
     declarations = channel.connection.node.broker.declarations
     destination = Destination(EXCHANGE, method.destination)
-    ticket = declarations.bind(channel.connection, destination, method.source, method.routing_key, method.arguments)
-    reply_when_synced(channel, ticket, methods.ExchangeBindOk(), method.nowait)
+    connection, source = channel.connection, method.source
+    proposal = declarations.bind(connection, destination, source, method.routing_key, method.arguments)
+    if isinstance(proposal, Wanted):
+        what = f"exchange.bind '{method.destination}'"
+        go_on_when_applied(channel, what, proposal.command, lambda: on_exchange_bind(channel, method))
+        return
+    reply_when_applied(channel, proposal, methods.ExchangeBindOk(), method.nowait)
 
 
 def on_exchange_unbind(channel: Any, method: Any) -> None:
     """exchange.unbind"""
     declarations = channel.connection.node.broker.declarations
     destination = Destination(EXCHANGE, method.destination)
-    ticket = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
-    reply_when_synced(channel, ticket, methods.ExchangeUnbindOk(), method.nowait)
+    proposal = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
+    reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)
 
 
 HANDLERS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import reply, reply_when_synced
+from amqp_broker.channel.replies import go_on_when_applied, reply, reply_when_applied
+from amqp_broker.declarations import Wanted
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -25,11 +26,15 @@ def on_queue_declare(channel: Any, method: Any) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
-    name, queue, ticket = declarations.declare_queue(connection, method)
+    name, found, proposal = declarations.declare_queue(connection, method)
     channel.last_queue = name
-    ready = queue.ready.count if queue is not None else 0
-    consumers = len(queue.dispatcher.consumers) if queue is not None else 1
-    reply_when_synced(channel, ticket, methods.QueueDeclareOk(name, ready, consumers), method.nowait)
+    if isinstance(found, Wanted):
+        again = method.replace(queue=name)
+        go_on_when_applied(channel, f"queue.declare '{name}'", found.command, lambda: on_queue_declare(channel, again))
+        return
+    ready = found.message_count() if found is not None else 0
+    consumers = found.consumer_count() if found is not None else 1
+    reply_when_applied(channel, proposal, methods.QueueDeclareOk(name, ready, consumers), method.nowait)
 
 
 def on_queue_bind(channel: Any, method: Any) -> None:
@@ -38,8 +43,12 @@ def on_queue_bind(channel: Any, method: Any) -> None:
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
-    ticket = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
-    reply_when_synced(channel, ticket, methods.QueueBindOk(), method.nowait)
+    proposal = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
+    if isinstance(proposal, Wanted):
+        again = method.replace(queue=name, routing_key=key)
+        go_on_when_applied(channel, f"queue.bind '{name}'", proposal.command, lambda: on_queue_bind(channel, again))
+        return
+    reply_when_applied(channel, proposal, methods.QueueBindOk(), method.nowait)
 
 
 def on_queue_unbind(channel: Any, method: Any) -> None:
@@ -48,11 +57,11 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
     declarations = connection.node.broker.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
-    ticket = 0
+    proposal = None
     if name in connection.vhost.queues or not method.exchange:
         destination = Destination(QUEUE, name)
-        ticket = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
-    reply_when_synced(channel, ticket, methods.QueueUnbindOk())
+        proposal = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
+    reply_when_applied(channel, proposal, methods.QueueUnbindOk())
 
 
 def on_queue_purge(channel: Any, method: Any) -> None:
@@ -67,8 +76,8 @@ def on_queue_delete(channel: Any, method: Any) -> None:
     """queue.delete"""
     declarations = channel.connection.node.broker.declarations
     name = queue_name(channel, method.queue)
-    count, ticket = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
-    reply_when_synced(channel, ticket, methods.QueueDeleteOk(count), method.nowait)
+    count, proposal = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
+    reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
 
 
 HANDLERS = {
