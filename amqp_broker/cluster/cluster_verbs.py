@@ -200,7 +200,7 @@ class ClusterVerbs:
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
         if queue.type != "quorum":
-            raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue: only quorum queues have leaders")
+            raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
         group_id = self._node.replication.group_of(queue.queue_id).raft.group_id
         result = self._membership.request_transfer(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):

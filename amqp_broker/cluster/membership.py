@@ -127,7 +127,7 @@ class Membership:
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
 
-    # -- groups ----------------------------------------------------------------------------------------------------------
+    # -- groups --------------------------------------------------------------------------------------------------------
 
     def _reconcile(self, group: Group, recorded: Mapping[str, str]) -> None:
         """The next step towards a group whose members are those recorded, if this node leads it."""
@@ -154,8 +154,8 @@ class Membership:
         self._told[group.group_id] = result
 
     def hand_over(self, group: Group, candidates: Collection[str] | None = None) -> bool:
-        """Have the most advanced of the linked voters (among the candidates) lead a group that this node leads. False if
-        there is none, or if it is going on already."""
+        """Have the most advanced of the linked voters (among the candidates) lead a group that this node leads. False
+        if there is none, or if it is going on already."""
         own = self._replication.own_node
         voters = group.members
         best = min(
@@ -169,7 +169,7 @@ class Membership:
         )  # fmt: skip
         return best is not None and group.transfer_leadership(best[2]) is TransferResult.STARTED
 
-    # -- leaders -----------------------------------------------------------------------------------------------------------
+    # -- leaders -------------------------------------------------------------------------------------------------------
 
     def request_transfer(self, group_id: int, target: str) -> TransferResult:
         """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""

@@ -111,8 +111,10 @@ class Driver:
             resting, self.resting = self.resting, []
             for protocol in resting:
                 protocol.read_on()
-        for name, frames in turn.peers:
-            self.links.send(name, frames)  # what a lost link does not take is said again
+        links = self.links
+        if links is not None:
+            for name, frames in turn.peers:
+                links.send(name, frames)  # what a link that is lost does not take is said again
         for check in turn.checks:
             self._checker.submit(self._run_check, check)
         if turn.wants_sync:
@@ -167,33 +169,39 @@ class Driver:
 
     def on_connected(self, node_id: str) -> None:
         """There is a link to another node."""
+        if self.failed.done():
+            return
         try:
             self.node.peer_connected(node_id, self.now())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
             self._peer_defect(node_id, error)
         self.wants_turn()
 
     def on_disconnected(self, node_id: str) -> None:
         """The link to another node is gone."""
+        if self.failed.done():
+            return
         try:
             self.node.peer_disconnected(node_id, self.now())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
             self._peer_defect(node_id, error)
         self.wants_turn()
 
     def on_frame(self, node_id: str, payload: bytes) -> None:
         """A frame of another node."""
+        if self.failed.done():
+            return
         try:
             self.node.receive_peer(node_id, payload, self.now())
         except PeerProtocolError as error:
             assert self.links is not None
             self.links.drop(node_id, str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
             self._peer_defect(node_id, error)
         self.wants_turn()
 
     def _peer_defect(self, node_id: str, error: Exception) -> None:
-        log.critical("what %s says or its coming and going could not be served: the node stops", node_id, exc_info=error)
+        log.critical("defect in what came from node %s: this node stops", node_id, exc_info=error)
         self.fail(error)
 
     # -- passwords -----------------------------------------------------------------------------------------------------

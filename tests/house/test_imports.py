@@ -12,7 +12,7 @@ house.
                                                             cluster_config; raft.settings is nothing else)
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
-    amqp_broker.server      -> the core, storage, uvloop; sockets, threads, clocks
+    amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.management  -> the core
     amqp_broker.bench       -> protocol, click, rich; sockets
     amqp_broker.cli         -> everything of ours, click
@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(SETTINGS, SETTINGS),
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
     "amqp_broker.__init__": ("amqp_broker.plain", "amqp_broker.embedded"),
-    "amqp_broker.server": (CORE, "storage", "uvloop", *SETTINGS),
+    "amqp_broker.server": (CORE, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.management": (CORE,),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
@@ -79,7 +79,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     CLIENT: frozenset({"select", "socket", "ssl", "time"}),
     "amqp_broker.server": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"select"}),
+    "amqp_broker.cli": frozenset({"select", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }
