@@ -275,12 +275,15 @@ def _leads(status: dict[str, Any], wanted: dict[int, str]) -> bool:
 
 
 def _wait_for(client: SystemClient, condition: Callable[[dict[str, Any]], bool], timeout_s: float) -> bool:
-    """Ask for the status until the condition holds. False: it did not in time."""
+    """Ask for the status until the condition holds. False: it did not in time, or the node asked has stopped."""
     deadline = time.monotonic() + timeout_s
-    while not condition(client.request("cluster.status")):
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_LOOK_S)
+    try:
+        while not condition(client.request("cluster.status")):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_S)
+    except ClientError:
+        return False
     return True
 
 
