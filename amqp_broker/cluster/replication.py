@@ -41,6 +41,9 @@ HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 DIRECT_REPLY = 6
 
+#: Sessions are times in milliseconds, shifted by this.
+_SESSION_BITS = 10
+
 Handler = Callable[[str, bytes, int], None]
 
 
@@ -157,13 +160,15 @@ class Replication:
         if not names:
             names = (self._name_of_old(config.node_name),)
             self.host.node_id = names[0]
-        self.stream = MetadataStream(self.own_node, now)
         bootstrap = () if config.cluster_join else names
         for group_id in range(1, config.queue_groups + 1) if QueueGroup is not None else ():
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.raft = self.host.open_group(group_id, group.machine, bootstrap, now)
-        self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
+        # Above every session of earlier runs that the log knows; the time, for those that only others know.
+        known = self.machine.last_session(self.own_node, group.member.log.entries)
+        self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
     def _name_of_old(self, name: str) -> str:
@@ -249,6 +254,10 @@ class Replication:
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
+        if self.stream is None:
+            return
+        if origin == self.own_node and session > self.stream.session:
+            self.stream.reopen(session + 1)  # of an earlier run, when the clock was ahead of what it is now
         is_own = origin == self.own_node and session == self.stream.session
         result = self._projection.applied(command, changed, is_own)
         if is_own:
@@ -257,6 +266,11 @@ class Replication:
     def replaced(self, index: int) -> None:
         """See Listener."""
         self._projection.replaced()
+        if self.stream is None:
+            return
+        session = self.machine.session_of(self.own_node)
+        if session > self.stream.session:
+            self.stream.reopen(session + 1)
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
             self.stream.applied(number, index, None, self.now)
