@@ -112,6 +112,7 @@ class Replication:
         self.machine = MetadataMachine(broker.metadata, self)
         self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
+        self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
@@ -169,6 +170,8 @@ class Replication:
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
+        self._absent = {name: now for name in self.members() if name != self.own_node}
+        self._broker.store.live_elsewhere = self.host.live_bytes
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
     def _name_of_old(self, name: str) -> str:
@@ -192,6 +195,7 @@ class Replication:
         """A link to a member is there."""
         self.now = now
         self._connected[name] = 0
+        self._absent.pop(name, None)
         self._told_applied = 0
         self.host.peer_connected(name, now)
         if name == self._leader:
@@ -203,7 +207,8 @@ class Replication:
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
         self.now = now
-        self._connected.pop(name, None)
+        if self._connected.pop(name, None) is not None:
+            self._absent[name] = now
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
@@ -227,7 +232,17 @@ class Replication:
         """Time has passed."""
         self.now = now
         self.host.tick(now)
+        if self._absent and self.metadata_group.is_leader:
+            self._look_after_absent(now)
         self.absorb(now)
+
+    def _look_after_absent(self, now: int) -> None:
+        """Members that are away for too long lose what does not survive their restart."""
+        for name, since in self._absent.items():
+            if now - since >= self._config.node_down_ms and self._broker.metadata.transients(name):
+                log.warning("node %s is away for %d ms: its transient queues are gone", name, now - since)
+                self._absent[name] = now
+                self.propose(commands.node_gone(name))
 
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
