@@ -74,25 +74,23 @@ class Declarations:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(
-        self, connection: Connection, method: Any
-    ) -> tuple[str, ClassicQueue | Wanted | None, Proposal | None]:
-        """queue.declare. Returns the name, the queue (None for the reply pseudo-queue) or what is wanted first, and what
-        has to be applied before the answer. Raises ChannelException."""
+    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
+        """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
+        Raises ChannelException."""
         vhost, session = connection.vhost, connection.session
         name = method.queue.replace("\r", "").replace("\n", "")
         if name == REPLY_TO or name.startswith(REPLY_TO + "."):
-            return name, None, None
+            return name, None
         if method.passive:
             session.check_any("queue", name)
-            return name, self.find_queue(connection, name), None
+            return name, self.find_queue(connection, name)
         is_durable = method.durable and not method.exclusive
         present = vhost.queues.get(name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(connection, present, method, is_durable)
             present.last_used = self._broker.now
-            return name, present, self._broker.unsettled_proposal()
+            return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
         elif name.startswith(_RESERVED):
@@ -137,7 +135,7 @@ class Declarations:
 
     def _add_queue(
         self, connection: Connection, name: str, method: Any, is_durable: bool
-    ) -> tuple[str, ClassicQueue | Wanted, None]:
+    ) -> tuple[str, ClassicQueue | Wanted]:
         broker, vhost = self._broker, connection.vhost
         self._check_queue_limits(vhost, name)
         if is_durable or broker.is_clustered:
@@ -153,13 +151,13 @@ class Declarations:
                 exclusive=method.exclusive,
                 home=broker.replication.own_node,
             )
-            return name, Wanted(command), None
+            return name, Wanted(command)
         owner = connection if method.exclusive else None
         declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
         queue = broker.add_queue(vhost, declaration)
         if method.exclusive:
             connection.exclusive_queues.append(queue)
-        return name, queue, None
+        return name, queue
 
     def _check_queue_limits(self, vhost: VHost, name: str) -> None:
         broker = self._broker
@@ -220,8 +218,8 @@ class Declarations:
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
-    def declare_exchange(self, connection: Connection, method: Any) -> Wanted | Proposal | None:
-        """exchange.declare. Returns what has to be applied before the answer. Raises ChannelException."""
+    def declare_exchange(self, connection: Connection, method: Any) -> Wanted | None:
+        """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
         broker, vhost, session = self._broker, connection.vhost, connection.session
         name = method.exchange.replace("\r", "").replace("\n", "")
         if not name:
@@ -237,7 +235,7 @@ class Declarations:
         entry = vhost.router.get(name)
         if entry is not None:
             self._check_same_exchange(vhost, entry, method)
-            return broker.unsettled_proposal()
+            return None
         if name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
         self._check_alternate(connection, name, method.arguments)
@@ -323,8 +321,8 @@ class Declarations:
 
     def bind(
         self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
-    ) -> Wanted | Proposal | None:
-        """queue.bind and exchange.bind. Returns what has to be applied before the answer."""
+    ) -> Wanted | None:
+        """queue.bind and exchange.bind. Returns what is wanted before the answer."""
         broker, vhost = self._broker, connection.vhost
         self._check_binding(connection, destination, source, key, True)
         entry = vhost.router.get(source)
@@ -332,7 +330,7 @@ class Declarations:
         if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
             raise not_found("exchange", destination.name, vhost.name)
         if entry.exchange.has_binding(destination, key, arguments):
-            return broker.unsettled_proposal()
+            return None
         most = broker.config.max_bindings
         if sum(each.router.binding_count for each in broker.vhosts.values()) >= most:
             raise precondition_failed(f"cannot bind: the node's limit of {most} bindings (max_bindings) is reached")

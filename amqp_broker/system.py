@@ -232,10 +232,12 @@ class System:
         return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, None
 
     def _import(self, request: Request) -> Answer:
-        plan, proposal = self._carry_out(request["definitions"], request.get("vhost"))
+        plan, proposal = self.carry_out(request["definitions"], request.get("vhost"))
         return {"commands": len(plan.commands), "notes": plan.notes}, proposal
 
-    def _carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, Proposal | None]:
+    def carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, Proposal | None]:
+        """Propose what definitions ask for beyond what is there. Returns the plan, and what has to be applied before it
+        is true. Raises ValueError."""
         broker = self._node.broker
         plan = plan_import(definitions, broker.metadata, broker.random_bytes, vhost=vhost)
         proposal = None
@@ -247,7 +249,7 @@ class System:
         """Carry out what definitions ask for beyond what is there. Returns notes on what was left out.
 
         Raises ValueError."""
-        return self._carry_out(definitions, None)[0].notes
+        return self.carry_out(definitions, None)[0].notes
 
 
 def _text(request: Request, key: str) -> str:

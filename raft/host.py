@@ -320,6 +320,10 @@ class RaftHost:
             return None
         return self._now + max(0, min(self._heartbeat_at, self._election_at) - self._clock)
 
+    def live_bytes(self) -> int:
+        """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""
+        return sum(group.member.log.live_bytes for group in self.groups.values())
+
     @property
     def wants_sync(self) -> bool:
         """Whether something that was written waits for the disk."""

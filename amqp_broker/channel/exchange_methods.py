@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import go_on_when_applied, reply_when_applied
-from amqp_broker.declarations import Wanted
+from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from exchanges.bindings import EXCHANGE, Destination
 
 
-def on_exchange_declare(channel: Any, method: Any) -> None:
+def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.declare"""
     declarations = channel.connection.node.broker.declarations
-    proposal = declarations.declare_exchange(channel.connection, method)
-    if isinstance(proposal, Wanted):
-        what = f"exchange.declare '{method.exchange}'"
-        go_on_when_applied(channel, what, proposal.command, lambda: on_exchange_declare(channel, method))
-        return
-    reply_when_applied(channel, proposal, methods.ExchangeDeclareOk(), method.nowait)
+    wanted = declarations.declare_exchange(channel.connection, method)
+    if wanted is not None:
+        ask_again_when_applied(on_exchange_declare, channel, method, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.ExchangeDeclareOk())
 
 
 def on_exchange_delete(channel: Any, method: Any) -> None:
@@ -29,17 +27,16 @@ def on_exchange_delete(channel: Any, method: Any) -> None:
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
-def on_exchange_bind(channel: Any, method: Any) -> None:
+def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.bind"""
-    declarations = channel.connection.node.broker.declarations
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
     destination = Destination(EXCHANGE, method.destination)
-    connection, source = channel.connection, method.source
-    proposal = declarations.bind(connection, destination, source, method.routing_key, method.arguments)
-    if isinstance(proposal, Wanted):
-        what = f"exchange.bind '{method.destination}'"
-        go_on_when_applied(channel, what, proposal.command, lambda: on_exchange_bind(channel, method))
-        return
-    reply_when_applied(channel, proposal, methods.ExchangeBindOk(), method.nowait)
+    wanted = declarations.bind(connection, destination, method.source, method.routing_key, method.arguments)
+    if wanted is not None:
+        ask_again_when_applied(on_exchange_bind, channel, method, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.ExchangeBindOk())
 
 
 def on_exchange_unbind(channel: Any, method: Any) -> None:

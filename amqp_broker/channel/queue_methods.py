@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import go_on_when_applied, reply, reply_when_applied
+from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
 from amqp_broker.declarations import Wanted
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
@@ -22,33 +22,33 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any) -> None:
+def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
-    name, found, proposal = declarations.declare_queue(connection, method)
+    name, found = declarations.declare_queue(connection, method)
     channel.last_queue = name
     if isinstance(found, Wanted):
-        again = method.replace(queue=name)
-        go_on_when_applied(channel, f"queue.declare '{name}'", found.command, lambda: on_queue_declare(channel, again))
+        ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
         return
-    ready = found.message_count() if found is not None else 0
-    consumers = found.consumer_count() if found is not None else 1
-    reply_when_applied(channel, proposal, methods.QueueDeclareOk(name, ready, consumers), method.nowait)
+    if not method.nowait:
+        ready = found.message_count() if found is not None else 0
+        consumers = found.consumer_count() if found is not None else 1
+        reply(channel, methods.QueueDeclareOk(name, ready, consumers))
 
 
-def on_queue_bind(channel: Any, method: Any) -> None:
+def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
     declarations = channel.connection.node.broker.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
-    proposal = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
-    if isinstance(proposal, Wanted):
+    wanted = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
+    if wanted is not None:
         again = method.replace(queue=name, routing_key=key)
-        go_on_when_applied(channel, f"queue.bind '{name}'", proposal.command, lambda: on_queue_bind(channel, again))
-        return
-    reply_when_applied(channel, proposal, methods.QueueBindOk(), method.nowait)
+        ask_again_when_applied(on_queue_bind, channel, again, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.QueueBindOk())
 
 
 def on_queue_unbind(channel: Any, method: Any) -> None:

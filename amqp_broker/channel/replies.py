@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.cluster.commands import Command
     from amqp_broker.cluster.metadata_stream import Proposal
+
+
+Handler = Callable[[Any, Any, int], None]
+#: A declaration that others are always faster with is given up after so many times.
+_MAX_TRIES = 10
 
 
 def reply(channel: Channel, method: Any) -> None:
@@ -47,8 +54,14 @@ def reply_when_applied(channel: Channel, proposal: Proposal | None, method: Any,
     proposal.when_done(lambda result: hold.release(answer))
 
 
-def go_on_when_applied(channel: Channel, what: str, command: Command, go_on: Callable[[], None]) -> None:
-    """Propose a command, and call `go_on` when it is applied. The connection's other frames wait until then."""
+def ask_again_when_applied(handler: Handler, channel: Channel, method: Any, command: Command, tries: int) -> None:
+    """Propose what the method wants first, and handle the method again when that is applied. The connection's other
+    frames wait until then. tries: how often it was handled again already; each time somebody else was faster."""
+    if tries >= _MAX_TRIES:
+        raise ConnectionException(
+            ReplyCode.INTERNAL_ERROR,
+            f"{method.name}: its command was applied {tries} times and nothing came of it; the broker's log says why",
+        )
     node = channel.connection.node
-    hold = node.hold(channel.connection, what)
-    node.broker.propose(command, lambda result: hold.release(go_on))
+    hold = node.hold(channel.connection, method.name)
+    node.broker.propose(command, lambda result: hold.release(lambda: handler(channel, method, tries + 1)))

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from amqp_broker.cluster.commands import Command, check_command
 from amqp_broker.cluster.metadata import Metadata
+from raft.entry import REGULAR, Entry
 
 #: Chunks of a checkpoint or an export are about so long, octets.
 _CHUNK_BYTES = 128 * 1024
@@ -155,6 +156,20 @@ class MetadataMachine:
         """The number of the last command of a session that was applied; 0 for none."""
         known, last = self._sessions.get(origin, (0, 0))
         return last if known == session else 0
+
+    def session_of(self, origin: str) -> int:
+        """The newest session of a node; 0 for none."""
+        return self._sessions.get(origin, (0, 0))[0]
+
+    def last_session(self, origin: str, entries: Sequence[Entry]) -> int:
+        """The newest session of a node, those in entries of the log included that are not applied yet."""
+        newest = self.session_of(origin)
+        for data, _, _, kind in entries:
+            if kind == REGULAR and data:
+                batch = Batch.decode(data)
+                if batch.origin == origin:
+                    newest = max(newest, batch.session)
+        return newest
 
     def _replace(self, chunks: Sequence[bytes]) -> None:
         fresh = Metadata()

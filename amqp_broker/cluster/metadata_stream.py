@@ -78,6 +78,15 @@ class MetadataStream:
         self.unapplied.append(proposal)
         return proposal
 
+    def reopen(self, session: int) -> None:
+        """The log knows a session of this node that is newer than the present one: everything begins again in a newer
+        one still."""
+        self.session = session
+        self._sent = 0
+        for number, proposal in enumerate(self.unapplied, 1):
+            proposal.number = number
+        self._next_number = len(self.unapplied) + 1
+
     def resend(self) -> None:
         """What was sent may be lost."""
         self._sent = 0

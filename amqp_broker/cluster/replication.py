@@ -41,6 +41,9 @@ HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 DIRECT_REPLY = 6
 
+#: Sessions are times in milliseconds, shifted by this.
+_SESSION_BITS = 10
+
 Handler = Callable[[str, bytes, int], None]
 
 
@@ -109,6 +112,7 @@ class Replication:
         self.machine = MetadataMachine(broker.metadata, self)
         self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
+        self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
@@ -157,13 +161,17 @@ class Replication:
         if not names:
             names = (self._name_of_old(config.node_name),)
             self.host.node_id = names[0]
-        self.stream = MetadataStream(self.own_node, now)
         bootstrap = () if config.cluster_join else names
         for group_id in range(1, config.queue_groups + 1) if QueueGroup is not None else ():
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.raft = self.host.open_group(group_id, group.machine, bootstrap, now)
-        self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
+        # Above every session of earlier runs that the log knows; the time, for those that only others know.
+        known = self.machine.last_session(self.own_node, group.member.log.entries)
+        self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
+        self._absent = {name: now for name in self.members() if name != self.own_node}
+        self._broker.store.live_elsewhere = self.host.live_bytes
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
     def _name_of_old(self, name: str) -> str:
@@ -187,6 +195,7 @@ class Replication:
         """A link to a member is there."""
         self.now = now
         self._connected[name] = 0
+        self._absent.pop(name, None)
         self._told_applied = 0
         self.host.peer_connected(name, now)
         if name == self._leader:
@@ -198,7 +207,8 @@ class Replication:
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
         self.now = now
-        self._connected.pop(name, None)
+        if self._connected.pop(name, None) is not None:
+            self._absent[name] = now
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
@@ -222,7 +232,17 @@ class Replication:
         """Time has passed."""
         self.now = now
         self.host.tick(now)
+        if self._absent and self.metadata_group.is_leader:
+            self._look_after_absent(now)
         self.absorb(now)
+
+    def _look_after_absent(self, now: int) -> None:
+        """Members that are away for too long lose what does not survive their restart."""
+        for name, since in self._absent.items():
+            if now - since >= self._config.node_down_ms and self._broker.metadata.transients(name):
+                log.warning("node %s is away for %d ms: its transient queues are gone", name, now - since)
+                self._absent[name] = now
+                self.propose(commands.node_gone(name))
 
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
@@ -249,6 +269,10 @@ class Replication:
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
+        if self.stream is None:
+            return
+        if origin == self.own_node and session > self.stream.session:
+            self.stream.reopen(session + 1)  # of an earlier run, when the clock was ahead of what it is now
         is_own = origin == self.own_node and session == self.stream.session
         result = self._projection.applied(command, changed, is_own)
         if is_own:
@@ -257,6 +281,11 @@ class Replication:
     def replaced(self, index: int) -> None:
         """See Listener."""
         self._projection.replaced()
+        if self.stream is None:
+            return
+        session = self.machine.session_of(self.own_node)
+        if session > self.stream.session:
+            self.stream.reopen(session + 1)
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
             self.stream.applied(number, index, None, self.now)
