@@ -37,7 +37,7 @@ def test_what_is_even_stays() -> None:
 def test_nobody_leads_who_is_away_or_has_no_vote() -> None:
     leaders: dict[int, str | None] = dict.fromkeys(range(4), "n1")
     assert {move.target for move in plan_moves(leaders, ALL, ["n1", "n3"])} == {"n3"}
-    assert plan_moves(leaders, dict.fromkeys(range(4), ["n1"]), NAMES) == []
+    assert plan_moves(leaders, {group_id: ["n1"] for group_id in range(4)}, NAMES) == []
     assert plan_moves({0: "n9", 1: None}, ALL, NAMES) == [], "who leads there is not known, or not linked"
 
 

@@ -102,7 +102,26 @@ def test_a_member_that_is_removed_is_gone_from_every_group_and_knows_it(cluster:
         assert voters(cluster.nodes[other]) == [rest] * len(groups(cluster))
         assert name not in cluster.nodes[other].node.membership.addresses(), "no link is wanted any more"
         assert not cluster.nodes[other].node.membership.is_removed
+    assert not cluster.nodes[name].node.membership.is_removed, "it may be needed as long as somebody has a link to it"
+    cluster.isolate(name)
+    cluster.run(2 * LOOK_MS)
     assert cluster.nodes[name].node.membership.is_removed
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"])
+def test_one_of_two_is_removed(name: str) -> None:
+    cluster = NodeCluster(2)
+    cluster.run_until_ready()
+    cluster.run(2 * LOOK_MS)
+    (rest,) = others_of(cluster, name)
+    ask(cluster, rest, "cluster.remove", node=name)
+    cluster.run(3000)
+    assert voters(cluster.nodes[rest]) == [(rest,)] * len(groups(cluster))
+    cluster.kill(name)
+    client = cluster.nodes[rest].client(1)
+    client.send(1, declare("q"))
+    cluster.run(300)
+    assert client.names() == ["queue.declare-ok"]
 
 
 def test_a_leader_that_is_removed_hands_over_first(cluster: NodeCluster) -> None:
