@@ -62,6 +62,8 @@ _LAZY_SYNC_MS = LAZY_SYNC_MS
 _RELIEF_BYTES = 2 * 1024 * 1024
 #: So many handshakes are looked at for one that does not wait for the broker.
 _EXCUSED = 64
+#: A turn that has nothing for peers.
+_NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
 
@@ -389,13 +391,17 @@ class Node:
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication = self.replication
-        replication.begin_end_of_turn(now)
+        if replication.is_busy:
+            replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        replication.end_turn(now)
+        if replication.is_busy or replication.dirty:
+            peers = replication.end_turn(now)
+        else:
+            peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
@@ -412,7 +418,6 @@ class Node:
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
         wants_sync = self._wants_sync(now, ticket)
-        peers = replication.take_output()
         return Turn(dirty, dropped, reading, checks, peers, wants_sync, self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
@@ -430,8 +435,8 @@ class Node:
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at
-        later = self.replication.next_deadline()
-        if later is not None and (deadline is None or later < deadline):
+        later = self.replication.deadline
+        if later and (deadline is None or later < deadline):
             deadline = later
         if self._holds and (deadline is None or next(iter(self._holds)).deadline < deadline):
             deadline = next(iter(self._holds)).deadline
