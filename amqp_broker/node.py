@@ -73,8 +73,8 @@ class Turn:
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
-    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
-    None.
+    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
+    `tick` is wanted, milliseconds since the epoch, or None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
@@ -412,7 +412,8 @@ class Node:
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
-        if is_behind or self._parked or self._holds or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
+        alarms = self.alarms
+        if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []

@@ -185,8 +185,9 @@ class Replication:
         the host does in containers: the members of its groups are known by name."""
         voters = self.host.recovered_voters(0)
         if len(voters) == 1 and voters[0] != name:
-            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", voters[0], name)
-            return voters[0]
+            old = voters[0]
+            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
+            return old
         return name
 
     def _started(self, result: Any) -> None:
@@ -223,7 +224,7 @@ class Replication:
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
-        """A frame of a member. Raises PeerProtocolError: its link has to go. Raises RaftStopped: the node has to stop."""
+        """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
         self.now = now
         self.is_busy = True
         self.host.receive_peer(name, frame, now)
@@ -280,6 +281,14 @@ class Replication:
         self.is_busy = True
         return self.stream.propose(command, then)
 
+    def settling(self) -> Proposal | None:
+        """For an answer that relies on what was found here: done when the linked members know it too. None: they do."""
+        applied = self.metadata_group.last_applied
+        if min(self._connected.values(), default=applied) >= applied:
+            return None
+        self.is_busy = True
+        return self.stream.wait_for(applied, self.now)
+
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
         if self.stream is None:
@@ -323,7 +332,7 @@ class Replication:
         if name in self._connected:
             self._connected[name] = int.from_bytes(payload, "big")
 
-    # -- quorum queues ---------------------------------------------------------------------------------------------------
+    # -- quorum queues -------------------------------------------------------------------------------------------------
 
     def _on_queue_batch(self, name: str, payload: bytes, now: int) -> None:
         group = self.queue_groups.get(int.from_bytes(payload[:4], "big"))
