@@ -29,6 +29,7 @@ from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
+from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.config import Config
@@ -120,6 +121,7 @@ class Node:
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
+        self.membership = Membership(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -167,6 +169,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
+        self.membership.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
 
