@@ -129,6 +129,7 @@ class QueueCounted(NamedTuple):
 
     sequence: int
     messages: int
+    unacked: int
     consumers: int
 
 
@@ -262,6 +263,7 @@ def _put_cancelled(buffer: Buffer, effect: ConsumerCancelled) -> None:
 def _put_queue_counted(buffer: Buffer, effect: QueueCounted) -> None:
     buffer.put_u64(effect.sequence)
     buffer.put_u64(effect.messages)
+    buffer.put_u64(effect.unacked)
     buffer.put_u32(effect.consumers)
 
 
@@ -372,7 +374,7 @@ def _get_cancelled(reader: Reader, session: int, addresses: AddressBook) -> Home
 
 
 def _get_queue_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return QueueCounted(reader.u64(), reader.u64(), reader.u32())
+    return QueueCounted(reader.u64(), reader.u64(), reader.u64(), reader.u32())
 
 
 def _get_blocked(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:

@@ -189,14 +189,14 @@ class HomeSession:
         self._check_next(command.sequence)
         self.executed += 1
         queue = self.home.find(command.queue_id)
-        messages = consumers = 0
+        messages = unacked = consumers = 0
         if queue is None:
             self._refuse(Refusal.NO_QUEUE)
         elif _is_locked(queue):
             self._refuse(Refusal.EXCLUSIVE)
         else:
-            messages, consumers = queue.ready.count, len(queue.dispatcher.consumers)
-        self.writer.put(QueueCounted(command.sequence, messages, consumers))
+            messages, unacked, consumers = queue.ready.count, queue.unacked, len(queue.dispatcher.consumers)
+        self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers))
         self.touch()
 
     def _check_next(self, first: int) -> None:

@@ -64,7 +64,7 @@ EFFECTS: st.SearchStrategy[HomeEffect] = st.one_of(
     st.builds(AttachRefused, U64, U64, REFUSALS),
     st.builds(SettleMissed, U64, U64, U64),
     st.builds(ConsumerCancelled, U64, st.sampled_from(Cancel)),
-    st.builds(QueueCounted, U64, U64, U32),
+    st.builds(QueueCounted, U64, U64, U64, U32),
     st.builds(Blocked, BOOLEANS),
 )
 
@@ -139,7 +139,7 @@ def sample_effects() -> bytes:
             AttachRefused(8, 9, Refusal.EXCLUSIVE),
             ConsumerCancelled(9, Cancel.TIMEOUT),
             SettleMissed(9, 1, 2),
-            QueueCounted(10, 11, 12),
+            QueueCounted(10, 11, 5, 12),
             Blocked(True),
         ]
     )
