@@ -43,6 +43,16 @@ _TRANSIENT_IDS = 1 << 62
 _DELAY_IDS = 1 << 61
 
 
+class _Elsewhere:
+    """The owner of an exclusive queue whose connection is another node's."""
+
+    exclusive_queues: tuple[Any, ...] = ()
+    vhost = None
+
+
+ELSEWHERE = _Elsewhere()
+
+
 class Broker:
     """Everything of a node that is not a connection."""
 
@@ -249,13 +259,13 @@ class Broker:
             self.forget_queue(vhost, present)
         owner = None
         if record.exclusive:
-            owner = self.owners.pop((vhost.name, record.name), None)
+            owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
         queue = self.add_queue(vhost, declaration, record.queue_id)
         if record.exclusive and record.home == self.replication.own_node:
-            if owner is None or owner.vhost is not vhost:
+            if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues.append(queue)
