@@ -37,6 +37,8 @@ HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 #: Consumers that had to wait for memory try again after this time, milliseconds.
 _MEMORY_RETRY_MS = 200
+#: So often those are looked at that hold something and stand in no dispatcher, for whether their queue is gone.
+_LOOK_MS = 5000
 
 Send = Callable[[str, int, bytes], bool]
 
@@ -51,6 +53,8 @@ class Home:
         self._awaiting: dict[HomeSession, None] = {}
         self._starved: dict[RemoteConsumer, None] = {}
         self._retries_at = 0
+        self._watched: dict[RemoteConsumer, None] = {}
+        self._looks_at = 0
         self._addresses = AddressBook()
         self._queues: dict[int, ClassicQueue] = {}
         self._queues_known_at: list[tuple[str, int]] = []
@@ -83,7 +87,7 @@ class Home:
         elif session is None or session.session != frame.session:
             log.debug("a frame of session %d of %s comes too late", frame.session, node)
         elif isinstance(frame, Count):
-            session.count(frame)
+            session.count(frame, now)
         elif isinstance(frame, Taken):
             session.take(frame, now)
 
@@ -175,6 +179,22 @@ class Home:
         """An auto-delete queue goes with its last consumer."""
         if queue.declaration.is_auto_delete and not queue.is_deleted and not queue.dispatcher.consumers:
             self._broker.declarations.remove_queue(self.vhost_of(queue), queue)
+
+    def watch(self, consumer: RemoteConsumer) -> None:
+        """It holds something and stands in no dispatcher: it does not hear of it when its queue goes."""
+        self._watched[consumer] = None
+        if self._looks_at <= self._now:
+            self._looks_at = self._now + _LOOK_MS
+            self._broker.timers.at(self._looks_at, self._look_at_watched)
+
+    def _look_at_watched(self, now: int) -> None:
+        self._now = now
+        watched, self._watched = self._watched, {}
+        for consumer in watched:
+            if consumer.queue.is_deleted:
+                consumer.let_go()
+            elif consumer.held:
+                self.watch(consumer)
 
     def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
         """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""

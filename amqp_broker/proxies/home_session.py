@@ -91,7 +91,7 @@ class RemoteConsumer(Consumer):
     def deliver(self, entry: Entry) -> None:
         delivery_id = self.hold(entry)
         # The count is a header of the delivery only where the queue limits it.
-        returns = entry.returns if self.queue.settings.delivery_limit is not None else 0
+        returns = entry.returns if self.queue.counts_returns else 0
         self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
         self.session.touch()
 
@@ -111,6 +111,10 @@ class RemoteConsumer(Consumer):
         self.is_attached = False
         self.session.writer.put(ConsumerCancelled(self.number, Cancel.QUEUE_GONE))
         self.session.touch()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """The queue is gone, and with it everything that it holds."""
         for entry in self.take_all():
             self.queue.ack(entry)
         self.session.forget_if_done(self)
@@ -184,7 +188,7 @@ class HomeSession:
         self.touch()
         self._dispatch(now)
 
-    def count(self, command: Count) -> None:
+    def count(self, command: Count, now: int) -> None:
         """Execute a Count. Raises PeerProtocolError."""
         self._check_next(command.sequence)
         self.executed += 1
@@ -195,6 +199,7 @@ class HomeSession:
         elif _is_locked(queue):
             self._refuse(Refusal.EXCLUSIVE)
         else:
+            queue.last_used = now
             messages, unacked, consumers = queue.ready.count, queue.unacked, len(queue.dispatcher.consumers)
         self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers))
         self.touch()
@@ -280,6 +285,8 @@ class HomeSession:
             queue = consumer.queue
             if command.how is How.REQUEUE:
                 queue.put_back(entries, now)
+            elif command.how is How.RETURN:
+                queue.take_back(entries, now)
             elif command.how is How.REJECT:
                 for entry in entries:
                     queue.reject(entry, now)
@@ -327,6 +334,8 @@ class HomeSession:
         self._touched[queue] = None
         if was_attached:
             self.home.remove_if_abandoned(queue)
+        if consumer.held:
+            self.home.watch(consumer)
 
     def _leave(self, consumer: RemoteConsumer, now: int) -> None:
         consumer.is_attached = False
@@ -365,7 +374,8 @@ class HomeSession:
         getter = RemoteConsumer(self, command, queue)
         queue.take_held(entry, getter)
         self.consumers[command.consumer] = getter
-        returns = entry.returns if queue.settings.delivery_limit is not None else 0
+        self.home.watch(getter)
+        returns = entry.returns if queue.counts_returns else 0
         self.writer.put(
             GetAnswered(
                 self.executed, command.consumer, getter.hold(entry), entry.message, entry.is_redelivered, returns,

@@ -17,6 +17,8 @@ class RemoteQueue(QueueProxy):
     def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
         super().__init__(name, queue_id, is_durable, link)
         self.link = link
+        # The home says how often a message came back only where the queue counts that.
+        self.counts_returns = True
         self._messages = 0
         self._unacked = 0
         self._consumers = 0

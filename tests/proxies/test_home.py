@@ -152,6 +152,21 @@ def test_requeue_and_return(world: HomeWorld, peer: Peer) -> None:
     assert deliveries(peer.settle(consumer, 2, how=How.REQUEUE)) == [(consumer, 3, 1, True, 2)]
 
 
+def test_what_no_client_has_had_returns_as_it_came(world: HomeWorld, peer: Peer) -> None:
+    world.say(declare("limited", x_delivery_limit=1))
+    peer.publish("limited", 1, 2, is_persistent=False)
+    consumer, _ = peer.attach("limited", prefetch=2)
+    effects = peer.say(Settle(consumer, How.RETURN, ((1, 2),)))
+    assert deliveries(effects) == [(consumer, 3, 1, False, 0), (consumer, 4, 2, False, 0)]
+    assert deliveries(peer.settle(consumer, 3, how=How.REQUEUE)) == [(consumer, 5, 1, True, 1)]
+    assert deliveries(peer.settle(consumer, 5, how=How.RETURN)) == [(consumer, 6, 1, True, 1)]
+    assert deliveries(peer.settle(consumer, 6, how=How.REQUEUE)) == []
+    world.say(declare("once", x_delivery_limit=0))
+    peer.publish("once", 3, is_persistent=False)
+    consumer, _ = peer.attach("once")
+    assert deliveries(peer.settle(consumer, 1, how=How.RETURN)) == [(consumer, 2, 3, False, 0)]
+
+
 def test_a_count_of_returns_is_only_told_where_they_are_limited(world: HomeWorld, peer: Peer) -> None:
     peer.publish("q", 1, is_persistent=False)
     consumer, _ = peer.attach("q")
@@ -252,6 +267,16 @@ def test_the_queue_is_deleted(world: HomeWorld, peer: Peer) -> None:
     assert ConsumerCancelled(consumer, Cancel.QUEUE_GONE) in peer.take()
     assert world.node.store.pager.used == 0
     assert SettleMissed(peer.sequence + 1, consumer, 1) in peer.settle(consumer, 1)
+
+
+def test_who_only_holds_messages_lets_go_of_those_of_a_queue_that_is_gone(world: HomeWorld, peer: Peer) -> None:
+    peer.publish("q", 1, 2, is_persistent=False)
+    consumer, _ = peer.attach("q", prefetch=1)
+    peer.detach(consumer)
+    peer.get("q")
+    world.say(methods.QueueDelete(0, "q", False, False, False))
+    world.driver.wait(11_000)
+    assert world.node.store.pager.used == 0
 
 
 # -- fetching, counting, purging ---------------------------------------------------------------------------------------
