@@ -37,7 +37,7 @@ from amqp_broker.proxies.effects_codec import (
 from amqp_broker.proxies.home import HOME_COMMANDS
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
 from queues.page import AddressBook
-from queues.quorum.commands import Command, How, Settle, encode_command, join_batch
+from queues.quorum.commands import Command, Detach, Enqueue, Settle, encode_command, join_batch
 from queues.quorum.effects import Confirmed, Delivered, GetAnswered, Refusal
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
@@ -112,6 +112,8 @@ class HomeLink(CommandSink):
 
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:
         """See CommandSink."""
+        if self.settling and not isinstance(command, Enqueue | Settle):
+            self.flush()  # what a client has settled comes before what it fetches or counts then
         return self._submit(encode_command(command), receipt)
 
     def _submit(self, octets: bytes, receipt: Receipt | None) -> int:
@@ -129,6 +131,7 @@ class HomeLink(CommandSink):
 
     def count(self, queue_id: int, then: Counted) -> None:
         """How many messages and consumers a queue has, behind everything that was submitted before."""
+        self.flush()
         self._counting.append(then)
         self._unsent.append(queue_id)
         self._unconfirmed.append((None, _COUNT_BYTES))
@@ -231,9 +234,11 @@ class HomeLink(CommandSink):
         size = effect.message.size
         self._received += size
         number = effect.consumer
-        if number not in self.holders:
+        holder = self.holders.get(number)
+        if holder is None or holder.proxy.is_deleted:
             # Its queue is deleted here, and not yet there.
-            self.submit(Settle(number, How.RETURN, ((effect.delivery_id, effect.delivery_id),)))
+            self.holders.pop(number, None)
+            self.submit(Detach(number, True))
             return
         flow = self._flows.get(number)
         if flow is None:

@@ -43,7 +43,8 @@ class RemoteQueue(QueueProxy):
         kind = "durable queue" if self.is_durable else "queue"
         vhost = self.declaration.vhost if self.declaration is not None else ""
         return ChannelException(
-            ReplyCode.NOT_FOUND, f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible"
+            ReplyCode.NOT_FOUND,
+            f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
         )
 
     # -- counts --------------------------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from amqp_broker.proxies.effects_codec import (
     encode_count,
     encode_taken,
 )
-from amqp_broker.proxies.home import HOME_COMMANDS, HOME_EFFECTS, Home
+from amqp_broker.proxies.home import HOME_EFFECTS, Home
 from queues.message import Message
 from queues.page import AddressBook
 from queues.quorum.commands import Attach, Batch, Command, Detach, Enqueue, Get, How, Settle, encode_batch
 from queues.quorum.effects import Confirmed, Delivered, GetAnswered
-from tests.node.node_driver import NodeDriver
+from tests.node.node_driver import NodeDriver, small_config
 from tests.queues.queue_world import message_named, name_of
 
 
@@ -25,8 +25,6 @@ class HomeWorld:
     """The node, its home and what the home has sent."""
 
     def __init__(self, **settings: Any) -> None:
-        from tests.node.node_driver import small_config
-
         self.driver = NodeDriver(small_config(**settings))
         self.node = self.driver.node
         self.home = Home(self.node.broker, self._send)
@@ -133,7 +131,13 @@ class Peer:
         return number, self.say(self.attaching(number, name, prefetch, **facts))
 
     def attaching(
-        self, number: int, name: str, prefetch: int = 0, no_ack: bool = False, priority: int = 0, exclusive: bool = False
+        self,
+        number: int,
+        name: str,
+        prefetch: int = 0,
+        no_ack: bool = False,
+        priority: int = 0,
+        exclusive: bool = False,
     ) -> Attach:
         return Attach(number, self.queue_id(name), prefetch, no_ack, priority, exclusive, "tag")
 
@@ -192,6 +196,3 @@ def refusals(effects: list[HomeEffect]) -> list[tuple[int, str]]:
         if isinstance(effect, Confirmed)
         for sequence, refusal in effect.refused
     ]
-
-
-__all__ = ["HOME_COMMANDS", "HomeWorld", "Peer", "confirmed", "deliveries", "names", "refusals"]

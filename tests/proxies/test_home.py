@@ -18,6 +18,7 @@ from queues.quorum.effects import (
     ConsumerCancelled,
     Counted,
     Refusal,
+    Refused,
     SettleMissed,
 )
 from raft.errors import PeerProtocolError
@@ -86,7 +87,7 @@ def test_a_refusal_waits_for_its_turn(world: HomeWorld, peer: Peer) -> None:
     peer.publish("small", 1)
     assert confirmed(peer.publish("small", 2)) == []
     world.sync()
-    assert peer.take() == [Confirmed(1, 1, 2, ((2, Refusal.FULL),))]
+    assert peer.take() == [Confirmed(1, 1, 2, (Refused(2, Refusal.FULL),))]
 
 
 def test_a_publish_to_no_queue_is_refused(world: HomeWorld, peer: Peer) -> None:
@@ -332,7 +333,7 @@ def test_an_exclusive_queue_takes_messages_of_others_and_nothing_else(world: Hom
 
 def test_a_lost_link_gives_everything_back(world: HomeWorld, peer: Peer) -> None:
     peer.publish("q", 1, 2, 3, 4, is_persistent=False)
-    consumer, _ = peer.attach("q", prefetch=2)
+    peer.attach("q", prefetch=2)
     peer.get("q")
     assert world.ready("q") == [4]
     peer.lose_link()
@@ -432,7 +433,7 @@ def test_a_client_that_reads_nothing_gets_a_window_full(world: HomeWorld, peer: 
     assert names(peer.taken()) == []
     one = message_named(1, size).size
     assert names(peer.taken((slow, 2 * one))) == [5, 6]
-    fast, effects = peer.attach("q")
+    _, effects = peer.attach("q")
     assert names(effects) == [7, 8, 9, 10]
 
 
