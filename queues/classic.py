@@ -290,6 +290,21 @@ class ClassicQueue(Queue):
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
+    def take_back(self, entries: list[Entry], now: int) -> None:
+        """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
+        for entry in entries:
+            self.unacked -= 1
+            entry.consumer = None
+            self.held.pop(entry.sequence, None)
+            if self.is_deleted:
+                self._forget(entry)
+            elif entry.expires_at:
+                self._watch(max(entry.expires_at, now))
+        if entries and not self.is_deleted:
+            self.ready.put_back(entries)
+        if self.is_limited and not self.rejects_overflow:
+            self._enforce_limits(now)
+
     def _forget(self, entry: Entry) -> None:
         """The entry leaves the queue: give back its RAM and note that its durable copy is settled."""
         self.settled_count += 1
