@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
 from amqp_broker.cluster import commands
@@ -24,16 +24,21 @@ from amqp_broker.delayed import DelayedMessages
 from amqp_broker.page_check import PageCheck, page_checks
 from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.proxies.remote_queue import RemoteQueue
 from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
 from queues.classic import ClassicQueue
+from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
 from raft.journal_records import FIRST_RAFT_KIND
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
 
 log = logging.getLogger("amqp_broker")
 
@@ -104,7 +109,7 @@ class Broker:
 
     def is_recorded(self, queue: Any) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
-        return queue.queue_id < _DELAY_IDS
+        return bool(queue.queue_id < _DELAY_IDS)
 
     def is_recorded_binding(self, vhost: VHost, source: str, binding: Binding) -> bool:
         """Whether the metadata know a binding: both of its ends."""
@@ -257,14 +262,19 @@ class Broker:
             if present.queue_id == record.queue_id:
                 return
             self.forget_queue(vhost, present)
-        owner = None
+        owner: Any = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
+        own_node = self.replication.own_node
+        if record.home not in ("", own_node):
+            link = self.replication.link_to(record.home)
+            self._take_in(vhost, RemoteQueue(record.name, record.queue_id, record.durable, link), declaration)
+            return
         queue = self.add_queue(vhost, declaration, record.queue_id)
-        if record.exclusive and record.home == self.replication.own_node:
+        if record.exclusive:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
@@ -272,6 +282,14 @@ class Broker:
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)
+
+    def _take_in(self, vhost: VHost, queue: Any, declaration: QueueDeclaration) -> None:
+        """A queue is there at run time."""
+        queue.declaration = declaration
+        queue.last_used = self.now
+        vhost.queues[declaration.name] = queue
+        self.queue_count += 1
+        vhost.changed()
 
     def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
@@ -300,11 +318,7 @@ class Broker:
             self.timers,
             self.dead_letters.add,
         )
-        queue.declaration = declaration
-        queue.last_used = self.now
-        vhost.queues[declaration.name] = queue
-        self.queue_count += 1
-        vhost.changed()
+        self._take_in(vhost, queue, declaration)
         self.watch_unused(vhost, queue)
         return queue
 
@@ -319,6 +333,9 @@ class Broker:
     def apply_policies(self, vhost: VHost) -> None:
         """A policy changed: every queue and exchange of the virtual host looks again."""
         for queue in vhost.queues.values():
+            if queue.is_proxy:
+                queue.policy_changed()
+                continue
             try:
                 arguments = parse_arguments(queue.declaration.arguments)
             except (ArgumentError, UnsupportedQueueType) as error:
@@ -338,7 +355,7 @@ class Broker:
             alternate = (policy or {}).get("alternate-exchange")
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
-    def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
+    def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)
@@ -369,4 +386,4 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     declarations: Any = None
-    replication: Any = None
+    replication: Replication = None  # type: ignore[assignment]  # the node sets both

@@ -27,7 +27,7 @@ from typing import Any
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
-from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
@@ -63,6 +63,8 @@ _LAZY_SYNC_MS = LAZY_SYNC_MS
 _RELIEF_BYTES = 2 * 1024 * 1024
 #: So many handshakes are looked at for one that does not wait for the broker.
 _EXCUSED = 64
+#: A turn that has nothing for peers.
+_NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
 
@@ -72,8 +74,8 @@ class Turn:
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
-    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
-    None.
+    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
+    `tick` is wanted, milliseconds since the epoch, or None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
@@ -133,8 +135,8 @@ class Node:
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
-        self.confirming: list[Channel] = []
-        self._awaiting: list[Channel] = []
+        self.confirming: list[Confirms] = []
+        self._awaiting: list[Confirms] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self._holds: dict[Hold, None] = {}
@@ -369,7 +371,7 @@ class Node:
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
         self._after_peers(now)
-        self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
+        self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
             connection.is_parked = False
@@ -392,30 +394,36 @@ class Node:
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication = self.replication
-        replication.begin_end_of_turn(now)
+        if replication.is_busy or replication.is_active:
+            replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        replication.end_turn(now)
+        if replication.is_busy or replication.is_active or replication.dirty or replication.home.touched:
+            peers = replication.end_turn(self.alarms.is_on, now)
+        else:
+            peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
-            for channel in confirming:
-                if channel.end_turn(ticket) and channel not in self._awaiting:
-                    self._awaiting.append(channel)
+            for confirms in confirming:
+                if confirms.end_turn(ticket) and confirms not in self._awaiting:
+                    self._awaiting.append(confirms)
         is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
-        if is_behind or self._parked or self._holds or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
+        if replication.is_active and replication.backlog_bytes > self._publish_backlog:
+            is_behind = True
+        alarms = self.alarms
+        if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
         wants_sync = self._wants_sync(now, ticket)
-        peers = replication.take_output()
         return Turn(dirty, dropped, reading, checks, peers, wants_sync, self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
@@ -433,8 +441,8 @@ class Node:
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at
-        later = self.replication.next_deadline()
-        if later is not None and (deadline is None or later < deadline):
+        later = self.replication.deadline
+        if later and (deadline is None or later < deadline):
             deadline = later
         if self._holds and (deadline is None or next(iter(self._holds)).deadline < deadline):
             deadline = next(iter(self._holds)).deadline
@@ -444,7 +452,10 @@ class Node:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
         want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
-        queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
+        want -= self.replication.relieve(want)
+        queues = [
+            queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy
+        ]
         sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:

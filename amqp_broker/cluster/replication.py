@@ -2,8 +2,9 @@
 
     group 0      the metadata (metadata_machine.py); broker.propose puts commands into this node's stream
     groups 1..N  quorum queues (proxies/queue_group.py); a queue is in group queue_id % N + 1
+    home, links  classic queues: other nodes' commands to those of this one, and its own to those of others
 
-It knows no sockets: frames of peers come in through `receive_peer` and go out through `take_output`.
+It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
 Invariants:
 1. After every input `absorb` has run: what was committed is applied, and whoever waited for it has gone on.
@@ -20,6 +21,8 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
+from amqp_broker.proxies.home import HOME_COMMANDS, HOME_EFFECTS, Home
+from amqp_broker.proxies.home_link import HomeLink
 from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
@@ -37,8 +40,6 @@ QueueGroup: Any = None
 METADATA_COMMANDS = 1
 METADATA_APPLIED = 2
 QUEUE_BATCH = 3
-HOME_COMMANDS = 4
-HOME_EFFECTS = 5
 DIRECT_REPLY = 6
 
 #: Sessions are times in milliseconds, shifted by this.
@@ -99,14 +100,26 @@ class Replication:
         self._projection = projection
         self.now = 0
         self.is_ready = False
+        #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
+        self.is_busy = True
+        #: When `tick` is due; 0 for never. As of the last turn that was busy.
+        self.deadline = 0
         store = broker.store
         self.host = RaftHost(config.node_name, JournalPort(store), config.raft_settings(), Chance(random_bytes))
         self.host.on_application = self._on_application
+        #: Groups that have something to send: another reason for `end_turn`.
+        self.dirty = self.host.dirty
         self.handlers: dict[int, Handler] = {
             METADATA_COMMANDS: self._on_metadata_commands,
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
+            HOME_EFFECTS: self._on_home_effects,
         }
+        self.home = Home(broker, self.send)
+        self.handlers[HOME_COMMANDS] = self.home.receive_commands
+        self._home_links: dict[str, HomeLink] = {}
+        #: There are queues whose log is elsewhere: every turn may have something for it.
+        self.is_active = False
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         self.machine = MetadataMachine(broker.metadata, self)
@@ -151,6 +164,16 @@ class Replication:
         """The group that a quorum queue is in."""
         return self.queue_groups[queue_id % len(self.queue_groups) + 1]
 
+    def link_to(self, home: str) -> HomeLink:
+        """This node's commands to the classic queues of another node."""
+        link = self._home_links.get(home)
+        if link is None:
+            self._home_links[home] = link = HomeLink(self.own_node, home, self.send, self.now)
+            self.is_active = True
+            if home in self._connected:
+                link.peer_connected(self.now)
+        return link
+
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def open(self, now: int) -> None:
@@ -179,8 +202,9 @@ class Replication:
         the host does in containers: the members of its groups are known by name."""
         voters = self.host.recovered_voters(0)
         if len(voters) == 1 and voters[0] != name:
-            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", voters[0], name)
-            return voters[0]
+            old = voters[0]
+            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
+            return old
         return name
 
     def _started(self, result: Any) -> None:
@@ -194,6 +218,7 @@ class Replication:
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
         self.now = now
+        self.is_busy = True
         self._connected[name] = 0
         self._absent.pop(name, None)
         self._told_applied = 0
@@ -202,35 +227,48 @@ class Replication:
             self.stream.resend()
         for group in self.queue_groups.values():
             group.peer_connected(name, now)
+        if name in self._home_links:
+            self._home_links[name].peer_connected(now)
         self.absorb(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
         self.now = now
+        self.is_busy = True
         if self._connected.pop(name, None) is not None:
             self._absent[name] = now
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
+        self.home.peer_disconnected(name, now)
+        if name in self._home_links:
+            self._home_links[name].peer_disconnected(now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
-        """A frame of a member. Raises PeerProtocolError: its link has to go. Raises RaftStopped: the node has to stop."""
+        """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
         self.now = now
+        self.is_busy = True
         self.host.receive_peer(name, frame, now)
         self.absorb(now)
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
         self.now = now
-        self.host.synced(position, now)
-        for group in self.queue_groups.values():
-            group.machine.synced(position)
-        self.absorb(now)
+        if self.host.wants_sync:
+            self.is_busy = True
+            self.host.synced(position, now)
+            for group in self.queue_groups.values():
+                group.machine.synced(position)
+            self.absorb(now)
+        if self.home.wants_sync:
+            self.is_busy = True
+            self.home.synced(position)
 
     def tick(self, now: int) -> None:
         """Time has passed."""
         self.now = now
+        self.is_busy = True
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
@@ -265,7 +303,16 @@ class Replication:
     def propose(self, command: Command, then: Then | None = None) -> Proposal:
         """Put a command into this node's stream; `then(result)` is called when it is applied. Raises ValueError."""
         commands.check_command(command)
+        self.is_busy = True
         return self.stream.propose(command, then)
+
+    def settling(self) -> Proposal | None:
+        """For an answer that relies on what was found here: done when the linked members know it too. None: they do."""
+        applied = self.metadata_group.last_applied
+        if min(self._connected.values(), default=applied) >= applied:
+            return None
+        self.is_busy = True
+        return self.stream.wait_for(applied, self.now)
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
@@ -310,7 +357,7 @@ class Replication:
         if name in self._connected:
             self._connected[name] = int.from_bytes(payload, "big")
 
-    # -- quorum queues ---------------------------------------------------------------------------------------------------
+    # -- quorum queues -------------------------------------------------------------------------------------------------
 
     def _on_queue_batch(self, name: str, payload: bytes, now: int) -> None:
         group = self.queue_groups.get(int.from_bytes(payload[:4], "big"))
@@ -318,6 +365,12 @@ class Replication:
             log.error("%s speaks of queue group %d, which is not here", name, int.from_bytes(payload[:4], "big"))
             return
         group.receive_batch(name, payload[4:], now)
+
+    # -- classic queues of other nodes -------------------------------------------------------------------------------
+
+    def _on_home_effects(self, name: str, payload: bytes, now: int) -> None:
+        if name in self._home_links:
+            self._home_links[name].receive_effects(payload, now)
 
     # -- output --------------------------------------------------------------------------------------------------------
 
@@ -333,10 +386,13 @@ class Replication:
         handler(name, payload[1:], now)
 
     def begin_end_of_turn(self, now: int) -> None:
-        """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
+        are busy."""
         self.now = now
         for group in self.queue_groups.values():
             group.end_turn(now)
+        for link in self._home_links.values():
+            link.end_turn(now)
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:
@@ -344,16 +400,26 @@ class Replication:
             elif self._leader is not None:
                 self.send(self._leader, METADATA_COMMANDS, octets)
 
-    def end_turn(self, now: int) -> None:
-        """Everything of this turn is in the journal."""
+    def end_turn(self, is_blocked: bool, now: int) -> list[tuple[str, list[bytes]]]:
+        """Everything of this turn is in the journal. is_blocked: publishers have to wait. Returns frames for each peer.
+        For turns that are busy, or where something is `dirty` or `touched`."""
+        self.is_busy = False
+        self.home.end_turn(int(self._broker.store.journal.position), is_blocked, now)
         self.host.end_turn(now)
         position = int(self._broker.store.journal.position)
         for group in self.queue_groups.values():
             group.machine.end_turn(position)
-
-    def take_output(self) -> list[tuple[str, list[bytes]]]:
-        """Frames for each peer."""
+        self.deadline = self._next_deadline()
         return self.host.take_output()
+
+    def relieve(self, want_bytes: int) -> int:
+        """Memory is short: groups bring pages to the disk until so much is free. Returns what was freed, octets."""
+        freed = 0
+        for group in self.queue_groups.values():
+            if freed >= want_bytes:
+                break
+            freed += group.relieve(want_bytes - freed)
+        return freed
 
     def takes_pages_along(self) -> bool:
         """Whether the next sync has to bring pages to the disk before the journal. Once."""
@@ -367,10 +433,15 @@ class Replication:
     @property
     def wants_sync(self) -> bool:
         """Whether somebody waits for the disk."""
-        return self.host.wants_sync
+        return self.host.wants_sync or self.home.wants_sync
 
-    def next_deadline(self) -> int | None:
-        """When `tick` is due."""
+    @property
+    def backlog_bytes(self) -> int:
+        """What was submitted and is not applied yet, to groups and to other nodes: the most of each."""
+        sinks = [*self.queue_groups.values(), *self._home_links.values()]
+        return max((sink.backlog_bytes for sink in sinks), default=0)
+
+    def _next_deadline(self) -> int:
         times = [self.host.next_deadline(), self.stream.next_deadline()]
         times += [group.next_deadline() for group in self.queue_groups.values()]
-        return min((time for time in times if time is not None), default=None)
+        return min((time for time in times if time is not None), default=0)
