@@ -174,6 +174,30 @@ def test_what_makes_no_sense_is_refused_with_the_reason(batch: Batch, reason: st
         decode_batch(encode_batch(batch), AddressBook())
 
 
+@pytest.mark.parametrize(
+    ("position", "octets", "reason"),
+    [
+        (1, b"\x05", "priority 5"),
+        (2, b"\x80", "more than 63 bits"),
+        (10, b"\x80", "more than 63 bits"),
+        (18, b"\xff", "a body of"),
+        (26, b"\xff", "has a header of"),
+        (30, b"\xff", "announces"),
+        (34, b"\xff", "announces"),
+    ],
+)
+def test_a_packed_message_whose_parts_do_not_fit_is_refused(position: int, octets: bytes, reason: str) -> None:
+    data = encode_batch(Batch(1, "n1", 1, 1, 0, [Enqueue((1,), message_named(1, 20))]))
+    at = data.index(b"n1") + 2 + 28 + 5 + 12 + position  # head, command, queue, no producer, no message id
+    with pytest.raises(Malformed, match=reason):
+        decode_batch(data[:at] + octets + data[at + 1 :], AddressBook())
+
+
+def test_a_time_that_leaves_no_room_for_a_ttl_is_refused() -> None:
+    with pytest.raises(Malformed, match="the time"):
+        decode_batch(encode_leader_batch(1 << 62, [Tick()]), AddressBook())
+
+
 def test_a_newer_version_is_named() -> None:
     data = encode_leader_batch(1, [Tick()])
     with pytest.raises(Malformed, match="version 2"):
