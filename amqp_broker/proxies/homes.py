@@ -120,4 +120,4 @@ class Homes:
 
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: a home is short of memory or disk, or has not confirmed so much."""
-        return any([link.is_blocked or link.backlog_bytes > limit_bytes for link in self.links.values()])
+        return any(link.is_blocked or link.backlog_bytes > limit_bytes for link in self.links.values())
