@@ -337,7 +337,8 @@ class Broker:
         """A policy changed: every queue and exchange of the virtual host looks again."""
         for queue in vhost.queues.values():
             if queue.is_proxy:
-                continue  # its home does that
+                queue.policy_changed()
+                continue
             try:
                 arguments = parse_arguments(queue.declaration.arguments)
             except (ArgumentError, UnsupportedQueueType) as error:

@@ -63,7 +63,7 @@ class Declarations:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def find_queue(self, connection: Connection, name: str) -> ClassicQueue:
+    def find_queue(self, connection: Connection, name: str) -> Any:
         """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
         vhost = connection.vhost
         queue = vhost.queues.get(name)

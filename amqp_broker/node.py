@@ -27,7 +27,7 @@ from typing import Any
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
-from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
@@ -138,8 +138,8 @@ class Node:
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
-        self.confirming: list[Channel] = []
-        self._awaiting: list[Channel] = []
+        self.confirming: list[Confirms] = []
+        self._awaiting: list[Confirms] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self._holds: dict[Hold, None] = {}
@@ -378,7 +378,7 @@ class Node:
         self.replication.synced(job.journal_position, now)
         self.homes.synced(job.journal_position)
         self._after_peers(now)
-        self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
+        self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
             connection.is_parked = False
@@ -403,7 +403,7 @@ class Node:
         replication, homes = self.replication, self.homes
         if homes.links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy:
+        if replication.is_busy or replication.is_active:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -412,20 +412,22 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if homes.sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.dirty:
+        if replication.is_busy or replication.is_active or replication.dirty:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
-            for channel in confirming:
-                if channel.end_turn(ticket) and channel not in self._awaiting:
-                    self._awaiting.append(channel)
+            for confirms in confirming:
+                if confirms.end_turn(ticket) and confirms not in self._awaiting:
+                    self._awaiting.append(confirms)
         is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
+        if replication.is_active and not is_behind:
+            is_behind = replication.is_behind(self._publish_backlog)
         if homes.links and not is_behind:
             is_behind = homes.is_behind(self._publish_backlog)
         alarms = self.alarms
@@ -465,6 +467,7 @@ class Node:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
         want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
+        want -= self.replication.relieve(want)
         queues = [
             queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy
         ]
