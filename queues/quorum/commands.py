@@ -306,6 +306,13 @@ _READERS: dict[int, Callable[[Reader], Command]] = {
 }
 
 
+def origin_of(batch: bytes) -> tuple[str, int]:
+    """Which node a batch comes from, and in which session; "" and 0 for one of the leader's. Raises Malformed."""
+    reader = Reader(batch, "batch")
+    reader.skip(_TIME_AT + _TIME.size)
+    return reader.name(), reader.u64()
+
+
 def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
     """The batch. Raises Malformed."""
     reader = Reader(data, "batch")

@@ -42,7 +42,9 @@ _CHANGED = (Attach, Detach, Get, Prefetch)
 _HEAD_BYTES = 5
 _SETTLE = 4
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
-_NUMBER_BITS = 20
+_NUMBER_BITS = 10
+#: A session's number is the time in milliseconds << this, and some random bits: two that begin together differ.
+SESSION_BITS = 8
 
 
 class _Batch(NamedTuple):
@@ -78,14 +80,14 @@ class Reopened(NamedTuple):
 
 
 class OwnStream:
-    """The stream of node `origin`. session: above all that this node has ever used, e.g. the time in milliseconds.
+    """The stream of node `origin`. session: above all that this node has ever used, as times are (SESSION_BITS).
 
     unapplied_bytes: octets of the commands that are not known to be applied; a batch counts until all of it is.
     """
 
     def __init__(self, origin: str, session: int) -> None:
         if not 0 < session < 1 << (64 - _NUMBER_BITS):
-            raise ValueError(f"session {session}: use the time in milliseconds")
+            raise ValueError(f"session {session}: use the time in milliseconds << {SESSION_BITS}")
         self.origin = origin
         self.session = session
         self.unapplied_bytes = 0
