@@ -225,7 +225,8 @@ class Broker:
         vhost = self.vhosts.pop(name)
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
-            self.store.pager.page_store.drop_queue(queue.queue_id)
+            if not queue.is_proxy:
+                self.store.pager.page_store.drop_queue(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
         vhost.queues.clear()
@@ -338,7 +339,8 @@ class Broker:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
             vhost.changed()
-        self.store.pager.page_store.drop_queue(queue_id)
+        if self.replication.group_of(queue_id).machine.settings_of(queue_id) is None:
+            self.store.pager.page_store.drop_queue(queue_id)
         return removed
 
     def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:
