@@ -49,10 +49,6 @@ class RemoteQueue(QueueProxy):
             f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
         )
 
-    def refused(self, refusal: Refusal) -> ChannelException:
-        """What a client is told when its command had no success."""
-        return self.unavailable()
-
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def ask(self, hold: Any, then: Callable[[], None]) -> None:
