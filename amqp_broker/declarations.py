@@ -155,7 +155,7 @@ class Declarations:
                 vhost.name,
                 name,
                 broker.metadata.next_queue_id,
-                queue_type_of(method.arguments),
+                type_name=queue_type_of(method.arguments),
                 auto_delete=method.auto_delete,
                 arguments_raw=method.arguments.raw,
                 durable=is_durable,
