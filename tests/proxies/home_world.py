@@ -28,6 +28,7 @@ class HomeWorld:
         self.driver = NodeDriver(small_config(**settings))
         self.node = self.driver.node
         self.home = Home(self.node.broker, self._send)
+        self.home.start(self.driver.now)
         self.is_blocked = False
         self.sent: dict[str, list[bytes]] = {}
         self.client = self.driver.client(1)

@@ -9,6 +9,7 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.proxies.effects_codec import Blocked, Count, QueueCounted, Taken, encode_count, encode_taken
+from amqp_broker.proxies.home import Home
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
 from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
 from queues.quorum.effects import (
@@ -383,6 +384,33 @@ def test_a_session_that_did_not_begin_on_this_link_is_not_one(world: HomeWorld, 
     world.sent.clear()
     peer.publish("q", 2, is_persistent=False)
     assert (world.ready("q"), world.sent) == ([1], {})
+
+
+def test_what_comes_before_the_queues_are_there_waits(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    late, lost = Peer(world, "n3"), Peer(world, "n4")
+    assert peer.publish("q", 1, is_persistent=False) == []
+    late.sequence = 5
+    late.publish("q", 2, is_persistent=False)
+    lost.publish("q", 3, is_persistent=False)
+    lost.lose_link()
+    peer.attach("q")
+    world.home.start(world.driver.now)
+    effects = peer.turn()
+    assert (confirmed(effects), names(effects)) == ([(1, 2)], [1])
+    assert list(world.sent) == []
+
+
+def test_what_came_too_early_and_makes_no_sense_ends_its_session(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    peer.publish("q", 1, is_persistent=False)
+    peer.sequence = 5
+    peer.publish("q", 2, is_persistent=False)
+    world.home.start(world.driver.now)
+    assert peer.turn() == []
+    assert world.ready("q") == [1]
 
 
 def test_a_node_whose_clock_was_set_back_begins_again(world: HomeWorld) -> None:

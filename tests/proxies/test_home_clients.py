@@ -18,7 +18,7 @@ CANCEL_NOTIFY = ("consumer_cancel_notify",)
 def cluster() -> NodeCluster:
     made = NodeCluster()
     made.run_until_ready()
-    answer(made, made.nodes["n2"].client(1), declare("dead"), declare("q", x_dead_letter_exchange=""))
+    answer(made, made.nodes["n2"].client(1), declare("dead"), declare("q", x_dead_letter_exchange="", x_dead_letter_routing_key="dead"))
     return made
 
 
@@ -90,7 +90,7 @@ def test_requeue_and_reject(cluster: NodeCluster) -> None:
     found = answer(cluster, client, methods.BasicNack(2, True, True))
     assert [(method.delivery_tag, method.redelivered) for method in found] == [(3, True), (4, True)]
     answer(cluster, client, methods.BasicReject(3, False), methods.BasicReject(4, False))
-    assert counts(cluster) == (0, 0)
+    assert (counts(cluster), counts(cluster, "dead")) == ((0, 0), (2, 0))
 
 
 def test_recover(cluster: NodeCluster) -> None:
@@ -130,7 +130,7 @@ def test_a_client_that_is_lost_gives_back(cluster: NodeCluster) -> None:
     publish(cluster, b"one", b"two")
     client = cluster.nodes["n1"].client(1)
     answer(cluster, client, consume("q"))
-    cluster.nodes["n1"].lose(client)
+    cluster.nodes["n1"].node.connection_lost(client.connection, cluster.now)
     cluster.run(100)
     assert counts(cluster) == (2, 0)
 
@@ -213,11 +213,16 @@ def test_the_home_is_lost_and_comes_back(cluster: NodeCluster) -> None:
             "NOT_FOUND - home node 'n2' of durable queue 'q' in vhost '/' is down or inaccessible"
         )
     cluster.revive("n2", driver)
+    cluster.run(20)
+    assert not driver.node.is_ready
+    early = cluster.nodes["n3"].client(1)
+    early.publish(1, "q", b"early")
     cluster.run(3000)
+    assert counts(cluster) == (3, 0)
+    assert names(answer(cluster, early, methods.BasicGet(0, "q", True))) == ["basic.get-ok"]
     answer(cluster, client, methods.BasicAck(2, False))
     found = answer(cluster, client, consume("q", "again"))
     assert names(found) == ["basic.consume-ok", "basic.deliver", "basic.deliver"]
-    assert [method.redelivered for method in found[1:]] == [False, False]  # as after any restart
 
 
 def test_the_link_is_lost_and_comes_back(cluster: NodeCluster) -> None:
@@ -240,9 +245,8 @@ def test_what_waits_for_an_answer_when_the_client_is_lost_returns(cluster: NodeC
     publish(cluster, b"one")
     client = cluster.nodes["n1"].client(1)
     client.send(1, methods.BasicGet(0, "q", False))
-    cluster.nodes["n1"].turn()
     cluster.step()
-    cluster.nodes["n1"].lose(client)
+    cluster.nodes["n1"].node.connection_lost(client.connection, cluster.now)
     cluster.run(100)
     assert counts(cluster) == (1, 0)
 

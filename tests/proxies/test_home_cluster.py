@@ -72,7 +72,7 @@ def test_confirmed_messages_survive_their_home(cluster: NodeCluster) -> None:
 def test_a_publish_that_was_on_its_way_is_nacked(cluster: NodeCluster) -> None:
     client = confirming(cluster)
     client.publish(1, "q", b"one")
-    cluster.nodes["n1"].turn()
+    cluster.nodes["n1"].turn()  # what it says to others is lost
     cluster.cut("n1", "n2")
     cluster.run(100)
     assert client.names() == ["basic.nack"]
@@ -136,7 +136,7 @@ def test_while_the_home_is_down_the_client_is_told(cluster: NodeCluster, said: A
 def test_who_waits_when_the_home_is_lost_is_told(cluster: NodeCluster) -> None:
     client = cluster.nodes["n1"].client(1)
     client.send(1, methods.QueuePurge(0, "q", False))
-    cluster.nodes["n1"].turn()
+    cluster.nodes["n1"].turn()  # what it says to others is lost
     cluster.cut("n1", "n2")
     cluster.run(100)
     assert client.names() == ["channel.close"]
