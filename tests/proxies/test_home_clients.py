@@ -18,7 +18,8 @@ CANCEL_NOTIFY = ("consumer_cancel_notify",)
 def cluster() -> NodeCluster:
     made = NodeCluster()
     made.run_until_ready()
-    answer(made, made.nodes["n2"].client(1), declare("dead"), declare("q", x_dead_letter_exchange="", x_dead_letter_routing_key="dead"))
+    queue = declare("q", x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    answer(made, made.nodes["n2"].client(1), declare("dead"), queue)
     return made
 
 
@@ -163,7 +164,8 @@ def test_an_exclusive_consumer(cluster: NodeCluster) -> None:
     for node in cluster.nodes.values():
         other = node.client(1)
         [closed] = answer(cluster, other, consume("q"))
-        assert (closed.reply_code, closed.reply_text) == (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+        assert closed.reply_code == 403
+        assert closed.reply_text == "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
 
 
 def test_a_shared_prefetch(cluster: NodeCluster) -> None:
