@@ -8,8 +8,10 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare
+from tests.node.node_driver import Client, consume, declare, frame_octets
 
 CANCEL_NOTIFY = ("consumer_cancel_notify",)
 
@@ -270,3 +272,41 @@ def test_a_client_that_does_not_read_makes_no_other_wait(cluster: NodeCluster) -
         cluster.run(50)
     assert len(bodies(slow)) == 60
     assert counts(cluster) == (0, 0)
+
+
+def test_dead_letters_go_to_queues_of_other_nodes(cluster: NodeCluster) -> None:
+    answer(cluster, cluster.nodes["n3"].client(1), declare("far"))
+    source = declare("source", x_dead_letter_exchange="", x_dead_letter_routing_key="far")
+    answer(cluster, cluster.nodes["n2"].client(1), source)
+    publish(cluster, b"one", queue="source", node="n1")
+    client = cluster.nodes["n1"].client(1)
+    answer(cluster, client, consume("source"))
+    answer(cluster, client, methods.BasicReject(1, False))
+    reader = cluster.nodes["n1"].client(1)
+    assert names(answer(cluster, reader, methods.BasicGet(0, "far", True))) == ["basic.get-ok"]
+
+
+def test_one_message_for_queues_of_all_nodes_has_one_confirm(cluster: NodeCluster) -> None:
+    for name, driver in cluster.nodes.items():
+        bind = methods.QueueBind(0, f"of {name}", "amq.fanout", "", False, Table({}))
+        both = methods.QueueBind(0, f"also {name}", "amq.fanout", "", False, Table({}))
+        answer(cluster, driver.client(1), declare(f"of {name}"), bind, declare(f"also {name}"), both)
+    client = cluster.nodes["n1"].client(1)
+    answer(cluster, client, methods.ConfirmSelect(False))
+    client.send_octets(to_fanout(b"one"))
+    assert [(method.name, method.delivery_tag) for method in answer(cluster, client)] == [("basic.ack", 1)]
+    for name, driver in cluster.nodes.items():
+        assert [driver.queue(f"{word} {name}").message_count() for word in ("of", "also")] == [1, 1]
+    cluster.kill("n2")
+    cluster.run(200)
+    client.send_octets(to_fanout(b"two"))
+    assert [(method.name, method.delivery_tag) for method in answer(cluster, client)] == [("basic.nack", 2)]
+    assert cluster.nodes["n3"].queue("of n3").message_count() == 2
+
+
+def to_fanout(body: bytes) -> bytes:
+    """A persistent message for the exchange amq.fanout."""
+    section = encode_properties({"delivery_mode": 2})
+    octets = encode_method_frame(1, methods.BasicPublish(0, "amq.fanout", "", False, False))
+    octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
+    return octets + frame_octets(3, 1, body)

@@ -8,8 +8,9 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare
+from tests.node.node_driver import Client, consume, declare, frame_octets
 from tests.proxies.link_world import RemoteClient
 
 
@@ -88,9 +89,6 @@ def test_a_mandatory_message_is_not_returned_while_the_home_is_down(cluster: Nod
 
 
 def _mandatory(queue: str, body: bytes) -> bytes:
-    from amqp_broker.protocol.frames import encode_method_frame
-    from tests.node.node_driver import frame_octets
-
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + b"\x00\x00"
     method = encode_method_frame(1, methods.BasicPublish(0, "", queue, True, False))
     return method + frame_octets(2, 1, header) + frame_octets(3, 1, body)
