@@ -1,7 +1,7 @@
 """Home: serves the classic queues of this node to the other nodes of the cluster.
 
     receive_commands -> HomeSession.run -> ClassicQueue -> effects
-    end_turn, synced -> frames of effects
+    synced -> confirms;  end_turn -> frames of effects
 
 A node's session begins with its first frame and ends with the link, or with the first frame of a newer session. What a
 session is confirmed, fetches, counts and is delivered goes to it in order, in frames of effects_codec.py.
@@ -147,22 +147,17 @@ class Home:
             for session in self.sessions.values():
                 session.writer.put(Blocked(is_blocked))
                 session.touch()
-        for session in self.touched:
-            if session.end_turn(position):
-                self._awaiting[session] = None
-        self._flush()
-
-    def synced(self, position: int) -> None:
-        """The journal is on the disk up to there: what waited for that is confirmed."""
-        if self._awaiting:
-            self._awaiting = {session: None for session in self._awaiting if session.synced(position)}
-            self._flush()
-
-    def _flush(self) -> None:
         touched, self.touched = self.touched, {}
         for session in touched:
+            if session.end_turn(position):
+                self._awaiting[session] = None
             for frame in session.writer.take():
                 self._send(session.peer, HOME_EFFECTS, frame)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""
+        if self._awaiting:
+            self._awaiting = {session: None for session in self._awaiting if session.synced(position)}
 
     # -- for the sessions --------------------------------------------------------------------------------------------
 

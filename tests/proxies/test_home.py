@@ -59,6 +59,18 @@ def test_what_comes_after_a_persistent_publish_is_confirmed_after_it(world: Home
     assert confirmed(peer.take()) == [(1, 2)]
 
 
+def test_a_publish_that_comes_in_the_turn_of_a_finished_sync(world: HomeWorld, peer: Peer) -> None:
+    """It was forgotten: the confirms of that sync were sent at once, and the turn did not look at the session again."""
+    peer.publish("q", 1)
+    job = world.begin_sync()
+    peer.send(peer.enqueue("q", message_named(2)))
+    world.finish_sync(job)
+    assert confirmed(peer.turn()) == [(1, 1)]
+    assert world.home.wants_sync
+    world.sync()
+    assert confirmed(peer.take()) == [(2, 2)]
+
+
 def test_a_transient_publish_is_confirmed_with_its_turn(world: HomeWorld, peer: Peer) -> None:
     assert confirmed(peer.publish("q", 1, 2, is_persistent=False)) == [(1, 2)]
 
