@@ -24,6 +24,7 @@ from amqp_broker.delayed import DelayedMessages
 from amqp_broker.page_check import PageCheck, page_checks
 from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.proxies.remote_queue import RemoteQueue
 from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
@@ -267,6 +268,9 @@ class Broker:
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
+        if record.home and record.home != self.replication.own_node:
+            self._add_remote_queue(vhost, declaration, record)
+            return
         queue = self.add_queue(vhost, declaration, record.queue_id)
         if record.exclusive and record.home == self.replication.own_node:
             if owner is ELSEWHERE or owner.vhost is not vhost:
@@ -276,6 +280,16 @@ class Broker:
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)
+
+    def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
+        """A classic queue of another node."""
+        link = self.homes.link_to(record.home, self.now)
+        queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
+        queue.declaration = declaration
+        queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
+        vhost.queues[record.name] = queue
+        self.queue_count += 1
+        vhost.changed()
 
     def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
@@ -323,6 +337,9 @@ class Broker:
     def apply_policies(self, vhost: VHost) -> None:
         """A policy changed: every queue and exchange of the virtual host looks again."""
         for queue in vhost.queues.values():
+            if queue.is_proxy:
+                queue.policy_changed()
+                continue
             try:
                 arguments = parse_arguments(queue.declaration.arguments)
             except (ArgumentError, UnsupportedQueueType) as error:
@@ -373,4 +390,5 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     declarations: Any = None
+    homes: Any = None
     replication: Replication = None  # type: ignore[assignment]  # the node sets both

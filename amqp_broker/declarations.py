@@ -63,7 +63,7 @@ class Declarations:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def find_queue(self, connection: Connection, name: str) -> ClassicQueue:
+    def find_queue(self, connection: Connection, name: str) -> Any:
         """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
         vhost = connection.vhost
         queue = vhost.queues.get(name)
@@ -189,6 +189,11 @@ class Declarations:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return self.remove_queue(vhost, queue)
 
+    def check_delete(self, connection: Connection, name: str) -> None:
+        """Whether this connection may delete the queue. Raises ChannelException."""
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        self.find_queue(connection, name)
+
     def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
@@ -211,10 +216,10 @@ class Declarations:
                 proposal = self.remove_exchange(vhost, name) or proposal
         return proposal
 
-    def purge_queue(self, connection: Connection, name: str) -> int:
-        """queue.purge. Returns how many messages were dropped."""
+    def find_purged(self, connection: Connection, name: str) -> Any:
+        """The queue that queue.purge means. Raises ChannelException."""
         connection.session.check(Action.READ, "queue", name)
-        return self.find_queue(connection, name).purge()
+        return self.find_queue(connection, name)
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 

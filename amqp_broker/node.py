@@ -27,7 +27,7 @@ from typing import Any
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
-from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
@@ -42,6 +42,7 @@ from amqp_broker.declarations import Declarations
 from amqp_broker.hold import Hold
 from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
+from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
@@ -121,6 +122,8 @@ class Node:
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
+        self.homes = self.broker.homes = Homes(self.broker, self.replication)
+        self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
@@ -135,8 +138,8 @@ class Node:
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
-        self.confirming: list[Channel] = []
-        self._awaiting: list[Channel] = []
+        self.confirming: list[Confirms] = []
+        self._awaiting: list[Confirms] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self._holds: dict[Hold, None] = {}
@@ -155,6 +158,7 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.replication.open(now)
+        self.homes.open()
         self._synced_ticket = self.broker.ticket()
         while not self.is_ready and self.replication.is_alone:
             self.end_turn(now)
@@ -288,12 +292,14 @@ class Node:
         """There is a link to another node."""
         self.set_time(now)
         self.replication.peer_connected(name, now)
+        self.homes.peer_connected(name, now)
         self._after_peers(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""
         self.set_time(now)
         self.replication.peer_disconnected(name, now)
+        self.homes.peer_disconnected(name, now)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -370,8 +376,9 @@ class Node:
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
+        self.homes.synced(job.journal_position)
         self._after_peers(now)
-        self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
+        self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
             connection.is_parked = False
@@ -393,28 +400,36 @@ class Node:
         broker, store = self.broker, self.store
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
-        replication = self.replication
-        if replication.is_busy:
+        replication, homes = self.replication, self.homes
+        if homes.links:
+            homes.begin_end_of_turn(now)
+        if replication.is_busy or replication.is_active:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        if replication.is_busy or replication.dirty:
+        if homes.sessions:
+            homes.end_turn(store.journal.position, self.alarms.is_on, now)
+        if replication.is_busy or replication.is_active or replication.dirty:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
-            for channel in confirming:
-                if channel.end_turn(ticket) and channel not in self._awaiting:
-                    self._awaiting.append(channel)
+            for confirms in confirming:
+                if confirms.end_turn(ticket) and confirms not in self._awaiting:
+                    self._awaiting.append(confirms)
         is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
+        if replication.is_active and not is_behind:
+            is_behind = replication.is_behind(self._publish_backlog)
+        if homes.links and not is_behind:
+            is_behind = homes.is_behind(self._publish_backlog)
         alarms = self.alarms
         if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
@@ -427,6 +442,8 @@ class Node:
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
+            return True
+        if self.homes.sessions and self.homes.wants_sync:
             return True
         if ticket <= self._synced_ticket:
             # Retired segments are removed by a job too.
@@ -450,7 +467,10 @@ class Node:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
         want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
-        queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
+        want -= self.replication.relieve(want)
+        queues = [
+            queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy
+        ]
         sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:

@@ -10,6 +10,7 @@ from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.proxies.remote_queue import RemoteQueue
 from exchanges.bindings import QUEUE, Destination
 
 
@@ -22,7 +23,7 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
+def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool = False) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
@@ -30,6 +31,11 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     channel.last_queue = name
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
+        return
+    if isinstance(found, RemoteQueue) and not is_counted:
+        # The counts are its home's, and without its home there is no queue.
+        hold = connection.node.hold(connection, method.name)
+        found.ask(hold, lambda: on_queue_declare(channel, method, tries, True))
         return
     ready = found.message_count() if found is not None else 0
     consumers = found.consumer_count() if found is not None else 1
@@ -65,17 +71,34 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
 
 def on_queue_purge(channel: Any, method: Any) -> None:
     """queue.purge"""
-    declarations = channel.connection.node.broker.declarations
-    count = declarations.purge_queue(channel.connection, queue_name(channel, method.queue))
-    if not method.nowait:
-        reply(channel, methods.QueuePurgeOk(count))
+    connection = channel.connection
+    queue = connection.node.broker.declarations.find_purged(connection, queue_name(channel, method.queue))
+
+    def answer(count: int) -> None:
+        if not method.nowait:
+            reply(channel, methods.QueuePurgeOk(count))
+
+    if not queue.is_proxy:
+        answer(queue.purge())
+        return
+    hold = connection.node.hold(connection, method.name)
+    queue.clear(lambda refusal, count: hold.release(lambda: answer(queue.answered(refusal, count))))
 
 
-def on_queue_delete(channel: Any, method: Any) -> None:
+def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None:
     """queue.delete"""
-    declarations = channel.connection.node.broker.declarations
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
     name = queue_name(channel, method.queue)
-    count, proposal = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
+    queue = connection.vhost.queues.get(name)
+    if isinstance(queue, RemoteQueue) and queue.is_available and not is_counted:
+        declarations.check_delete(connection, name)
+        hold = connection.node.hold(connection, method.name)
+        queue.ask(hold, lambda: on_queue_delete(channel, method, True))
+        return
+    if isinstance(queue, RemoteQueue) and not queue.is_available and (method.if_unused or method.if_empty):
+        raise queue.unavailable()
+    count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
     reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
 
 

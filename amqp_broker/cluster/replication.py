@@ -113,6 +113,8 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
+        #: There are quorum queues: every turn may have something for their groups.
+        self.is_active = False
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         self.machine = MetadataMachine(broker.metadata, self)
@@ -382,6 +384,19 @@ class Replication:
             group.machine.end_turn(position)
         self.deadline = self._next_deadline()
         return self.host.take_output()
+
+    def relieve(self, want_bytes: int) -> int:
+        """Memory is short: groups bring pages to the disk until so much is free. Returns what was freed, octets."""
+        freed = 0
+        for group in self.queue_groups.values():
+            if freed >= want_bytes:
+                break
+            freed += group.relieve(want_bytes - freed)
+        return freed
+
+    def is_behind(self, limit_bytes: int) -> bool:
+        """Whether publishers have to wait: a group has not applied so much of what was submitted."""
+        return any(group.backlog_bytes > limit_bytes for group in self.queue_groups.values())
 
     def takes_pages_along(self) -> bool:
         """Whether the next sync has to bring pages to the disk before the journal. Once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
@@ -17,6 +18,7 @@ class RemoteQueue(QueueProxy):
     def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
         super().__init__(name, queue_id, is_durable, link)
         self.link = link
+        self.is_remote = True
         # The home says how often a message came back only where the queue counts that.
         self.counts_returns = True
         self._messages = 0
@@ -47,7 +49,29 @@ class RemoteQueue(QueueProxy):
             f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
         )
 
+    def refused(self, refusal: Refusal) -> ChannelException:
+        """What a client is told when its command had no success."""
+        return self.unavailable()
+
     # -- counts --------------------------------------------------------------------------------------------------------
+
+    def answered(self, refusal: Refusal | None, count: int) -> int:
+        """What the home has answered. Raises ChannelException (404) if it has not."""
+        if refusal is Refusal.UNKNOWN:
+            raise self.unavailable()
+        return count
+
+    def ask(self, hold: Any, then: Callable[[], None]) -> None:
+        """Have the home count, and release the hold: `then` runs when the counts are right. While the home is down the
+        client is told so instead."""
+
+        def answered(refusal: Refusal | None) -> None:
+            hold.release(then if refusal is not Refusal.UNKNOWN else self._refuse)
+
+        self.count(answered)
+
+    def _refuse(self) -> None:
+        raise self.unavailable()
 
     def count(self, then: Callable[[Refusal | None], None]) -> None:
         """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now."""
