@@ -123,6 +123,7 @@ class Replication:
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
+        self._has_populated = False
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -192,10 +193,15 @@ class Replication:
         return name
 
     def _started(self, result: Any) -> None:
+        """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
+        one, and whoever leads makes it."""
         if self._broker.metadata.vhosts():
             self.is_ready = True
-        else:  # whoever leads is about to make the first one
-            self.stream.propose(commands.node_started(self.own_node), self._started)
+            return
+        if self.metadata_group.is_leader and not self._has_populated:
+            self._has_populated = True
+            self._broker.populate()
+        self.stream.propose(commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -318,7 +324,6 @@ class Replication:
         self._leader = leader
         if self.stream is not None:
             self.stream.resend()
-        self._projection.leads(is_leader)
 
     def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
         if self.metadata_group.is_leader:
