@@ -16,7 +16,7 @@ import pytest
 import amqp_broker
 from amqp_broker import ClusterNode, RunningCluster
 from amqp_broker.client import Connection
-from amqp_broker.client.errors import ConnectionClosed
+from amqp_broker.client.errors import ChannelClosed, ConnectionClosed
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.system_client import SystemClient
@@ -65,8 +65,13 @@ def declare(node: ClusterNode, name: str) -> None:
 
 
 def has_queue(node: ClusterNode, name: str) -> bool:
-    with SystemClient(node.url) as client:
-        return name in [queue["name"] for queue in client.request("queue.list", vhost="/")["queues"]]
+    with Connection.open(node.url) as connection, connection.channel() as channel:
+        try:
+            channel.call(QueueDeclare(0, name, True, False, False, False, False, Table()))
+        except ChannelClosed as error:
+            assert error.reply_code == 404, error
+            return False
+    return True
 
 
 def test_the_life_of_a_cluster(cluster: RunningCluster) -> None:
