@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from storage.metadata_log import MetadataEntry
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
+from amqp_broker.cli.stored_groups import GroupReport
 from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
 
@@ -27,12 +28,9 @@ JOURNAL_ENTRIES = {
     PAGES: "page lists",
     RETURNED: "returns",
     RELEASED: "page releases",
-}
-METADATA_ENTRIES: dict[int, str] = {
-    MetadataEntry.COMMAND: "commands",
-    MetadataEntry.SNAPSHOT_BEGIN: "snapshots begun",
-    MetadataEntry.SNAPSHOT_END: "snapshots ended",
-    MetadataEntry.SNAPSHOT_ABANDONED: "snapshots abandoned",
+    RAFT_ENTRY: "entries of groups",
+    RAFT_STATE: "states of groups",
+    RAFT_CHECKPOINT: "parts of checkpoints of groups",
 }
 
 
@@ -49,15 +47,22 @@ def inspect(folder: Path, as_json: bool) -> int:
             raise click.ClickException(
                 f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder"
             )
-        queues = counting.finish()
+        found = Found(report, counting.finish(), counting.groups.reports(), counting.problems, _is_in_use(folder))
     finally:
         disk.close()
-    is_in_use = _is_in_use(folder)
-    if as_json:
-        click.echo(json.dumps(_as_json(report, queues, counting.problems, is_in_use), indent=2))
-    else:
-        click.echo("\n".join(_as_lines(folder, report, queues, counting.problems, is_in_use)))
+    click.echo(json.dumps(_as_json(found), indent=2) if as_json else "\n".join(_as_lines(folder, found)))
     return STATUS_DAMAGED if _is_damaged(report) or counting.problems else 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Found:
+    """What a folder holds. problems: what is wrong beside bad records."""
+
+    report: FolderReport
+    queues: list[QueueCount]
+    groups: list[GroupReport]
+    problems: list[str]
+    is_in_use: bool
 
 
 def _is_in_use(folder: Path) -> bool:
@@ -77,41 +82,55 @@ def _is_damaged(report: FolderReport) -> bool:
 
 
 def _bad_records(report: FolderReport) -> list[BadRecord]:
-    """One for each log, and all of the pages."""
-    logs = [log.first_bad for log in (report.journal, report.metadata) if log.first_bad is not None]
-    return logs + [bad for queue in report.queues for bad in queue.bad]
+    """One of the journal, and all of the pages."""
+    journal = [report.journal.first_bad] if report.journal.first_bad is not None else []
+    return journal + [bad for queue in report.queues for bad in queue.bad]
 
 
-def _as_json(report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool) -> dict[str, object]:
+def _as_json(found: Found) -> dict[str, object]:
     return {
-        "is_in_use": is_in_use,
-        "is_damaged": _is_damaged(report),
-        "problems": problems,
-        "queues": [dataclasses.asdict(queue) for queue in queues],
-        "folder": dataclasses.asdict(report),
+        "is_in_use": found.is_in_use,
+        "is_damaged": _is_damaged(found.report),
+        "problems": found.problems,
+        "queues": [dataclasses.asdict(queue) for queue in found.queues],
+        "groups": [dataclasses.asdict(group) for group in found.groups],
+        "folder": dataclasses.asdict(found.report),
     }
 
 
-def _as_lines(
-    folder: Path, report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool
-) -> list[str]:
+def _as_lines(folder: Path, found: Found) -> list[str]:
+    report, queues = found.report, found.queues
     lines = [f"{folder}: {json.dumps(report.format)}"]
-    if is_in_use:
+    if found.is_in_use:
         lines.append("in use by a running broker: its newest records may look torn")
     lines += _log_lines("journal", report.journal, JOURNAL_ENTRIES)
-    lines += _log_lines("metadata", report.metadata, METADATA_ENTRIES)
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)
     lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
+    lines += [f"groups    {len(found.groups)}", *map(_group_line, found.groups)]
     messages = sum(queue.messages for queue in queues)
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
-    lines += [
-        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
-        + (" (delayed)" if queue.kind == "delayed" else "")
-        for queue in queues
-    ]
-    lines += ["", *_verdict(report, problems)]
+    is_clustered = any(len(group.voters) > 1 for group in found.groups)
+    lines += [_queue_line(queue, is_clustered) for queue in queues]
+    lines += ["", *_verdict(report, found.problems)]
     return lines
+
+
+def _group_line(group: GroupReport) -> str:
+    line = (
+        f"  {group.group}  term {group.term}, {group.entries} entries from {group.checkpoint_index + 1} to "
+        f"{group.last_index}, voters {', '.join(group.voters) or 'none'}"
+    )
+    return line + (f", learners {', '.join(group.learners)}" if group.learners else "")
+
+
+def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
+    line = f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
+    if queue.kind != "classic":
+        line += f" ({queue.kind})"
+    elif is_clustered and queue.home:
+        line += f" (lives on {queue.home})"
+    return line
 
 
 def _log_lines(name: str, log: LogReport, names: Mapping[int, str]) -> list[str]:

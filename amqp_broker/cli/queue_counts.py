@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from amqp_broker.broker import Broker
+from amqp_broker.cli.stored_groups import StoredGroups
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.stored_metadata import StoredMetadata
 from exchanges.delayed import DelayedExchange
 from queues.page import Page
 from queues.pager import Pager
+from queues.quorum.machine import QueueGroupMachine
 from queues.recovery import RecoveredQueue, Recovery
 from raft.errors import CorruptLog
 from raft.journal_records import FIRST_RAFT_KIND
@@ -61,12 +63,14 @@ class UnchangedDisk(FileDisk):
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """A durable queue, or a delayed-message exchange (kind "delayed"): its messages and their octets."""
+    """A durable queue (kind "classic" or "quorum"), or a delayed-message exchange ("delayed"): its messages, with those
+    that wait for an acknowledgement, and their octets. home: the node that has a classic queue, "" for this one."""
 
     vhost: str
     name: str
     kind: str
     queue_id: int
+    home: str
     messages: int
     message_bytes: int
 
@@ -77,13 +81,16 @@ class Counting:
     def __init__(self, disk: UnchangedDisk) -> None:
         self.problems: list[str] = []
         self._disk = disk
+        self.groups = StoredGroups()
         self._metadata = StoredMetadata()
-        self._recovery = Recovery(Pager(PageStore(disk), 1 << 62, 1 << 18, 1, 1 << 12))
+        self._pager = Pager(PageStore(disk), 1 << 62, 1 << 18, 1, 1 << 12)
+        self._recovery = Recovery(self._pager)
 
     def take(self, segment: int, kind: int, payload: memoryview) -> None:
         try:
             if kind >= FIRST_RAFT_KIND:
                 self._metadata.take(segment, kind, bytes(payload))
+                self.groups.take(segment, kind, bytes(payload))
             else:
                 self._recovery.take(segment, kind, bytes(payload))
         except (CorruptLog, ValueError) as error:
@@ -98,24 +105,35 @@ class Counting:
             return []
         places = _places(metadata)
         try:
-            self._recovery.finish([queue_id for _, _, _, queue_id in places])
-        except (CorruptRecord, OSError) as error:
+            self._recovery.finish([queue_id for _, _, _, queue_id, _ in places])
+            machines = self.groups.queue_groups(self._pager)
+        except (CorruptLog, CorruptRecord, OSError, ValueError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
-        return [QueueCount(*place, *_count(self._recovery.queue(place[3]))) for place in places]
+        quorum = {queue_id: _count_quorum(machine, queue_id) for machine in machines for queue_id in machine.queue_ids()}
+        return [QueueCount(*place, *(quorum.get(place[3]) or _count(self._recovery.queue(place[3])))) for place in places]
 
 
-def _places(metadata: Metadata) -> list[tuple[str, str, str, int]]:
-    """Virtual host, name, kind and id of everything that stores messages."""
+def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
+    """Virtual host, name, kind, id and home of everything durable that stores messages."""
     places = []
     for vhost in metadata.vhosts():
-        places += [(vhost.name, queue.name, "queue", queue.queue_id) for queue in metadata.queues(vhost.name)]
         places += [
-            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name))
+            (vhost.name, queue.name, queue.type, queue.queue_id, queue.home)
+            for queue in metadata.queues(vhost.name)
+            if queue.durable
+        ]
+        places += [
+            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name), "")
             for exchange in metadata.exchanges(vhost.name)
-            if exchange.type == DelayedExchange.type_name
+            if exchange.type == DelayedExchange.type_name and exchange.durable
         ]
     return sorted(places)
+
+
+def _count_quorum(machine: QueueGroupMachine, queue_id: int) -> tuple[int, int] | None:
+    statistics = machine.statistics(queue_id)
+    return None if statistics is None else (statistics.ready + statistics.unacked, statistics.ready_bytes)
 
 
 def _count(queue: RecoveredQueue) -> tuple[int, int]:

@@ -65,6 +65,7 @@ def test_a_whole_folder(written: Path, capsys: pytest.CaptureFixture[str]) -> No
     report = capsys.readouterr().out
     assert f"orders  {MESSAGES - TAKEN} messages" in report
     assert "empty  0 messages" in report
+    assert "  0  term 1, " in report, "the metadata's group"
     assert "whole: the broker can start on it" in report
     assert contents(written) == before
 
@@ -101,6 +102,8 @@ def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str
         "empty": 0,
     }
     assert report["is_damaged"] is False
+    assert [group["group"] for group in report["groups"]] == sorted(group["group"] for group in report["groups"])
+    assert all(len(group["voters"]) == 1 for group in report["groups"])
     assert report["is_in_use"] is False
     assert report["folder"]["queues"][0]["pages"] > 0, "some have moved to pages"
 
@@ -110,19 +113,13 @@ def damage_journal(folder: Path) -> str:
     return "journal/00000001.log"
 
 
-def damage_metadata(folder: Path) -> str:
-    (path,) = sorted((folder / "metadata").iterdir())
-    flip(path, 100)
-    return "metadata/"
-
-
 def damage_page(folder: Path) -> str:
     path = sorted((folder / "queues").rglob("*.seg"))[0]
     flip(path, 5000)
     return str(path.relative_to(folder))
 
 
-@pytest.mark.parametrize("damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("damage", [damage_journal, damage_page], ids=lambda each: each.__name__)
 def test_a_damaged_folder_is_reported_and_left_as_it_is(
     damage: Callable[[Path], str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
