@@ -110,8 +110,12 @@ class Counting:
         except (CorruptLog, CorruptRecord, OSError, ValueError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
-        quorum = {queue_id: _count_quorum(machine, queue_id) for machine in machines for queue_id in machine.queue_ids()}
-        return [QueueCount(*place, *(quorum.get(place[3]) or _count(self._recovery.queue(place[3])))) for place in places]
+        quorum = {
+            queue_id: _count_quorum(machine, queue_id) for machine in machines for queue_id in machine.queue_ids()
+        }
+        return [
+            QueueCount(*place, *(quorum.get(place[3]) or _count(self._recovery.queue(place[3])))) for place in places
+        ]
 
 
 def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:

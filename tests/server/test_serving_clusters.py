@@ -31,6 +31,15 @@ def cluster() -> Iterator[RunningCluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def two_folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a cluster of two has left behind."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with amqp_broker.running_cluster(2, folder):
+        pass
+    return folder
+
+
 def status_of(node: ClusterNode) -> dict[str, Any]:
     with SystemClient(node.url) as client:
         return client.request("cluster.status")
@@ -215,3 +224,18 @@ def test_a_node_alone_is_ready_at_once(tmp_path: Path) -> None:
     bare = time.monotonic()
     subprocess.run([sys.executable, "-c", "import amqp_broker.server.main"], check=True, cwd=ROOT)
     assert took - (time.monotonic() - bare) < 0.5, "beyond what it takes to load the program"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("n1", "node_name: 'n1' is not valid; allowed: n2, the name that this folder was made for"),
+        ("n2", "cluster_listen: '' is not valid; allowed: an address, because this folder belongs to a cluster with"),
+    ],
+)
+def test_a_folder_of_a_cluster_is_started_as_what_it_is(two_folders: Path, name: str, text: str) -> None:
+    broker = amqp_broker.running(two_folders / "n2", node_name=name)
+    with pytest.raises(amqp_broker.BrokerStartError) as failure:
+        broker.start()
+    assert failure.value.status == 2
+    assert text in failure.value.log
