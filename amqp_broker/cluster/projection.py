@@ -36,11 +36,6 @@ class Projection:
         broker: Broker = self._node.broker
         return broker
 
-    def leads(self, is_leader: bool) -> None:
-        """This node's part in the metadata group has changed: somebody has to make the first virtual host."""
-        if is_leader and not self._broker.metadata.vhosts():
-            self._broker.populate()
-
     def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
         most whether anything changed."""

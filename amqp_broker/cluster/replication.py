@@ -201,7 +201,7 @@ class Replication:
                 f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
                 f"that it has, in `cluster` too"
             )
-        if QueueGroup is not None and groups and max(groups) != self._config.queue_groups:
+        if groups and max(groups) != self._config.queue_groups:
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
@@ -210,8 +210,12 @@ class Replication:
     def _started(self, result: Any) -> None:
         if self._broker.metadata.vhosts():
             self.is_ready = True
-        else:  # whoever leads is about to make the first one
-            self.stream.propose(commands.node_started(self.own_node), self._started)
+            return
+        # Everything before this node's first command is applied, and there is no virtual host: the cluster is new. (It
+        # must not be asked before: a leader knows what its log says only when it has committed something of its own.)
+        if self.metadata_group.is_leader:
+            self._broker.populate()
+        self.stream.propose(commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -334,7 +338,6 @@ class Replication:
         self._leader = leader
         if self.stream is not None:
             self.stream.resend()
-        self._projection.leads(is_leader)
 
     def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
         if self.metadata_group.is_leader:

@@ -200,6 +200,9 @@ def test_a_folder_goes_by_the_name_that_it_was_made_under(tmp_path: Path) -> Non
     broker = amqp_broker.running(tmp_path / "data", node_name="new", cluster_listen="127.0.0.1:0", **cluster)
     with pytest.raises(amqp_broker.BrokerStartError, match="this folder belongs to node old, and node_name is new"):
         broker.start()
+    broker = amqp_broker.running(tmp_path / "data", queue_groups=9)
+    with pytest.raises(amqp_broker.BrokerStartError, match=r"has 8 groups .* start it with --queue-groups 8"):
+        broker.start()
 
 
 def test_a_minority_answers_nothing_that_needs_the_others() -> None:
@@ -218,12 +221,24 @@ def test_a_minority_answers_nothing_that_needs_the_others() -> None:
 def test_a_node_alone_is_ready_at_once(tmp_path: Path) -> None:
     with amqp_broker.running(tmp_path / "data"):
         pass
-    began = time.monotonic()
-    with amqp_broker.running(tmp_path / "data"):
-        took = time.monotonic() - began
-    bare = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import amqp_broker.server.main"], check=True, cwd=ROOT)
-    assert took - (time.monotonic() - bare) < 0.5, "beyond what it takes to load the program"
+    beyond = []
+    for _ in range(3):  # the machine may have other things to do
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", "import amqp_broker.server.main"], check=True, cwd=ROOT)
+        loaded = time.monotonic()
+        with amqp_broker.running(tmp_path / "data"):
+            beyond.append(time.monotonic() - loaded - (loaded - began))
+    assert min(beyond) < 0.5, "beyond what it takes to load the program"
+
+
+def test_what_was_changed_stays_changed_after_a_restart(tmp_path: Path) -> None:
+    """The first user is made once: not again because the log was not read yet."""
+    with amqp_broker.running(tmp_path / "data") as broker:
+        with SystemClient(broker.url) as client:
+            client.request("user.put", name="guest", password="another", tags=["administrator"])
+        for kill in (False, True):
+            broker.restart(kill=kill)
+            Connection.open(broker.url.replace("guest:guest", "guest:another")).close()
 
 
 @pytest.mark.parametrize(
