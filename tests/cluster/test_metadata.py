@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cluster import commands
-from amqp_broker.cluster.commands import FIELDS, Command, check_command
+from amqp_broker.cluster.commands import DEFAULTS, FIELDS, Command, check_command
 from amqp_broker.cluster.entities import BindingRecord
 from amqp_broker.cluster.metadata import Metadata
 
@@ -37,6 +37,10 @@ EXAMPLES: list[Command] = [
     commands.reserve_queue_ids(9),
     commands.add_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
     commands.remove_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
+    commands.node_started("n1"),
+    commands.node_gone("n1"),
+    commands.put_member("n1", "127.0.0.1:7101"),
+    commands.remove_member("n1", expected=["n1", "n2"]),
 ]
 
 
@@ -62,7 +66,7 @@ def test_every_command_has_a_maker_and_a_handler() -> None:
 @pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command["op"])
 def test_in_an_empty_machine_a_command_is_applied_or_passed_over(command: Command) -> None:
     metadata = Metadata()
-    creates = command["op"] in ("vhost.put", "user.put", "global_parameter.set", "queue_id.reserve")
+    creates = command["op"] in ("vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put")
     assert metadata.apply(command) is creates
 
 
@@ -72,7 +76,8 @@ def test_a_command_without_its_form_is_refused_by_name(command: Command) -> None
     before = metadata.snapshot()
     wrong: list[tuple[dict[str, Any], str]] = [({**command, "extra": 1}, "extra")]
     for name in FIELDS[command["op"]]:
-        wrong.append(({key: value for key, value in command.items() if key != name}, f"lacks {name}"))
+        if name not in DEFAULTS.get(command["op"], {}):
+            wrong.append(({key: value for key, value in command.items() if key != name}, f"lacks {name}"))
         wrong.append(({**command, name: b"octets"}, f"{name} is b'octets'"))
     for form, text in wrong:
         with pytest.raises(ValueError, match=f"{command['op']}.*{text}"):
@@ -194,9 +199,11 @@ def test_deleting_an_exchange_removes_its_bindings_both_ways() -> None:
 def test_a_queue_id_is_never_used_twice() -> None:
     metadata = with_queue()
     assert metadata.next_queue_id == 2
-    assert not metadata.apply(commands.declare_queue("v", "r", 1))
     assert metadata.apply(commands.delete_queue("v", "q", 1))
-    assert not metadata.apply(commands.declare_queue("v", "q", 1)), "its messages may still be on disk"
+    assert metadata.apply(commands.declare_queue("v", "r", 1))
+    record = metadata.queue("v", "r")
+    assert record is not None
+    assert record.queue_id == 2, "messages of the first may still be on disk"
     assert metadata.apply(commands.declare_queue("v", "q", 5))
     assert metadata.next_queue_id == 6
     assert metadata.apply(commands.delete_queue("v", "q", 5))
@@ -277,3 +284,28 @@ def test_100_000_bindings_and_10_000_queues() -> None:
         metadata.apply(commands.delete_queue("v", f"q{number}", number + 1))
     assert metadata.bindings("v") == []
     assert metadata.queue_count("v") == 0
+
+
+def test_members_come_and_go() -> None:
+    metadata = Metadata()
+    assert metadata.apply(commands.put_member("n1", "h:1"))
+    assert metadata.apply(commands.put_member("n2", "h:2"))
+    assert not metadata.apply(commands.put_member("n2", "h:2"))
+    assert metadata.apply(commands.put_member("n2", "h:3"))
+    assert metadata.members() == {"n1": "h:1", "n2": "h:3"}
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.members() == metadata.members()
+    assert metadata.apply(commands.remove_member("n1"))
+    assert not metadata.apply(commands.remove_member("n1"))
+    assert metadata.members() == {"n2": "h:3"}
+
+
+def test_a_member_is_removed_only_from_among_those_that_were_expected() -> None:
+    metadata = Metadata()
+    for name in ("n1", "n2", "n3"):
+        metadata.apply(commands.put_member(name, f"{name}:1"))
+    assert not metadata.apply(commands.remove_member("n3", expected=["n1", "n3"]))
+    assert metadata.apply(commands.remove_member("n3", expected=["n3", "n2", "n1"]))
+    assert not metadata.apply(commands.remove_member("n2", expected=["n3", "n2", "n1"])), "somebody was faster"
