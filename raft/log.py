@@ -264,7 +264,7 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
 
     def oldest_needed_segment(self) -> int:
         """The oldest journal segment that holds the checkpoint, or an entry above it."""
-        return min((self.checkpoint_segment, *(segment for _, segment in self._runs)))
+        return min(self.checkpoint_segment, min((segment for _, segment in self._runs), default=self.checkpoint_segment))
 
     def oldest_entry_segment(self) -> int:
         """The oldest journal segment with an entry above the checkpoint; the current one if there is none."""

@@ -81,7 +81,7 @@ class _Outlet(Transport):  # type: ignore[misc]
         return True
 
 
-def _not_here(self: Member, *_arguments: object, **_named: object) -> NoReturn:
+def _not_here(*_arguments: object, **_named: object) -> NoReturn:
     """Stands in for a stock method that must never run."""
     raise RuntimeError("a method of the stock pysyncobj was called that is not safe; use propose and add_member")
 
