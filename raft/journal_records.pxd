@@ -1,1 +1,5 @@
-# Compiled as it is: what it does is Python's all the same.
+cimport cython
+from octets.buffer cimport Buffer
+
+@cython.locals(data=bytes)
+cpdef int put_entry(Buffer buffer, unsigned int group_id, tuple entry) except -1
