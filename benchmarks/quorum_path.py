@@ -6,7 +6,7 @@ number of messages of 1 KiB, and settles what came of the turn before. Every pha
 the table says what the leader and a follower spend on one message, in microseconds of CPU time:
 
     submit      the origin encodes commands, and joins them to batches
-    propose     the leader checks a batch that came from another node, puts in the time, appends it to its log
+    propose     the leader reads a batch, puts in the time, appends it to its log
     replicate   frames are made, read and appended; replies and commit indexes are taken
     apply       the state machine
     effects     the origin takes what it is to do: deliveries, confirms
@@ -36,7 +36,7 @@ from benchmarks.instructions import check_valgrind, read_total
 from benchmarks.machine import is_compiled
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
-from queues.quorum.commands import Attach, Enqueue, How, OpenQueue, Settle, decode_batch, with_time
+from queues.quorum.commands import Attach, Enqueue, How, OpenQueue, Settle, with_time
 from queues.quorum.effects import Delivered
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.session import OwnStream
@@ -182,14 +182,12 @@ class BenchNode:
         return result
 
     def propose(self, group: int, batch: bytes, now: int) -> None:
-        """As the leader does it with its own batches."""
-        self.host.groups[group].propose(with_time(batch, now))
+        """As the leader does it with its own batches and those of others."""
+        self.machines[group].propose(self.host.groups[group], batch, now)
 
     def _on_application(self, sender: str, payload: bytes, now: int) -> None:
         began = time.process_time_ns()
-        batch = payload[4:]
-        decode_batch(batch, self.machines[1].pager.addresses)
-        self.propose(int.from_bytes(payload[:4], "big"), batch, now)
+        self.propose(int.from_bytes(payload[:4], "big"), payload[4:], now)
         self.inner += self.spend("propose", began)
 
     def write(self) -> None:
