@@ -181,13 +181,13 @@ class BenchNode:
         self.spent[phase] -= self.inner
         return result
 
-    def propose(self, group: int, batch: bytes, now: int) -> None:
+    def propose(self, group: int, batch: bytes | memoryview, now: int) -> None:
         """As the leader does it with its own batches and those of others."""
         self.machines[group].propose(self.host.groups[group], batch, now)
 
     def _on_application(self, sender: str, payload: bytes, now: int) -> None:
         began = time.process_time_ns()
-        self.propose(int.from_bytes(payload[:4], "big"), payload[4:], now)
+        self.propose(int.from_bytes(payload[:4], "big"), memoryview(payload)[4:], now)
         self.inner += self.spend("propose", began)
 
     def write(self) -> None:
@@ -402,7 +402,7 @@ def print_instructions(batches: Sequence[int]) -> None:
     for origin in NAMES[:2]:
         where = "leader" if origin == NAMES[0] else "follower"
         for batch in batches:
-            few = max(batch, 400)
+            few = max(batch, 200)
             count = instructions_per_message(origin, batch, few, 3 * few)
             print(f"clients at the {where}, batches of {batch}: {count:,} instructions a message, three nodes together")
 

@@ -118,9 +118,10 @@ class QueueGroupMachine:
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 
-    def propose(self, log: Log, batch: bytes, now: int) -> bool:
-        """A node's batch, or an own one of the leader, with the time put in. False: this member does not lead, or hands
-        over. Raises Malformed where nothing must be proposed, and ValueError for what is too large for the log.
+    def propose(self, log: Log, batch: bytes | memoryview, now: int) -> bool:
+        """A node's batch, or an own one of the leader, with the time put in (a view of a frame will do: it is copied
+        once). False: this member does not lead, or hands over. Raises Malformed for what is no batch: nothing was
+        proposed then; and ValueError for what is too large for the log.
 
         What was read to check it is kept for `apply`, so that a leader reads every batch once.
         """
