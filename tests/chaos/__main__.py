@@ -1,0 +1,119 @@
+"""`python -m tests.chaos --rounds 60 --seed 7 --report docs/chaos.md`: three nodes, real clients, faults, and a table.
+
+Each round is one fault; the kinds take turns, the rest is chance, as far as the machine's timing is not. Rounds come in
+chapters of ROUNDS_PER_CHAPTER on the same data folders; the folder of a chapter with a violation is kept, and named.
+Status 1 at a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import uvloop
+
+from tests.chaos.faults import FaultKind, Scene
+from tests.chaos.nodes import NAMES, Cluster
+from tests.chaos.report import machine, table
+from tests.chaos.rounds import Campaign, Round
+
+ROUNDS_PER_CHAPTER = 15
+
+
+async def run_chapter(
+    folder: Path, kinds: Sequence[FaultKind], chance: Random, say: Callable[[str], None]
+) -> tuple[list[Round], list[str]]:
+    """Rounds on one cluster in this folder, each of one of these kinds. Returns them, and what was violated."""
+    cluster = Cluster(folder, Random(chance.random()), small_disk=chance.choice(NAMES))
+    violations: list[str] = []
+    done: list[Round] = []
+    try:
+        await cluster.start()
+        campaign = Campaign(cluster, Scene(cluster, Random(chance.random()), say), Random(chance.random()))
+        await campaign.prepare()
+        for kind in kinds:
+            one = await campaign.run([kind])
+            done.append(one)
+            found, fault = one.findings, one.faults[0]
+            say(
+                f"  {found.operations} operations, {found.confirmed} confirmed, {found.duplicated} duplicated, "
+                f"{one.holds} holds of locks, {fault.outage_s:.2f} s without writes, "
+                f"{fault.recovered - fault.healed:.2f} s to recover, {len(found.violations)} violations; {one.errors}"
+            )
+            for text in found.violations:
+                say(f"  VIOLATION {text}")
+            violations += [f"{kind.value}, in {folder}: {text}" for text in found.violations]
+    finally:
+        statuses = await cluster.stop()
+    if any(statuses.values()):
+        violations.append(f"in {folder}: SIGTERM ended the nodes with {statuses}")
+    return done, violations
+
+
+async def run_campaign(
+    rounds: int, seed: int, only: Sequence[FaultKind], say: Callable[[str], None]
+) -> tuple[list[Round], list[str]]:
+    """So many rounds. Returns them, and what was violated."""
+    done: list[Round] = []
+    violations: list[str] = []
+    for first in range(0, rounds, ROUNDS_PER_CHAPTER):
+        chance = Random(f"{seed}/{first}")
+        kinds = [only[number % len(only)] for number in range(first, min(first + ROUNDS_PER_CHAPTER, rounds))]
+        folder = Path(tempfile.mkdtemp(prefix="broker-chaos-"))
+        chapter, wrong = await run_chapter(folder, kinds, chance, say)
+        done += chapter
+        violations += wrong
+        if not wrong:
+            shutil.rmtree(folder)
+    return done, violations
+
+
+def page(rounds: Sequence[Round], violations: Sequence[str], seed: int, took_s: float) -> str:
+    """The report, as Markdown."""
+    faults = Counter(fault.kind for one in rounds for fault in one.faults)
+    lines = [
+        "# Faults under load, three nodes",
+        "",
+        f"`python -m tests.chaos --rounds {len(rounds)} --seed {seed}` on {time.strftime('%Y-%m-%d')}: {machine()}.",
+        "",
+        table(rounds),
+        "",
+        f"{len(rounds)} rounds with {sum(faults.values())} faults in {took_s:.0f} s; locks were held "
+        f"{sum(one.holds for one in rounds):,} times.",
+    ]
+    return "\n".join([*lines, *(f"\nVIOLATION {text}" for text in violations)]) + "\n"
+
+
+def main() -> int:
+    """The command. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, help="write the table to this file too")
+    parser.add_argument("--only", nargs="+", choices=[kind.name for kind in FaultKind], help="these faults only")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # the client library tells of each connection that a fault has ended
+    only = [FaultKind[name] for name in arguments.only] if arguments.only else list(FaultKind)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+    done, violations = uvloop.run(run_campaign(arguments.rounds, arguments.seed, only, say))
+    text = page(done, violations, arguments.seed, time.monotonic() - began)
+    print(text)  # noqa: T201
+    if arguments.report is not None:
+        arguments.report.write_text(text)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
