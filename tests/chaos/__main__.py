@@ -8,8 +8,10 @@ Status 1 at a violation.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -64,6 +66,9 @@ async def run_campaign(
     """So many rounds. Returns them, and what was violated."""
     done: list[Round] = []
     violations: list[str] = []
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that all nodes and mounts go too
     for first in range(0, rounds, ROUNDS_PER_CHAPTER):
         chance = Random(f"{seed}/{first}")
         kinds = [only[number % len(only)] for number in range(first, min(first + ROUNDS_PER_CHAPTER, rounds))]

@@ -163,7 +163,7 @@ class Consumer:
                     declared = await channel.declare_queue(queue, passive=True)
                     cancelled = await _consume(declared, self._receiver(queue))
                     ends: list[asyncio.Future[Any]] = [asyncio.create_task(cancelled.wait())]
-                    ends += [asyncio.ensure_future(each.closed()) for each in (connection, channel)]
+                    ends.append(asyncio.ensure_future(channel.closed()))
                     await self._first_of(*ends)
                     for each in ends:
                         each.cancel()

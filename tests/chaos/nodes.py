@@ -80,7 +80,7 @@ class NodeProcess:
                 stderr=log,
                 cwd=self.log.parent,
                 env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
-                process_group=0,
+                start_new_session=True,
             )
         self._watch = asyncio.create_task(self._follow(self._process))
 

@@ -109,10 +109,10 @@ class PlainSession:
 
     async def channel(self) -> AbstractChannel:
         async with self._opening:
-            if self._connection is None or self._connection.is_closed:
-                self._connection = await connect(self.node)
-                self._channel = None
             if self._channel is None or self._channel.is_closed:
+                # A connection that was lost counts as open until it is closed: it is closed with its last channel.
+                await self.close()
+                self._connection = await connect(self.node)
                 self._channel = await self._connection.channel()
             return self._channel
 

@@ -179,3 +179,13 @@ def test_an_outage_is_the_longest_of_any_queue_on_any_node_that_counts() -> None
     assert write_outage(confirms, ["a", "b"], ["n1"], 1.0, 4.0) == 2.5
     assert write_outage(confirms, ["a"], ["n1", "n2"], 1.0, 4.0) == 3.0
     assert write_outage(confirms, ["c"], ["n1"], 1.0, 4.0) == 3.0
+
+
+def test_a_defect_that_the_broker_admits_is_told_once() -> None:
+    story = Story()
+    story.history.failed("consume", ConnectionError("reset"))
+    assert story.check().violations == []
+    for _ in range(2):
+        story.history.failed("publish", OSError("INTERNAL_ERROR - defect in the broker: KeyError"))
+    assert words(story.check()) == ["publish"]
+    assert story.history.errors["publish: OSError"] == 2
