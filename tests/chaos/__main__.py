@@ -15,16 +15,16 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
 import uvloop
 
+from tests.chaos.checker import Counts
 from tests.chaos.faults import FaultKind, Scene
 from tests.chaos.nodes import NAMES, Cluster
-from tests.chaos.report import machine, table
+from tests.chaos.report import page
 from tests.chaos.rounds import Campaign, Round
 
 ROUNDS_PER_CHAPTER = 15
@@ -45,8 +45,11 @@ async def run_chapter(
             one = await campaign.run([kind])
             done.append(one)
             found, fault = one.findings, one.faults[0]
+            both = Counts()
+            for counts in found.counts.values():
+                both.add(counts)
             say(
-                f"  {found.operations} operations, {found.confirmed} confirmed, {found.duplicated} duplicated, "
+                f"  {both.operations} operations, {both.confirmed} confirmed, {both.duplicated} duplicated, "
                 f"{one.holds} holds of locks, {fault.outage_s:.2f} s without writes, "
                 f"{fault.recovered - fault.healed:.2f} s to recover, {len(found.violations)} violations; {one.errors}"
             )
@@ -79,22 +82,6 @@ async def run_campaign(
         if not wrong:
             shutil.rmtree(folder)
     return done, violations
-
-
-def page(rounds: Sequence[Round], violations: Sequence[str], seed: int, took_s: float) -> str:
-    """The report, as Markdown."""
-    faults = Counter(fault.kind for one in rounds for fault in one.faults)
-    lines = [
-        "# Faults under load, three nodes",
-        "",
-        f"`python -m tests.chaos --rounds {len(rounds)} --seed {seed}` on {time.strftime('%Y-%m-%d')}: {machine()}.",
-        "",
-        table(rounds),
-        "",
-        f"{len(rounds)} rounds with {sum(faults.values())} faults in {took_s:.0f} s; locks were held "
-        f"{sum(one.holds for one in rounds):,} times.",
-    ]
-    return "\n".join([*lines, *(f"\nVIOLATION {text}" for text in violations)]) + "\n"
 
 
 def main() -> int:

@@ -14,17 +14,18 @@ quorum queue, though they kept trying.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 from tests.chaos.history import History, Outcome, QueueKind, Record, Settlement
 
 SHOWN = 5
+LOST = "lost"
 
 
 @dataclass(slots=True)
-class Findings:
-    """What happened in a round, and what was wrong with it."""
+class Counts:
+    """What happened on queues of one kind: messages, but attempts to publish, and deliveries."""
 
     published: int = 0
     attempts: int = 0
@@ -32,12 +33,23 @@ class Findings:
     deliveries: int = 0
     duplicated: int = 0
     lost: int = 0
-    violations: list[str] = field(default_factory=list)
 
     @property
     def operations(self) -> int:
         """Publishes and deliveries."""
         return self.attempts + self.deliveries
+
+    def add(self, other: Counts) -> None:
+        for each in fields(Counts):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+
+
+@dataclass(slots=True)
+class Findings:
+    """What happened in a round, and what was wrong with it."""
+
+    counts: dict[QueueKind, Counts] = field(default_factory=lambda: {kind: Counts() for kind in QueueKind})
+    violations: list[str] = field(default_factory=list)
 
 
 def check(history: History, restarted: Iterable[str], calm_since: float, drained_at: float) -> Findings:
@@ -46,19 +58,18 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
     restarted: nodes that did not live through it all. Between calm_since and drained_at nothing was wrong with the
     cluster; at drained_at the consumers closed in good order.
     """
-    findings = Findings(published=len(history.records), violations=list(history.violations))
+    findings = Findings(violations=list(history.violations))
     wrong: dict[str, list[str]] = {}
     forgetful = set(restarted)
     for message, record in history.records.items():
-        findings.attempts += len(record.attempts)
-        findings.confirmed += record.is_confirmed
-        findings.deliveries += len(record.deliveries)
-        findings.duplicated += max(0, len(record.deliveries) - 1)
         spec = history.queues[record.queue]
         forgets = spec.kind is QueueKind.CLASSIC and spec.home in forgetful
-        for what in _wrongs(record, forgets, calm_since, drained_at):
+        found = _wrongs(record, forgets, calm_since, drained_at)
+        for what in found:
             wrong.setdefault(what, []).append(f"{message} of {record.queue}{_story(record)}")
-    findings.lost = len(wrong.get("lost", ()))
+        attempts, deliveries = len(record.attempts), len(record.deliveries)
+        duplicated = max(0, deliveries - 1)
+        findings.counts[spec.kind].add(Counts(1, attempts, record.is_confirmed, deliveries, duplicated, LOST in found))
     for what, cases in wrong.items():
         findings.violations.append(f"{what}: {len(cases)} messages, such as {'; '.join(cases[:SHOWN])}")
     return findings
@@ -67,7 +78,7 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
 def _wrongs(record: Record, forgets: bool, calm_since: float, drained_at: float) -> list[str]:
     found = []
     if record.is_confirmed and not record.deliveries:
-        found.append("lost")
+        found.append(LOST)
     if any(attempt.outcome is Outcome.RETURNED for attempt in record.attempts):
         found.append("returned")
     unflagged = sum(not delivery.is_redelivered for delivery in record.deliveries)

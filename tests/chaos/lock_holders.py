@@ -117,12 +117,15 @@ class LockHolders:
         underlay.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
         await channel.set_qos(1)
         queue = await channel.declare_queue(lock, passive=True)
+        # Taken while the lock is held: what is said at its end is said before the connection closes.
+        holding = asyncio.Lock()
 
         async def receive(message: AbstractIncomingMessage) -> None:
             fence = int(str(message.headers.get(FENCE_HEADER, 0)))
             hold = self._log.began(lock, generation_of(message.body), fence, holder, node.name, now())
             try:
-                await self._hold(channel, message, hold)
+                async with holding:
+                    await self._hold(channel, message, hold)
             except asyncio.CancelledError:
                 if was_cancelled():
                     raise
@@ -137,6 +140,8 @@ class LockHolders:
         await self._first_of(*ends)
         for each in ends:
             each.cancel()
+        if not channel.is_closed:
+            await asyncio.wait_for(holding.acquire(), CONNECT_TIMEOUT_S)
 
     async def _hold(self, channel: AbstractChannel, message: AbstractIncomingMessage, hold: Hold) -> None:
         span = LONG_HOLD_S if self._chance.random() < LONG_CHANCE else SHORT_HOLD_S

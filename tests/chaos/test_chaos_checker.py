@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chaos.checker import Findings, check, longest_gap, write_outage
+from tests.chaos.checker import Counts, Findings, check, longest_gap, write_outage
 from tests.chaos.history import Delivery, History, Outcome, QueueKind, QueueSpec, Settlement
 from tests.kill.ledger import MessageId, body_of
 
@@ -55,15 +55,17 @@ def test_what_ought_to_be() -> None:
     story.publish()
     story.deliver()
     findings = story.check()
-    assert findings == Findings(published=1, attempts=1, confirmed=1, deliveries=1)
-    assert findings.operations == 2
+    assert findings.violations == []
+    assert findings.counts[QueueKind.QUORUM] == Counts(published=1, attempts=1, confirmed=1, deliveries=1)
+    assert findings.counts[QueueKind.QUORUM].operations == 2
+    assert findings.counts[QueueKind.CLASSIC] == Counts()
 
 
 def test_a_confirmed_message_that_never_comes_is_lost() -> None:
     story = Story()
     story.publish()
     findings = story.check()
-    assert findings.lost == 1
+    assert findings.counts[QueueKind.QUORUM].lost == 1
     assert words(findings) == ["lost"]
     assert story.history.missing() == [MESSAGE]
 
@@ -72,7 +74,7 @@ def test_confirmed_at_the_second_attempt_is_confirmed() -> None:
     story = Story()
     story.publish(Outcome.UNKNOWN)
     story.publish()
-    assert story.check().lost == 1
+    assert story.check().counts[QueueKind.QUORUM].lost == 1
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NACKED, Outcome.UNKNOWN, Outcome.PENDING])
@@ -96,7 +98,7 @@ def test_redelivered_messages_are_counted_and_allowed() -> None:
     story.deliver(settlement=Settlement.NONE)
     story.deliver(3.0, redelivered=True)
     findings = story.check()
-    assert (findings.duplicated, findings.violations) == (1, [])
+    assert (findings.counts[QueueKind.QUORUM].duplicated, findings.violations) == (1, [])
 
 
 def test_a_retry_may_come_twice_but_not_three_times() -> None:
