@@ -31,6 +31,8 @@ from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
 from queues.classic import ClassicQueue
+from queues.quorum.arguments import parse_quorum_arguments
+from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
@@ -209,7 +211,8 @@ class Broker:
         vhost = self.vhosts.pop(name)
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
-            self.store.pager.page_store.drop_queue(queue.queue_id)
+            if not queue.is_proxy:
+                self.store.pager.page_store.drop_queue(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
         vhost.queues.clear()
@@ -267,6 +270,9 @@ class Broker:
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
+        if record.type == "quorum":
+            self._add_quorum_queue(vhost, declaration, record.queue_id)
+            return
         if record.home and record.home != self.replication.own_node:
             self._add_remote_queue(vhost, declaration, record)
             return
@@ -279,6 +285,16 @@ class Broker:
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)
+
+    def _add_quorum_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int) -> None:
+        def find_settings() -> QuorumSettings:
+            policy, operator = effective_policies(self.metadata, vhost.name, "quorum_queues", declaration.name)
+            return parse_quorum_arguments(declaration.arguments, policy, operator)
+
+        group = self.replication.group_of(queue_id)
+        vhost.queues[declaration.name] = group.open_queue(declaration, queue_id, find_settings)
+        self.queue_count += 1
+        vhost.changed()
 
     def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
         """A classic queue of another node."""
@@ -299,7 +315,8 @@ class Broker:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
             vhost.changed()
-        self.store.pager.page_store.drop_queue(queue_id)
+        if self.replication.group_of(queue_id).machine.settings_of(queue_id) is None:
+            self.store.pager.page_store.drop_queue(queue_id)
         return removed
 
     def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:

@@ -20,6 +20,7 @@ from amqp_broker.declared import (
     check_equivalent_argument,
     check_equivalent_flag,
     check_equivalent_queue,
+    check_quorum_declaration,
     kind_name,
 )
 from amqp_broker.errors import (
@@ -36,8 +37,9 @@ from amqp_broker.reply_to import REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
-from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
+from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments, queue_type_of
 from queues.classic import ClassicQueue
+from queues.quorum.arguments import parse_quorum_arguments
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -110,7 +112,11 @@ class Declarations:
         """Values of the arguments, and the permissions that dead-lettering needs."""
         vhost, session = connection.vhost, connection.session
         try:
-            settings = parse_arguments(method.arguments)
+            kind = queue_type_of(method.arguments)
+            if kind == "quorum":
+                settings = parse_quorum_arguments(method.arguments).arguments
+            else:
+                settings = parse_arguments(method.arguments)
         except UnsupportedQueueType as error:
             raise ConnectionException(
                 ReplyCode.NOT_IMPLEMENTED,
@@ -129,6 +135,10 @@ class Declarations:
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
             ) from None
+        if kind == "quorum":
+            check_quorum_declaration(
+                method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete
+            )
         if settings.dead_letter_exchange is not None:
             session.check(Action.READ, "queue", name)
             session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
@@ -145,6 +155,7 @@ class Declarations:
                 vhost.name,
                 name,
                 broker.metadata.next_queue_id,
+                queue_type_of(method.arguments),
                 auto_delete=method.auto_delete,
                 arguments_raw=method.arguments.raw,
                 durable=is_durable,

@@ -127,9 +127,9 @@ _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "x-max-length-bytes": ("max_length_bytes", lambda k, v: read_integer(k, v, 0, None)),
     "x-overflow": ("overflow", _overflow),
     "x-dead-letter-exchange": ("dead_letter_exchange", _name),
-    "x-dead-letter-routing-key": ("dead_letter_routing_key", _string),
+    "x-dead-letter-routing-key": ("dead_letter_routing_key", read_string),
     "x-max-priority": ("max_priority", lambda k, v: read_integer(k, v, 0, 255)),
-    "x-single-active-consumer": ("single_active_consumer", _boolean),
+    "x-single-active-consumer": ("single_active_consumer", read_boolean),
     "x-delivery-limit": ("delivery_limit", lambda k, v: read_integer(k, v, -1, None)),
 }
 

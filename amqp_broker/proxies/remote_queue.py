@@ -55,12 +55,6 @@ class RemoteQueue(QueueProxy):
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
-    def answered(self, refusal: Refusal | None, count: int) -> int:
-        """What the home has answered. Raises ChannelException (404) if it has not."""
-        if refusal is Refusal.UNKNOWN:
-            raise self.unavailable()
-        return count
-
     def ask(self, hold: Any, then: Callable[[], None]) -> None:
         """Have the home count, and release the hold: `then` runs when the counts are right. While the home is down the
         client is told so instead."""

@@ -470,6 +470,28 @@ def test_the_link_is_shared_in_turn(world: HomeWorld, peer: Peer) -> None:
     assert max(counts) - min(counts) <= 6
 
 
+def test_who_waits_for_the_link_longest_is_next(world: HomeWorld, peer: Peer) -> None:
+    """Three that would each take everything, and a link that has room for one message at a time."""
+    size = 64 * 1024
+    one = message_named(1, size).size
+    consumers: dict[int, int] = {}
+    for index, name in enumerate(("qa", "qb", "qc")):
+        world.say(declare(name))
+        peer.publish(name, *[index] * (LINK_WINDOW_BYTES // size), body_size=size, is_persistent=False)
+        number, effects = peer.attach(name)
+        consumers[number] = 0
+        _take(effects, consumers)
+    while effects := peer.taken(*consumers.items(), octets=0):
+        _take(effects, consumers)
+    delivered = []
+    surplus = peer.octets - LINK_WINDOW_BYTES
+    for room in range(1, 13):
+        effects = peer.taken(*consumers.items(), octets=surplus + room * one)
+        delivered += _take(effects, consumers)
+    assert len(delivered) >= 11
+    assert {delivered.count(index) for index in range(3)} <= {3, 4, 5}
+
+
 def _take(effects: list[Any], consumers: dict[int, int]) -> list[int]:
     """The clients take everything at once."""
     for effect in effects:

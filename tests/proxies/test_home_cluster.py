@@ -10,6 +10,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, consume, declare
+from tests.proxies.link_world import RemoteClient
 
 
 @pytest.fixture
@@ -187,6 +188,17 @@ def test_publishers_wait_for_a_home_that_is_short(cluster: NodeCluster) -> None:
     home.alarms.disk_full(False)
     cluster.run(200)
     assert not client.connection.is_paused
+
+
+def test_what_was_held_returns_when_the_link_is_lost(cluster: NodeCluster) -> None:
+    client = RemoteClient()
+    cluster.nodes["n1"].queue("q").add_consumer(client)
+    cluster.nodes["n3"].client(1).publish(1, "q", b"1 ")
+    cluster.run(100)
+    assert (client.names, ready(cluster)) == ([1], 0)
+    cluster.cut("n1", "n2")
+    cluster.run(100)
+    assert (client.is_gone, ready(cluster)) == (True, 1)
 
 
 # -- direct replies ----------------------------------------------------------------------------------------------------
