@@ -23,9 +23,10 @@ import uvloop
 
 from tests.chaos.checker import Counts
 from tests.chaos.faults import FaultKind, Scene
-from tests.chaos.nodes import NAMES, Cluster
+from tests.chaos.nodes import NAMES, Cluster, StartError
 from tests.chaos.report import page
 from tests.chaos.rounds import Campaign, Round
+from tests.chaos.sessions import CLIENT_ERRORS
 
 ROUNDS_PER_CHAPTER = 15
 
@@ -56,6 +57,9 @@ async def run_chapter(
             for text in found.violations:
                 say(f"  VIOLATION {text}")
             violations += [f"{kind.value}, in {folder}: {text}" for text in found.violations]
+    except (StartError, *CLIENT_ERRORS) as error:
+        violations.append(f"in {folder}, the chapter ended early: {error!r}")
+        say(f"  VIOLATION {violations[-1]}")
     finally:
         statuses = await cluster.stop()
     if any(statuses.values()):

@@ -39,6 +39,10 @@ LOG_TAIL = 4000
 SETTINGS: dict[str, str] = {"memory-budget": "64MiB", "disk-free-limit": "4MiB", "log-level": "info"}
 
 
+class StartError(Exception):
+    """A node did not become ready; the text has the end of its log."""
+
+
 class NodeProcess:
     """One member: its process if it runs, and its place on the disk."""
 
@@ -151,7 +155,7 @@ class Cluster:
         self.small_disk = small_disk if small_disk is not None and self._mount(folder / small_disk) else None
 
     async def start(self) -> None:
-        """Start all nodes. Raises RuntimeError with the end of a log if one does not become ready."""
+        """Start all nodes. Raises StartError with the end of a log if one does not become ready."""
         secret = self.folder / "secret"
         if not secret.exists():
             secret.touch(mode=0o600)
@@ -169,7 +173,8 @@ class Cluster:
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         for node in self.nodes.values():
             if not await node.wait_ready():
-                raise RuntimeError(f"{node.name} is not ready after {START_TIMEOUT_S} s:\n{node.log_tail()}")
+                how = f"not ready after {START_TIMEOUT_S} s" if node.is_running else f"ended with {node.ended_with}"
+                raise StartError(f"{node.name} {how}:\n{node.log_tail()}")
 
     async def stop(self) -> dict[str, int]:
         """End everything, in good order where that works. Returns the exit status of each node that ran."""
