@@ -10,8 +10,8 @@ has lost the lock without knowing. So a hold during which its node was disturbed
 What must not be:
 
     1. two holds of one generation with the same fence: the message was given out twice
-    2. a hold that begins before an earlier, undisturbed one has been released, or its connection lost
-    3. a hold that begins after an undisturbed ack has been executed: two acks of one message can be accepted
+    2. a hold that begins before an undisturbed one of a lower fence has been released, or its connection lost
+    3. a hold that begins after the executed ack of an undisturbed one of a lower fence: two acks would be accepted
     4. a generation that is gone although its last hold (that of the highest fence) did not end with an ack: an ack of
        somebody who did not hold it any more was accepted; or although nobody ever held it
 """
@@ -109,8 +109,8 @@ def check_locks(log: LockLog, disturbances: Iterable[Disturbance], present: Iter
             if (other := fences.get(hold.fence)) is not None:
                 wrong.append(f"{where}: given out twice at the same fence: to {other}; to {hold}")
             fences[hold.fence] = hold
-        for index, hold in enumerate(holds):
-            wrong += _conflicts(where, hold, holds[index + 1 :], disturbed)
+        for hold in holds:
+            wrong += _conflicts(where, hold, holds, disturbed)
         last = fences[max(fences)]
         if last.release is not Release.ACKED and (lock, generation) not in there:
             wrong.append(f"{where}: gone, though its last holder did not acknowledge it: {last}")
@@ -121,12 +121,12 @@ def check_locks(log: LockLog, disturbances: Iterable[Disturbance], present: Iter
     return wrong
 
 
-def _conflicts(where: str, hold: Hold, later: list[Hold], disturbed: list[Disturbance]) -> list[str]:
-    """What later holds do to one of a holder who may rely on it."""
+def _conflicts(where: str, hold: Hold, others: list[Hold], disturbed: list[Disturbance]) -> list[str]:
+    """What holds that the broker gave out later, with higher fences, do to one of a holder who may rely on it."""
     wrong = []
-    for other in later:
-        if _is_disturbed(hold, other.began, disturbed):
-            break
+    for other in others:
+        if other.fence <= hold.fence or _is_disturbed(hold, other, disturbed):
+            continue
         # Who has lost its connection learns of it after the broker has.
         if other.began < hold.ended and hold.release is not Release.BROKEN:
             wrong.append(f"{where}: two holders: {hold}; {other}")
@@ -135,6 +135,9 @@ def _conflicts(where: str, hold: Hold, later: list[Hold], disturbed: list[Distur
     return wrong
 
 
-def _is_disturbed(hold: Hold, until: float, disturbed: list[Disturbance]) -> bool:
-    """Whether the holder's node may have been given up between the begin of the hold and a time."""
-    return any(each.node == hold.node and each.start < until and hold.began < each.end for each in disturbed)
+def _is_disturbed(hold: Hold, other: Hold, disturbed: list[Disturbance]) -> bool:
+    """Whether the holder's node may have been given up between the begins of the two holds. It may be the later one
+    although the broker gave it out earlier: a node that comes back catches up, and hands out what is not its any more.
+    """
+    start, end = sorted((hold.began, other.began))
+    return any(each.node == hold.node and each.start < end and start < each.end for each in disturbed)

@@ -46,6 +46,17 @@ def test_who_was_given_up_may_believe_that_it_still_holds() -> None:
     assert check_locks(log, [Disturbance("n1", 2.5, 2.8)], [(LOCK, 1)]) != []
 
 
+def test_a_node_that_catches_up_hands_out_what_is_not_its_any_more() -> None:
+    log = LockLog()
+    one = hold(log, 7, 6.0, "n2")
+    log.released(one, Release.ACKED, 6.1)
+    log.executed(one, 6.2)
+    log.released(hold(log, 4, 8.0), Release.GIVEN_BACK, 8.1)
+    assert check_locks(log, [Disturbance("n1", 1.0, 7.0)], []) == []
+    (found,) = check_locks(log, [Disturbance("n2", 1.0, 7.0)], [])
+    assert "two holders" in found
+
+
 def test_given_out_twice_at_the_same_place_of_the_log() -> None:
     log = LockLog()
     log.released(hold(log, 0, 1.0), Release.BROKEN, 1.5)
