@@ -173,9 +173,9 @@ class Replication:
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
-        self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
+        self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
-        known = self.machine.last_session(self.own_node, group.member.log.entries)
+        known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes

@@ -22,13 +22,13 @@ cdef class ProxyConsumer:
     cdef list _ranges
 
     @cython.locals(entry=Entry, consumer=Consumer)
-    cpdef int deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
-                      unsigned int returns) except -1
+    cpdef void deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
+                      unsigned int returns) except *
     @cython.locals(entry=Entry)
     cpdef Entry entry(self, unsigned long long delivery_id, Message message, bint is_redelivered, unsigned int returns)
     @cython.locals(consumer=Consumer, message=Message)
-    cdef int _hand_over(self, Entry entry) except -1
+    cdef void _hand_over(self, Entry entry) except *
     @cython.locals(consumer=Consumer)
-    cpdef int hand_out(self) except -1
-    cpdef int settle(self, unsigned long long delivery_id, object how) except -1
-    cpdef int flush(self, object receipt) except -1
+    cpdef void hand_out(self) except *
+    cpdef void settle(self, unsigned long long delivery_id, object how) except *
+    cpdef void flush(self, object receipt) except *
