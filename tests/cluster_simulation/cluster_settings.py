@@ -1,0 +1,52 @@
+"""The configuration of the nodes of a simulated cluster: valid, but smaller than the bounds allow anybody else."""
+
+from __future__ import annotations
+
+import random
+
+from amqp_broker.config import Config
+from amqp_broker.setting_kinds import Address, MemberAddress
+
+
+def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, Config]:
+    """One Config for each node, by name; joiners are not members at first."""
+    segment = chance.choice([4096, 16_384, 65_536])
+    log_bytes = chance.choice([2_000, 8_000, 60_000])
+    same: dict[str, object] = {
+        "default_user": "",
+        "page_size_bytes": chance.choice([300, 1500, 6000]),
+        "page_segment_size_bytes": chance.choice([1000, 8000]),
+        "journal_segment_size_bytes": segment,
+        "journal_limit_bytes": segment * chance.randint(3, 6),
+        "memory_budget_bytes": chance.choice([100_000, 1_000_000, 10_000_000]),
+        "queue_head_messages": chance.choice([1, 4, 64]),
+        "queue_head_size_bytes": chance.choice([500, 4000]),
+        "output_limit_bytes": chance.choice([600, 5000, 100_000]),
+        "publish_backlog_bytes": chance.choice([10_000, 100_000, 1_000_000]),
+        "disk_free_limit_bytes": 0,
+        "heartbeat_ms": 0,
+        "queue_groups": chance.choice([1, 2, 3]),
+        "node_down_ms": chance.choice([300, 1000, 3000]),
+        "command_timeout_ms": 10_000,
+        "raft_heartbeat_ms": 50,
+        "raft_election_timeout_ms": chance.choice([150, 300]),
+        "raft_log_size_bytes": log_bytes,
+        "raft_log_cap_bytes": log_bytes * chance.choice([1, 3]),
+    }
+    addresses = {name: Address("127.0.0.1", 7100 + number) for number, name in enumerate([*members, *joiners])}
+    configs = {}
+    for name in addresses:
+        config = Config()
+        is_joiner = name in joiners
+        known = [*members, name] if is_joiner else members
+        own = {
+            "node_name": name,
+            "cluster": tuple(sorted(MemberAddress(each, addresses[each]) for each in known)),
+            "cluster_join": is_joiner,
+        }
+        for field, value in {**same, **own}.items():
+            if not hasattr(config, field):
+                raise AttributeError(f"Config has no {field}")
+            object.__setattr__(config, field, value)
+        configs[name] = config
+    return configs
