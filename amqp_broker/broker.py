@@ -1,21 +1,22 @@
 """Broker: what the connections of a node share: the metadata, the virtual hosts made from it, users, and the store.
 
-A durable change is a command: `propose` writes it to the metadata log and applies it to the metadata; the caller
-changes the run-time side (vhost.py, declarations.py) and answers the client once the returned ticket is synced. At a
-start the same run-time side is built from the recovered metadata.
+A change that others have to know, or that has to outlive a restart, is a command: `propose` puts it into this node's
+stream to the metadata group (cluster/); when it is committed every node applies it, and cluster/projection.py changes
+the run-time side with the verbs of this module. At a start the run-time side is built from the recovered metadata.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.entities import QueueRecord
 from amqp_broker.cluster.metadata import Metadata
+from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.config import Config
 from amqp_broker.dead_letters import DeadLetters
 from amqp_broker.declared import QueueDeclaration
@@ -25,14 +26,14 @@ from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
-from exchanges.bindings import Destination
+from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
 from queues.classic import ClassicQueue
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
-from storage.metadata_log import MetadataLog
+from raft.journal_records import FIRST_RAFT_KIND
 
 log = logging.getLogger("amqp_broker")
 
@@ -42,6 +43,16 @@ _TRANSIENT_IDS = 1 << 62
 _DELAY_IDS = 1 << 61
 
 
+class _Elsewhere:
+    """The owner of an exclusive queue whose connection is another node's."""
+
+    exclusive_queues: tuple[Any, ...] = ()
+    vhost = None
+
+
+ELSEWHERE = _Elsewhere()
+
+
 class Broker:
     """Everything of a node that is not a connection."""
 
@@ -49,13 +60,11 @@ class Broker:
         self,
         config: Config,
         store: MessageStore,
-        metadata_log: MetadataLog,
         timers: Timers,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
         self.store = store
-        self.metadata_log = metadata_log
         self.timers = timers
         self.random_bytes = random_bytes
         self.metadata = Metadata()
@@ -66,69 +75,84 @@ class Broker:
         self.now = 0
         self.queue_count = 0
         self._next_transient_id = _TRANSIENT_IDS
-        self._dropped: deque[tuple[int, int]] = deque()
-        self._proposed = 0
-        self._synced = 0
         self.unroutable = 0
         self.page_checks: list[PageCheck] = []
+        self._recovery = Recovery(store.pager)
+        #: Connections whose exclusive queues are being declared, by virtual host and name.
+        self.owners: dict[tuple[str, str], Any] = {}
 
-    # -- durable changes -----------------------------------------------------------------------------------------
+    # -- changes that others know ----------------------------------------------------------------------------------
 
-    def propose(self, command: commands.Command) -> int:
-        """Write and apply a metadata command. Returns the ticket that has to be synced before it is reported done."""
-        commands.check_command(command)
-        self.metadata_log.append(command)
-        self.metadata.apply(command)
-        self._proposed = self.ticket()
-        return self._proposed
+    def propose(self, command: commands.Command, then: Callable[[Any], None] | None = None) -> Proposal:
+        """Have a metadata command applied on all nodes; `then(changed)` is called when it is, and what it did is true
+        at run time. Raises ValueError when it has no known form."""
+        return self.replication.propose(command, then)
 
-    def unsynced_proposal(self) -> int:
-        """The ticket for an answer that relies on what was declared or deleted before, maybe by another client and not
-        on disk yet; 0 when all of it is."""
-        return self._proposed if self._proposed > self._synced else 0
+    def unsettled_proposal(self) -> Proposal | None:
+        """For an answer that relies on what this node has removed before, maybe for another client: the newest proposal
+        that is not applied yet."""
+        return self.replication.stream.last
 
     def ticket(self) -> int:
-        """Covers everything that has been written so far, to the journal and to the metadata log."""
-        return int(self.store.journal.position + self.metadata_log.position)
+        """Covers everything that has been written to the journal so far."""
+        return int(self.store.journal.position)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether other nodes have to know of what does not outlive a restart, too."""
+        return self.replication.is_clustered
+
+    def is_recorded(self, queue: Any) -> bool:
+        """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
+        return queue.queue_id < _DELAY_IDS
+
+    def is_recorded_binding(self, vhost: VHost, source: str, binding: Binding) -> bool:
+        """Whether the metadata know a binding: both of its ends."""
+        entry = vhost.router.get(source)
+        if entry is None or self.metadata.exchange(vhost.name, source) is None:
+            return False
+        destination = binding.destination
+        if destination.kind == QUEUE:
+            return self.metadata.queue(vhost.name, destination.name) is not None
+        return self.metadata.exchange(vhost.name, destination.name) is not None
 
     # -- start ---------------------------------------------------------------------------------------------------
 
     def recover(self, now: int) -> None:
-        """Build everything from the metadata log and the journal. Raises CorruptRecord."""
+        """Read the journal. Raises StorageError."""
         self.now = now
-        for command in self.metadata_log.recover(self.config.recover):
-            self.metadata.apply(command)
-        recovery = Recovery(self.store.pager)
+        host = self.replication.host
         for segment, kind, payload in self.store.journal.recover(self.config.recover):
-            recovery.take(segment, kind, bytes(payload))
+            if kind >= FIRST_RAFT_KIND:
+                host.feed_recovered(segment, kind, bytes(payload))
+            else:
+                self._recovery.take(segment, kind, bytes(payload))
         self.store.synced(self.store.journal.position)
+        journal = self.store.journal
+        if journal.torn_tail is not None:
+            log.warning("cut a torn tail: %s", journal.torn_tail)
+        for part in journal.set_aside:
+            log.warning("set a damaged part aside: %s", part)
+
+    def start(self, now: int) -> None:
+        """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
+        StorageError."""
+        self.now = now
+        recovery = self._recovery
         ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
-        self._reserve_seen_ids(recovery)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside(ids):
                 log.warning("set a damaged page aside: %s", line)
         recovery.finish(ids)
-        self.store.pager.page_store.drop_orphans(set(ids))
-        if not self.metadata.vhosts():
-            self._populate()
+        held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
+        self.store.pager.page_store.drop_orphans({*ids, *held})
         for record in self.metadata.vhosts():
-            self._build_vhost(record.name, recovery, now)
+            self.build_vhost(record.name)
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
-        for log_ in (self.metadata_log, self.store.journal):
-            if log_.torn_tail is not None:
-                log.warning("cut a torn tail: %s", log_.torn_tail)
-            for part in log_.set_aside:
-                log.warning("set a damaged part aside: %s", part)
-
-    def _reserve_seen_ids(self, recovery: Recovery) -> None:
-        """The journal may know a queue whose declaration the crash has undone: its id is never given again, or its
-        messages would turn up in a new queue."""
-        seen = max((queue_id for queue_id in recovery.queues if queue_id < _DELAY_IDS), default=0)
-        if seen >= self.metadata.next_queue_id:
-            self.propose(commands.reserve_queue_ids(seen + 1))
+        recovery.queues = {}
 
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
@@ -139,7 +163,7 @@ class Broker:
         digest = hashlib.blake2b(f"{vhost}\0{exchange}".encode("utf-8", "surrogateescape"), digest_size=7).digest()
         return _DELAY_IDS + int.from_bytes(digest, "big")
 
-    def _populate(self) -> None:
+    def populate(self) -> None:
         """The first start: one virtual host, one administrator."""
         config = self.config
         self.propose(commands.put_vhost(config.default_vhost))
@@ -148,23 +172,22 @@ class Broker:
             self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
-    def _build_vhost(self, name: str, recovery: Recovery | None, now: int) -> VHost:
+    # -- virtual hosts ---------------------------------------------------------------------------------------------
+
+    def build_vhost(self, name: str) -> VHost:
+        """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
+        now = self.now
         vhost = VHost(name, self.store, now, self.config.max_cached_routes)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):
             if not record.is_predeclared:
                 self.add_exchange(
-                    vhost, record.name, record.type, True, record.auto_delete, record.internal,
+                    vhost, record.name, record.type, record.durable, record.auto_delete, record.internal,
                     decode_table(record.arguments_raw),
-                )
+                )  # fmt: skip
         for queue_record in metadata.queues(name):
-            declaration = QueueDeclaration(
-                queue_record.name, True, queue_record.auto_delete, None, decode_table(queue_record.arguments_raw), name
-            )
-            queue = self.add_queue(vhost, declaration, queue_record.queue_id)
-            if recovery is not None:
-                queue.restore(recovery.queues[queue.queue_id], now)
+            self.add_recorded_queue(vhost, queue_record)
         for binding in metadata.bindings(name):
             vhost.router.bind(
                 binding.source,
@@ -172,31 +195,21 @@ class Broker:
                 binding.binding_key,
                 decode_table(binding.arguments_raw),
             )
-        if recovery is not None:
-            for exchange, delayed in vhost.delayed.items():
-                delayed.restore(recovery.queues.get(self.delay_id(name, exchange)), now)
+        for exchange, delayed in vhost.delayed.items():
+            delayed.restore(self._recovery.queues.get(self.delay_id(name, exchange)), now)
         vhost.changed()
         return vhost
 
-    # -- virtual hosts ---------------------------------------------------------------------------------------------
-
-    def put_vhost(self, name: str, **settings: Any) -> int:
-        """Create a virtual host, or change its description. Returns the ticket."""
-        ticket = self.propose(commands.put_vhost(name, **settings))
-        if name not in self.vhosts:
-            self._build_vhost(name, None, self.now)
-        return ticket
-
-    def delete_vhost(self, name: str) -> int:
-        """Delete a virtual host with all that is in it; its connections are to be closed by the caller."""
+    def forget_vhost(self, name: str) -> None:
+        """Take a virtual host with all that is in it out of the run-time side; it has no connections any more."""
         vhost = self.vhosts.pop(name)
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
+            self.store.pager.page_store.drop_queue(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
         vhost.queues.clear()
         vhost.changed()
-        return self.propose(commands.delete_vhost(name))
 
     def access_changed(self) -> None:
         """Users or permissions changed: what publishers remember of routes includes permissions."""
@@ -225,6 +238,52 @@ class Broker:
             vhost.delayed[name] = DelayedMessages(self, vhost, name, self.delay_id(vhost.name, name), durable)
         vhost.changed()
         return entry
+
+    def forget_exchange(self, vhost: VHost, name: str) -> list[tuple[str, Binding]]:
+        """Take an exchange out of the run-time side. Returns the bindings that went with it."""
+        if vhost.router.get(name) is None:
+            return []
+        removed = vhost.router.remove(name)
+        delayed = vhost.delayed.pop(name, None)
+        if delayed is not None:
+            delayed.delete()
+        vhost.changed()
+        return [each for each in removed if each[0] != name]
+
+    def add_recorded_queue(self, vhost: VHost, record: QueueRecord) -> None:
+        """Make the queue that the metadata have, unless it is there. Raises ArgumentError, UnsupportedQueueType."""
+        present = vhost.queues.get(record.name)
+        if present is not None:
+            if present.queue_id == record.queue_id:
+                return
+            self.forget_queue(vhost, present)
+        owner = None
+        if record.exclusive:
+            owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
+        declaration = QueueDeclaration(
+            record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
+        )
+        queue = self.add_queue(vhost, declaration, record.queue_id)
+        if record.exclusive and record.home == self.replication.own_node:
+            if owner is ELSEWHERE or owner.vhost is not vhost:
+                self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
+                return
+            owner.exclusive_queues.append(queue)
+        recovered = self._recovery.queues.get(record.queue_id)
+        if recovered is not None:
+            queue.restore(recovered, self.now)
+
+    def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
+        """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
+        that went with it."""
+        removed: list[tuple[str, Binding]] = []
+        queue = vhost.queues.get(name)
+        if queue is not None and queue.queue_id == queue_id:
+            removed = vhost.router.remove_queue(name)
+            self.forget_queue(vhost, queue)
+            vhost.changed()
+        self.store.pager.page_store.drop_queue(queue_id)
+        return removed
 
     def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:
         """Make a queue. Raises ArgumentError, UnsupportedQueueType."""
@@ -280,22 +339,14 @@ class Broker:
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
     def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
-        """Take a queue out of the run-time side. Returns how many messages were ready."""
+        """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
+        keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)
         self.queue_count -= 1
         count = queue.delete()
-        if queue.is_durable:
-            # Should a crash undo the deletion, the queue needs its pages.
-            self._dropped.append((self.ticket(), queue.queue_id))
-        else:
+        if not self.is_recorded(queue):
             self.store.pager.page_store.drop_queue(queue.queue_id)
         return count
-
-    def synced(self, ticket: int) -> None:
-        """Everything up to `ticket` is on disk: the pages of queues that were deleted before go."""
-        self._synced = ticket
-        while self._dropped and self._dropped[0][0] < ticket:
-            self.store.pager.page_store.drop_queue(self._dropped.popleft()[1])
 
     def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
         """Argument x-expires: delete the queue once it was unused for so long."""
@@ -318,3 +369,4 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     declarations: Any = None
+    replication: Any = None

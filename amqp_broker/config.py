@@ -23,7 +23,8 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from amqp_broker.setting import ConfigError, Setting, setting, setting_of
+from amqp_broker.cluster.cluster_config import CLUSTER_SETTINGS, ClusterConfig
+from amqp_broker.setting import Setting, setting, setting_of
 from amqp_broker.setting_kinds import (
     ADDRESSES,
     BOOLEAN,
@@ -32,16 +33,15 @@ from amqp_broker.setting_kinds import (
     FILE,
     FOLDER,
     FRAME_SIZE,
+    KIB,
+    MIB,
     NAMES,
+    SECOND,
     SECRET,
     SIZE,
     TEXT,
     Address,
 )
-
-KIB = 1 << 10
-MIB = 1 << 20
-SECOND = 1000
 
 NETWORK = "Network"
 PROTOCOL = "Protocol"
@@ -51,6 +51,9 @@ FLOW = "Flow control"
 LIMITS = "Limits"
 QUEUES = "Queues and consumers"
 NODE = "Node"
+
+#: What an entry of a log holds besides a message's body and header, octets, generously; or many small messages.
+ENTRY_ROOM_BYTES = 2 * MIB
 
 TEMPORARY_PREFIX = "amqp-broker-"  # how the name of a temporary data folder begins
 LOOPBACK_HOSTS = ("localhost", "::1")
@@ -74,12 +77,8 @@ def default_max_partial_messages_bytes() -> int:
     return default_memory_budget_bytes() // 4
 
 
-def default_node_name() -> str:
-    return f"amqp-broker@{os.uname().nodename}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(ClusterConfig):
     """Everything that can be set.
 
     Numbers are octets (`_bytes`, `frame_max`), milliseconds (`_ms`) or counts.
@@ -356,13 +355,6 @@ class Config:
         off=-1,
     )
 
-    node_name: str = setting(
-        TEXT,
-        default_node_name,
-        NODE,
-        "Name of this node in the management API.",
-        default_text="amqp-broker@ and the host's name",
-    )
     log_level: str = setting(
         TEXT,
         "info",
@@ -389,7 +381,8 @@ class Config:
     )
 
     def __post_init__(self) -> None:
-        for each in SETTINGS:
+        ClusterConfig.__post_init__(self)
+        for each in OWN_SETTINGS:
             each.check(getattr(self, each.attribute))
         self._check_rules()
 
@@ -412,6 +405,13 @@ class Config:
             )
         if self.output_pause_bytes < self.output_limit_bytes:
             raise self._refuse("output_pause", f"at least output_limit, which is {self.output_limit_bytes}")
+        largest = self.max_entry_bytes - self.max_header_size_bytes - ENTRY_ROOM_BYTES
+        if self.max_message_size_bytes > largest:
+            raise self._refuse(
+                "max_message_size",
+                f"at most {max(0, largest)} octets while cluster_frame_max is {self._shown('cluster_frame_max')}: a "
+                f"message goes from node to node in one frame; raise cluster_frame_max, and peer_buffer_limit with it",
+            )
         is_open = any(not is_loopback(address.host) for address in self.listen + self.tls_listen)
         if is_open and self.default_password == "guest" and self.default_user not in self.loopback_users:
             raise self._refuse(
@@ -419,15 +419,12 @@ class Config:
                 f"a list with {self.default_user}, whose password everybody knows; or set default_password",
             )
 
-    def _refuse(self, key: str, allowed: str) -> ConfigError:
-        each = SETTINGS_BY_KEY[key]
-        return ConfigError(f"{key}: {each.show(getattr(self, each.attribute))!r} is not valid; allowed: {allowed}")
-
 
 def is_loopback(host: str) -> bool:
     """True if only this machine can reach the host (a name other than localhost could be anything)."""
     return host in LOOPBACK_HOSTS or host.startswith("127.")
 
 
-SETTINGS: tuple[Setting, ...] = tuple(setting_of(field) for field in fields(Config))
+OWN_SETTINGS: tuple[Setting, ...] = tuple(map(setting_of, fields(Config)[len(CLUSTER_SETTINGS) :]))
+SETTINGS: tuple[Setting, ...] = OWN_SETTINGS + CLUSTER_SETTINGS
 SETTINGS_BY_KEY: dict[str, Setting] = {each.key: each for each in SETTINGS}

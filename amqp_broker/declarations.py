@@ -1,13 +1,16 @@
 """Declarations: declare, delete, bind, unbind and purge inside one virtual host, with RabbitMQ's rules and texts.
 
 The order of checks is part of what clients know: permission, reserved names, existence, exclusive lock, equivalence.
-Every change that has to survive a restart returns a ticket; the client is answered when it is synced.
+
+What others have to know, or has to survive a restart, is a command. To make something is asked for with `Wanted`: the
+caller proposes its command and asks again when that is applied, and then it is there (or is somebody else's, and
+differs). What is removed goes at once, and its Proposal is returned: the client is answered when that is applied.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.cluster import commands
@@ -31,18 +34,25 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
-from exchanges.registry import EXCHANGE_TYPES, PREDECLARED
+from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
 from queues.classic import ClassicQueue
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
+    from amqp_broker.cluster.metadata_stream import Proposal
     from amqp_broker.connection.connection import Connection
     from amqp_broker.vhost import VHost
 
 _RESERVED = "amq."
 _PREDECLARED = {each.name for each in PREDECLARED}
+
+
+class Wanted(NamedTuple):
+    """This command has to be applied first."""
+
+    command: commands.Command
 
 
 class Declarations:
@@ -64,22 +74,23 @@ class Declarations:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | None, int]:
-        """queue.declare. Returns name, queue (None for the reply pseudo-queue) and ticket. Raises ChannelException."""
+    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
+        """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
+        Raises ChannelException."""
         vhost, session = connection.vhost, connection.session
         name = method.queue.replace("\r", "").replace("\n", "")
         if name == REPLY_TO or name.startswith(REPLY_TO + "."):
-            return name, None, 0
+            return name, None
         if method.passive:
             session.check_any("queue", name)
-            return name, self.find_queue(connection, name), 0
+            return name, self.find_queue(connection, name)
         is_durable = method.durable and not method.exclusive
         present = vhost.queues.get(name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(connection, present, method, is_durable)
             present.last_used = self._broker.now
-            return name, present, self._broker.unsynced_proposal()
+            return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
         elif name.startswith(_RESERVED):
@@ -124,25 +135,29 @@ class Declarations:
 
     def _add_queue(
         self, connection: Connection, name: str, method: Any, is_durable: bool
-    ) -> tuple[str, ClassicQueue, int]:
+    ) -> tuple[str, ClassicQueue | Wanted]:
         broker, vhost = self._broker, connection.vhost
         self._check_queue_limits(vhost, name)
-        declaration = QueueDeclaration(
-            name, is_durable, method.auto_delete, connection if method.exclusive else None, method.arguments, vhost.name
-        )
-        if not is_durable:
-            queue = broker.add_queue(vhost, declaration)
+        if is_durable or broker.is_clustered:
             if method.exclusive:
-                connection.exclusive_queues.append(queue)
-            return name, queue, 0
-        queue_id = broker.metadata.next_queue_id
-        queue = broker.add_queue(vhost, declaration, queue_id)
-        ticket = broker.propose(
-            commands.declare_queue(
-                vhost.name, name, queue_id, auto_delete=method.auto_delete, arguments_raw=method.arguments.raw
+                broker.owners[vhost.name, name] = connection
+            command = commands.declare_queue(
+                vhost.name,
+                name,
+                broker.metadata.next_queue_id,
+                auto_delete=method.auto_delete,
+                arguments_raw=method.arguments.raw,
+                durable=is_durable,
+                exclusive=method.exclusive,
+                home=broker.replication.own_node,
             )
-        )
-        return name, queue, ticket
+            return name, Wanted(command)
+        owner = connection if method.exclusive else None
+        declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
+        queue = broker.add_queue(vhost, declaration)
+        if method.exclusive:
+            connection.exclusive_queues.append(queue)
+        return name, queue
 
     def _check_queue_limits(self, vhost: VHost, name: str) -> None:
         broker = self._broker
@@ -158,40 +173,43 @@ class Declarations:
                 f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
             )
 
-    def delete_queue(self, connection: Connection, name: str, if_unused: bool, if_empty: bool) -> tuple[int, int]:
-        """queue.delete. Returns how many messages were ready, and the ticket. A missing queue is no error."""
+    def delete_queue(
+        self, connection: Connection, name: str, if_unused: bool, if_empty: bool
+    ) -> tuple[int, Proposal | None]:
+        """queue.delete. Returns how many messages were ready, and what has to be applied before the answer. A missing
+        queue is no error."""
         vhost = connection.vhost
         connection.session.check(Action.CONFIGURE, "queue", name)
         if name not in vhost.queues:
-            return 0, self._broker.unsynced_proposal()
+            return 0, self._broker.unsettled_proposal()
         queue = self.find_queue(connection, name)
-        if if_unused and queue.dispatcher.consumers:
+        if if_unused and queue.consumer_count():
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
-        if if_empty and queue.ready.count:
+        if if_empty and queue.message_count():
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return self.remove_queue(vhost, queue)
 
-    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, int]:
-        """Delete a queue for whatever reason. Returns how many messages were ready, and the ticket."""
+    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
+        """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
         owner = queue.declaration.owner
         if owner is not None and queue in owner.exclusive_queues:
             owner.exclusive_queues.remove(queue)
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)
-        ticket = 0
-        if queue.is_durable:
-            ticket = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
+        proposal = None
+        if broker.is_recorded(queue):
+            proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
         vhost.changed()
-        return count, max(ticket, self._remove_abandoned(vhost, removed))
+        return count, self.remove_abandoned(vhost, removed) or proposal
 
-    def _remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> int:
-        """Auto-delete exchanges whose last binding went with what was removed."""
-        ticket = 0
+    def remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> Proposal | None:
+        """Auto-delete exchanges whose last binding went with what was removed. Returns the last of the proposals."""
+        proposal = None
         for name in vhost.router.abandoned(removed):
             if vhost.router.is_abandoned(name):
-                ticket = max(ticket, self.remove_exchange(vhost, name))
-        return ticket
+                proposal = self.remove_exchange(vhost, name) or proposal
+        return proposal
 
     def purge_queue(self, connection: Connection, name: str) -> int:
         """queue.purge. Returns how many messages were dropped."""
@@ -200,8 +218,8 @@ class Declarations:
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
-    def declare_exchange(self, connection: Connection, method: Any) -> int:
-        """exchange.declare. Returns the ticket. Raises ChannelException."""
+    def declare_exchange(self, connection: Connection, method: Any) -> Wanted | None:
+        """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
         broker, vhost, session = self._broker, connection.vhost, connection.session
         name = method.exchange.replace("\r", "").replace("\n", "")
         if not name:
@@ -210,14 +228,14 @@ class Declarations:
             session.check_any("exchange", name)
             if vhost.router.get(name) is None:
                 raise not_found("exchange", name, vhost.name)
-            return 0
+            return None
         session.check(Action.CONFIGURE, "exchange", name)
         if method.type not in EXCHANGE_TYPES:
             raise precondition_failed(f"invalid exchange type '{method.type}'")
         entry = vhost.router.get(name)
         if entry is not None:
             self._check_same_exchange(vhost, entry, method)
-            return broker.unsynced_proposal()
+            return None
         if name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
         self._check_alternate(connection, name, method.arguments)
@@ -227,23 +245,25 @@ class Declarations:
                 f"cannot declare an exchange: the node's limit of {most} exchanges (max_exchanges) is reached"
             )
         try:
+            if method.durable or broker.is_clustered:
+                create_exchange(method.type, method.arguments)
+                return Wanted(
+                    commands.declare_exchange(
+                        vhost.name,
+                        name,
+                        method.type,
+                        auto_delete=method.auto_delete,
+                        internal=method.internal,
+                        arguments_raw=method.arguments.raw,
+                        durable=method.durable,
+                    )
+                )
             broker.add_exchange(
                 vhost, name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
             )
         except ValueError as error:
             raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}': {error}") from None
-        if not method.durable:
-            return 0
-        return broker.propose(
-            commands.declare_exchange(
-                vhost.name,
-                name,
-                method.type,
-                auto_delete=method.auto_delete,
-                internal=method.internal,
-                arguments_raw=method.arguments.raw,
-            )
-        )
+        return None
 
     def _check_alternate(self, connection: Connection, name: str, arguments: Table) -> None:
         alternate = arguments.get("alternate-exchange")
@@ -269,8 +289,8 @@ class Declarations:
         arguments = entry.arguments if isinstance(entry.arguments, Table) else Table({}, b"")
         check_equivalent_argument("alternate-exchange", "exchange", name, vhost.name, method.arguments, arguments)
 
-    def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> int:
-        """exchange.delete. Returns the ticket. A missing exchange is no error."""
+    def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> Proposal | None:
+        """exchange.delete. Returns what has to be applied before the answer. A missing exchange is no error."""
         vhost = connection.vhost
         if not name:
             raise _default_exchange()
@@ -281,72 +301,71 @@ class Declarations:
             )
         entry = vhost.router.get(name)
         if entry is None:
-            return self._broker.unsynced_proposal()
+            return self._broker.unsettled_proposal()
         if if_unused and not entry.exchange.is_unused:
             raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}' in use")
         return self.remove_exchange(vhost, name)
 
-    def remove_exchange(self, vhost: VHost, name: str) -> int:
-        """Delete an exchange for whatever reason. Returns the ticket."""
-        entry = vhost.router.get(name)
-        if entry is None:
-            return 0
-        removed = vhost.router.remove(name)
-        delayed = vhost.delayed.pop(name, None)
-        if delayed is not None:
-            delayed.delete()
-        vhost.changed()
-        ticket = 0
-        if entry.durable:
-            ticket = self._broker.propose(commands.delete_exchange(vhost.name, name))
-        return max(ticket, self._remove_abandoned(vhost, [each for each in removed if each[0] != name]))
+    def remove_exchange(self, vhost: VHost, name: str) -> Proposal | None:
+        """Delete an exchange for whatever reason. Returns what makes it true for good."""
+        broker = self._broker
+        if vhost.router.get(name) is None:
+            return None
+        removed = broker.forget_exchange(vhost, name)
+        proposal = None
+        if broker.metadata.exchange(vhost.name, name) is not None:
+            proposal = broker.propose(commands.delete_exchange(vhost.name, name))
+        return self.remove_abandoned(vhost, removed) or proposal
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
-    def bind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
-        """queue.bind and exchange.bind. Returns the ticket."""
-        vhost = connection.vhost
+    def bind(
+        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+    ) -> Wanted | None:
+        """queue.bind and exchange.bind. Returns what is wanted before the answer."""
+        broker, vhost = self._broker, connection.vhost
         self._check_binding(connection, destination, source, key, True)
         entry = vhost.router.get(source)
         assert entry is not None
         if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
             raise not_found("exchange", destination.name, vhost.name)
-        most = self._broker.config.max_bindings
-        if sum(each.router.binding_count for each in self._broker.vhosts.values()) >= most:
+        if entry.exchange.has_binding(destination, key, arguments):
+            return None
+        most = broker.config.max_bindings
+        if sum(each.router.binding_count for each in broker.vhosts.values()) >= most:
             raise precondition_failed(f"cannot bind: the node's limit of {most} bindings (max_bindings) is reached")
         try:
-            is_new = vhost.router.bind(source, destination, key, arguments)
+            if self._has_records(vhost, entry, destination):
+                entry.exchange.check_binding(key, arguments)
+                record = BindingRecord(source, destination.kind, destination.name, key, arguments.raw)
+                return Wanted(commands.add_binding(vhost.name, record))
+            vhost.router.bind(source, destination, key, arguments)
         except ValueError as error:
             raise precondition_failed(str(error)) from None
-        if not is_new:
-            return self._broker.unsynced_proposal()
         vhost.changed()
-        if not (entry.durable and self._is_durable(vhost, destination)):
-            return 0
-        return self._broker.propose(
-            commands.add_binding(
-                vhost.name, BindingRecord(source, destination.kind, destination.name, key, arguments.raw)
-            )
-        )
+        return None
 
-    def unbind(self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table) -> int:
-        """queue.unbind and exchange.unbind. Returns the ticket. What is not there is no error."""
+    def unbind(
+        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+    ) -> Proposal | None:
+        """queue.unbind and exchange.unbind. Returns what has to be applied before the answer. What is not there is no
+        error."""
         vhost = connection.vhost
         self._check_binding(connection, destination, source, key, False)
         if vhost.router.get(source) is None or (
             destination.kind == EXCHANGE and vhost.router.get(destination.name) is None
         ):
-            return 0
+            return None
         record = self._find_record(vhost, destination, source, key, arguments)
         if not vhost.router.unbind(source, destination, key, arguments):
-            return 0
+            return None
         vhost.changed()
-        ticket = 0
+        proposal = None
         if record is not None:
-            ticket = self._broker.propose(commands.remove_binding(vhost.name, record))
+            proposal = self._broker.propose(commands.remove_binding(vhost.name, record))
         if vhost.router.is_abandoned(source):
-            ticket = max(ticket, self.remove_exchange(vhost, source))
-        return ticket
+            return self.remove_exchange(vhost, source) or proposal
+        return proposal
 
     def _find_record(
         self, vhost: VHost, destination: Destination, source: str, key: str, arguments: Table
@@ -383,12 +402,15 @@ class Declarations:
                 f"refused for user '{session.user}'",
             )
 
-    @staticmethod
-    def _is_durable(vhost: VHost, destination: Destination) -> bool:
+    def _has_records(self, vhost: VHost, entry: ExchangeEntry, destination: Destination) -> bool:
+        """Whether the metadata know both ends of a binding, and so have to know it too."""
+        metadata = self._broker.metadata
+        if metadata.exchange(vhost.name, entry.name) is None:
+            return False
         if destination.kind == QUEUE:
-            return bool(vhost.queues[destination.name].is_durable)
-        entry = vhost.router.get(destination.name)
-        return entry is not None and entry.durable
+            record = metadata.queue(vhost.name, destination.name)
+            return record is not None and record.queue_id == vhost.queues[destination.name].queue_id
+        return metadata.exchange(vhost.name, destination.name) is not None
 
 
 def _default_exchange() -> ChannelException:

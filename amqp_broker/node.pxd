@@ -3,7 +3,6 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.connection.connection cimport Connection
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
-from storage.journal cimport Journal
 
 cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS
 
@@ -13,6 +12,7 @@ cdef class Turn:
     cdef public list dropped
     cdef public list reading
     cdef public list checks
+    cdef public list peers
     cdef public bint wants_sync
     cdef public object next_deadline
 
@@ -40,16 +40,18 @@ cdef class Node:
     cdef long long _next_number
     cdef long long _synced_ticket
     cdef long long _shortened_at
-    cdef long long _rewritten_at
     cdef long long _publish_backlog
-    cdef Journal _metadata_journal
+    cdef public object replication
+    cdef object _projection
+    cdef dict _holds
+    cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing
     cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
     @cython.locals(store=MessageStore, channel=Channel, confirming=list, dirty=list, dropped=list, reading=list,
-                   ticket="long long", checks=list, is_tight=bint)
+                   ticket="long long", checks=list, peers=list, is_tight=bint, wants_sync=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

@@ -1,15 +1,17 @@
 """Node: a whole broker node without sockets, clock, threads or asyncio. Time is an argument, output is data.
 
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
-    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, passwords to be checked, whether a sync
-                 is wanted, next deadline
+             peer_connected  receive_peer  peer_disconnected
+    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
+                 checked, whether a sync is wanted, next deadline
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
 after the turn's end has run; whatever arrives while one runs goes into the next, so commits group by themselves.
 
 Invariants:
-1. Between an input and `end_turn` everything runs to completion; nothing is left to a callback but timers.
+1. Between an input and `end_turn` everything runs to completion; nothing is left to a callback but timers, and what
+   waits for a command to be committed (`hold`).
 2. A confirm that needs the disk is put into an output only in `synced`.
 3. A connection is in `dirty` exactly while it has something to say that the driver has not taken.
 """
@@ -27,6 +29,8 @@ from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
+from amqp_broker.cluster.projection import Projection
+from amqp_broker.cluster.replication import Replication
 from amqp_broker.config import Config
 from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
 from amqp_broker.connection.control import Control
@@ -34,6 +38,7 @@ from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
+from amqp_broker.hold import Hold
 from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
 from amqp_broker.publisher import Publisher
@@ -44,7 +49,6 @@ from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
 from storage.disk import Disk
 from storage.journal import Journal
-from storage.metadata_log import MetadataLog
 from storage.page_store import PageStore
 
 log = logging.getLogger("amqp_broker")
@@ -67,11 +71,11 @@ class Turn:
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
-    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
+    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
     None.
     """
 
-    __slots__ = ("checks", "dirty", "dropped", "next_deadline", "reading", "wants_sync")
+    __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class Turn:
         dropped: list[Connection],
         reading: list[Connection],
         checks: list[PasswordCheck],
+        peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
         next_deadline: int | None,
     ) -> None:
@@ -86,6 +91,7 @@ class Turn:
         self.dropped = dropped
         self.reading = reading
         self.checks = checks
+        self.peers = peers
         self.wants_sync = wants_sync
         self.next_deadline = next_deadline
 
@@ -107,10 +113,11 @@ class Node:
         )
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        metadata_log = MetadataLog(disk)
-        self._metadata_journal = metadata_log.journal
-        self.broker = Broker(config, self.store, metadata_log, self.timers, random_bytes)
+        self.broker = Broker(config, self.store, self.timers, random_bytes)
         self.broker.declarations = Declarations(self.broker)
+        self._projection = Projection(self)
+        self.replication = Replication(config, self.broker, self._projection, random_bytes)
+        self.broker.replication = self.replication
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -128,20 +135,36 @@ class Node:
         self._awaiting: list[Channel] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
+        self._holds: dict[Hold, None] = {}
+        self.is_ready = False
         self._next_number = 1
         self._synced_ticket = 0
         self._lazy_at: int | None = None
         self._is_syncing = False
-        # Up to where these logs have been looked at for whether they are too long.
+        # Up to where the journal has been looked at for whether it is too long.
         self._shortened_at = -1
-        self._rewritten_at = -1
         self._relief_rests_until = 0
 
     def recover(self, now: int) -> None:
-        """Read the disk; what `take_page_checks` returns is to be run before clients come. Raises CorruptRecord."""
+        """Read the disk; what `take_page_checks` returns is to be run before clients come. A node alone is ready then;
+        one of several is when it has heard from the others (`is_ready`). Raises StorageError, OSError."""
         self.set_time(now)
         self.broker.recover(now)
+        self.replication.open(now)
         self._synced_ticket = self.broker.ticket()
+        while not self.is_ready and self.replication.is_alone:
+            self.end_turn(now)
+            job = self.take_sync()
+            if job is None:
+                raise RuntimeError("the node waits for something else than its disk: a defect")
+            job.run()
+            self.synced(job, now)
+
+    def _get_ready(self, now: int) -> None:
+        """The metadata are those of the cluster: build what clients use."""
+        self.is_ready = True
+        self.broker.start(now)
+        self._projection.is_live = True
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
 
@@ -250,7 +273,33 @@ class Node:
         for vhost in self.broker.vhosts.values():
             vhost.now = now
         self.timers.run(now)
+        self.replication.tick(now)
+        while self._holds and (hold := next(iter(self._holds))).deadline <= now:
+            hold.give_up(self.config.command_timeout_ms)
         self._shortened_at = -1
+        self._after_peers(now)
+
+    def peer_connected(self, name: str, now: int) -> None:
+        """There is a link to another node."""
+        self.set_time(now)
+        self.replication.peer_connected(name, now)
+        self._after_peers(now)
+
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """The link to another node is gone, with what was on it."""
+        self.set_time(now)
+        self.replication.peer_disconnected(name, now)
+        self._after_peers(now)
+
+    def receive_peer(self, name: str, frame: bytes, now: int) -> None:
+        """A frame of another node. Raises PeerProtocolError: its link has to be closed."""
+        self.set_time(now)
+        self.replication.receive_peer(name, frame, now)
+        self._after_peers(now)
+
+    def _after_peers(self, now: int) -> None:
+        if not self.is_ready and self.replication.is_ready:
+            self._get_ready(now)
 
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
@@ -262,7 +311,6 @@ class Node:
                 "broker forced connection closure with reason 'shutdown'",
             )
         self.store.journal.mark()
-        self.broker.metadata_log.mark()
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
@@ -276,6 +324,18 @@ class Node:
         connection.is_parked = True
         self._parked.append((ticket, connection, answer))
 
+    def hold(self, connection: Connection, what: str) -> Hold:
+        """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
+        command_timeout the connection is closed."""
+        connection.is_parked = True
+        hold = Hold(self, connection, what, self.now + self.config.command_timeout_ms)
+        self._holds[hold] = None
+        return hold
+
+    def end_hold(self, hold: Hold) -> bool:
+        """It is over. Returns whether it was not before."""
+        return self._holds.pop(hold, hold) is None
+
     def take_sync(self) -> SyncJob | None:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
@@ -284,11 +344,10 @@ class Node:
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
-        batches = []
-        for log_ in (store.journal, self.broker.metadata_log):
-            batch = log_.take_batch()
-            if batch is not None:
-                batches.append((log_, batch))
+        if self.replication.takes_pages_along() and pages is None:
+            pages = store.pager.page_store.take_sync()
+        batch = store.journal.take_batch()
+        batches = [] if batch is None else [(store.journal, batch)]
         if not batches and pages is None:
             # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
             if ticket > self._synced_ticket or self._parked or store.retiring_segment:
@@ -305,7 +364,8 @@ class Node:
         self._shortened_at = -1
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
-        self.broker.synced(ticket)
+        self.replication.synced(job.journal_position, now)
+        self._after_peers(now)
         self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
@@ -328,16 +388,15 @@ class Node:
         broker, store = self.broker, self.store
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
+        replication = self.replication
+        replication.begin_end_of_turn(now)
         store.end_turn()
-        if store.journal.position != self._shortened_at:
+        if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        if self._metadata_journal.position != self._rewritten_at and not self._parked:
-            if broker.metadata_log.wants_rewrite():
-                broker.metadata_log.rewrite(broker.metadata.snapshot())
-            self._rewritten_at = self._metadata_journal.position
-        ticket = store.journal.position + self._metadata_journal.position
+        replication.end_turn(now)
+        ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
             for channel in confirming:
@@ -347,16 +406,18 @@ class Node:
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
-        if is_behind or self._parked or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
+        if is_behind or self._parked or self._holds or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        return Turn(dirty, dropped, reading, checks, self._wants_sync(now, ticket), self._next_deadline())
+        wants_sync = self._wants_sync(now, ticket)
+        peers = replication.take_output()
+        return Turn(dirty, dropped, reading, checks, peers, wants_sync, self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
-        if self._awaiting or self._parked or self.store.retiring_segment:
+        if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
             return True
         if ticket <= self._synced_ticket:
             # Retired segments are removed by a job too.
@@ -368,7 +429,12 @@ class Node:
     def _next_deadline(self) -> int | None:
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
-            return self._lazy_at
+            deadline = self._lazy_at
+        later = self.replication.next_deadline()
+        if later is not None and (deadline is None or later < deadline):
+            deadline = later
+        if self._holds and (deadline is None or next(iter(self._holds)).deadline < deadline):
+            deadline = next(iter(self._holds)).deadline
         return deadline
 
     def _relieve(self) -> None:

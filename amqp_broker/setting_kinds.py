@@ -18,10 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+KIB = 1 << 10
+MIB = 1 << 20
+SECOND = 1000
+
 SIZE_UNITS = {
     "b": 1,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
+    "kib": KIB,
+    "mib": MIB,
     "gib": 1 << 30,
     "tib": 1 << 40,
     "kb": 10**3,
@@ -30,6 +34,10 @@ SIZE_UNITS = {
     "tb": 10**12,
 }
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+#: A node's name is written on command lines, in lists, logs and certificates.
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+NODE_NAME_RULE = "1 to 128 letters, digits and ._@- that begin with a letter or digit"
 
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
 _TRUE = frozenset({"true", "yes", "on", "1"})
@@ -44,6 +52,16 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class MemberAddress(NamedTuple):
+    """A node of a cluster, and where the others reach it."""
+
+    name: str
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.address}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +138,19 @@ def parse_address(text: str) -> Address:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError("not HOST:PORT")
     return Address(host, int(port))
+
+
+def parse_member(text: str) -> MemberAddress:
+    """A member from "NAME=HOST:PORT". Raises ValueError."""
+    name, equals, address = text.partition("=")
+    if not equals or NODE_NAME.fullmatch(name.strip()) is None:
+        raise ValueError("not NAME=HOST:PORT")
+    return MemberAddress(name.strip(), parse_address(address))
+
+
+def parse_members(text: str) -> tuple[MemberAddress, ...]:
+    """Members from "n1=HOST:PORT,n2=HOST:PORT", in the order of their names. Raises ValueError."""
+    return tuple(sorted(map(parse_member, split_list(text))))
 
 
 def _number(value: object) -> int:
@@ -216,3 +247,11 @@ ADDRESSES = Kind(
     is_list=True,
 )
 NAMES = Kind("names", "NAME", "names with commas, or nothing", _parse_names, _show_list, is_list=True)
+MEMBERS = Kind(
+    "members",
+    "NAME=HOST:PORT",
+    "NAME=HOST:PORT, with an IPv6 host in brackets, several with commas",
+    parse_members,
+    _show_list,
+    is_list=True,
+)

@@ -2,7 +2,7 @@
 
 The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
 `{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator. What has to
-survive a restart is answered when it is on the disk.
+survive a restart is answered when it is committed and all nodes that are there have it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from amqp_broker.administration import Administration
 from amqp_broker.auth.passwords import hash_password
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.policies import check_policy
 from amqp_broker.statistics import node_statistics, queue_statistics
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from amqp_broker.node import Node
 
 Request = dict[str, Any]
-#: An answer's fields, and the ticket that has to be synced before it is given (0: none).
-Answer = tuple[dict[str, Any], int]
+#: An answer's fields, and what has to be applied before it is given.
+Answer = tuple[dict[str, Any], Proposal | None]
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
 
@@ -63,33 +64,34 @@ class System:
         """Serve one request; the answer goes to the message's reply-to."""
         reply_to = facts.properties.reply_to or ""
         try:
-            answer, ticket = self._answer(channel, verb, message)
+            answer, proposal = self._answer(channel, verb, message)
         except (ValueError, KeyError, TypeError) as error:
             text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
-            answer, ticket = {"ok": False, "error": f"{verb}: {text}"}, 0
+            answer, proposal = {"ok": False, "error": f"{verb}: {text}"}, None
         octets = json.dumps(answer).encode()
 
         def send() -> None:
             self._send(channel, reply_to, facts, octets)
 
-        if ticket:
-            self._node.park(channel.connection, ticket, send)
-        else:
+        if proposal is None or proposal.is_done:
             send()
+            return
+        hold = self._node.hold(channel.connection, verb)
+        proposal.when_done(lambda result: hold.release(send))
 
     def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
         session = channel.connection.session
         if not session.has_tag("administrator"):
-            return {"ok": False, "error": f"{verb}: user '{session.user}' lacks the tag administrator"}, 0
+            return {"ok": False, "error": f"{verb}: user '{session.user}' lacks the tag administrator"}, None
         handler = self._verbs.get(verb)
         if handler is None:
-            return {"ok": False, "error": f"unknown verb '{verb}'; there are {', '.join(self._verbs)}"}, 0
+            return {"ok": False, "error": f"unknown verb '{verb}'; there are {', '.join(self._verbs)}"}, None
         body = message.body_bytes()
         request = json.loads(body) if body else {}
         if not isinstance(request, dict):
             raise ValueError("the body has to be a JSON object")
-        fields, ticket = handler(request)
-        return {"ok": True, **fields}, ticket
+        fields, proposal = handler(request)
+        return {"ok": True, **fields}, proposal
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
         """Deliver an answer as a message to the default exchange."""
@@ -114,11 +116,11 @@ class System:
     # -- verbs -----------------------------------------------------------------------------------------------------
 
     def _statistics(self, request: Request) -> Answer:
-        return {"statistics": node_statistics(self._node)}, 0
+        return {"statistics": node_statistics(self._node)}, None
 
     def _list_queues(self, request: Request) -> Answer:
         vhost = self._vhost(request)
-        return {"queues": [queue_statistics(queue) for queue in vhost.queues.values()]}, 0
+        return {"queues": [queue_statistics(queue) for queue in vhost.queues.values()]}, None
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
         name = _text(request, key)
@@ -139,13 +141,13 @@ class System:
         broker = self._node.broker
         if name not in broker.vhosts and len(broker.vhosts) >= broker.config.max_vhosts:
             raise ValueError(f"the limit of {broker.config.max_vhosts} vhosts (max_vhosts) is reached")
-        ticket = self._administration.execute(commands.put_vhost(name, description=request.get("description", "")))
+        proposal = self._administration.execute(commands.put_vhost(name, description=request.get("description", "")))
         user = request.get("permissions_for")
         if user is not None:
             if broker.metadata.user(user) is None:
                 raise ValueError(f"no user '{user}'")
-            ticket = self._administration.execute(commands.set_permission(user, name, ".*", ".*", ".*"))
-        return {}, ticket
+            proposal = self._administration.execute(commands.set_permission(user, name, ".*", ".*", ".*"))
+        return {}, proposal
 
     def _delete_vhost(self, request: Request) -> Answer:
         return self._execute(commands.delete_vhost(self._vhost(request, "name").name))
@@ -225,25 +227,27 @@ class System:
         )
 
     def _export(self, request: Request) -> Answer:
-        return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, 0
+        return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, None
 
     def _import(self, request: Request) -> Answer:
-        plan, ticket = self._carry_out(request["definitions"], request.get("vhost"))
-        return {"commands": len(plan.commands), "notes": plan.notes}, ticket
+        plan, proposal = self.carry_out(request["definitions"], request.get("vhost"))
+        return {"commands": len(plan.commands), "notes": plan.notes}, proposal
 
-    def _carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, int]:
+    def carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, Proposal | None]:
+        """Propose what definitions ask for beyond what is there. Returns the plan, and what has to be applied before it
+        is true. Raises ValueError."""
         broker = self._node.broker
         plan = plan_import(definitions, broker.metadata, broker.random_bytes, vhost=vhost)
-        ticket = 0
+        proposal = None
         for command in plan.commands:
-            ticket = self._administration.execute(command)
-        return plan, ticket
+            proposal = self._administration.execute(command)
+        return plan, proposal
 
     def load_definitions(self, definitions: object) -> list[str]:
         """Carry out what definitions ask for beyond what is there. Returns notes on what was left out.
 
         Raises ValueError."""
-        return self._carry_out(definitions, None)[0].notes
+        return self.carry_out(definitions, None)[0].notes
 
 
 def _text(request: Request, key: str) -> str:

@@ -71,6 +71,9 @@ class DelayedExchange(Exchange):
     def is_bound_to(self, destination: Destination) -> bool:
         return self.inner.is_bound_to(destination)
 
+    def has_binding(self, destination: Destination, binding_key: str, arguments: Mapping[str, object]) -> bool:
+        return self.inner.has_binding(destination, binding_key, arguments)
+
     def check_binding(self, binding_key: str, arguments: Mapping[str, object]) -> None:
         self.inner.check_binding(binding_key, arguments)
 

@@ -68,6 +68,11 @@ class Exchange:
     def is_bound_to(self, destination: Destination) -> bool:
         return destination in self._held
 
+    def has_binding(self, destination: Destination, binding_key: str, arguments: Mapping[str, object]) -> bool:
+        """Whether this very binding is there."""
+        held = self._held.get(destination)
+        return held is not None and identity(binding_key, arguments) in held
+
     def check_binding(self, binding_key: str, arguments: Mapping[str, object]) -> None:
         """Raise ValueError with a text for a 406 where this type cannot take such a binding."""
 

@@ -339,6 +339,16 @@ class ClassicQueue:
             ready.pop()
             self._drop(entry, EXPIRED, now)
 
+    # -- what it holds ---------------------------------------------------------------------------------------------
+
+    def message_count(self) -> int:
+        """How many messages are ready."""
+        return self.ready.count
+
+    def consumer_count(self) -> int:
+        """How many consumers there are."""
+        return len(self.dispatcher.consumers)
+
     # -- the whole queue -------------------------------------------------------------------------------------------
 
     def purge(self) -> int:

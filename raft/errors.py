@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from storage.errors import StorageError
+
 
 class RaftError(Exception):
     """Anything below."""
@@ -15,7 +17,7 @@ class PeerProtocolError(RaftError):
     """A peer has sent octets that are no frame of this protocol: close the link to it."""
 
 
-class CorruptLog(RaftError):
+class CorruptLog(RaftError, StorageError):
     """What the journal holds of a group does not fit together: the group must not start from it."""
 
     def __init__(self, group_id: int, reason: str) -> None:

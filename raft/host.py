@@ -89,6 +89,11 @@ class RaftHost:
         """Groups of which the journal holds something. Each must be opened before a journal segment is retired."""
         return tuple(self._recovered)
 
+    def recovered_voters(self, group_id: int) -> tuple[str, ...]:
+        """The voters of a group as the journal has them, before it is opened; none if it has nothing of the group."""
+        recovered = self._recovered.get(group_id)
+        return recovered.configuration.voters if recovered is not None else ()
+
     def open_group(self, group_id: int, machine: Machine, members: Sequence[str], now: int) -> Group:
         """Take part in a group. `members` counts only if nothing was recovered; it is the same on every one of them,
         and empty on a node that is going to be added to the group. Raises CorruptLog, RaftStopped."""

@@ -81,6 +81,14 @@ class RecoveredGroup:
         """Whether there is but the torn beginning of the group's first record: nobody was told of it."""
         return self.checkpoint is None and not self.entries and not self.state_segment
 
+    @property
+    def configuration(self) -> Configuration:
+        """The newest one, committed or not."""
+        for data, _, _, kind in reversed(self.entries):
+            if kind == MEMBERSHIP:
+                return decode_configuration(data)
+        return self.checkpoint.configuration if self.checkpoint is not None else Configuration()
+
     def finish(self) -> Checkpoint:
         """Everything has been read: the checkpoint that the entries follow. Raises CorruptLog."""
         if self.checkpoint is None:

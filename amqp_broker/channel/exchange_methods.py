@@ -4,40 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import reply_when_synced
+from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from exchanges.bindings import EXCHANGE, Destination
 
 
-def on_exchange_declare(channel: Any, method: Any) -> None:
+def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.declare"""
     declarations = channel.connection.node.broker.declarations
-    ticket = declarations.declare_exchange(channel.connection, method)
-    reply_when_synced(channel, ticket, methods.ExchangeDeclareOk(), method.nowait)
+    wanted = declarations.declare_exchange(channel.connection, method)
+    if wanted is not None:
+        ask_again_when_applied(on_exchange_declare, channel, method, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.ExchangeDeclareOk())
 
 
 def on_exchange_delete(channel: Any, method: Any) -> None:
     """exchange.delete"""
     declarations = channel.connection.node.broker.declarations
-    ticket = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
-    reply_when_synced(channel, ticket, methods.ExchangeDeleteOk(), method.nowait)
+    proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
+    reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
-def on_exchange_bind(channel: Any, method: Any) -> None:
+def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.bind"""
-    declarations = channel.connection.node.broker.declarations
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
     destination = Destination(EXCHANGE, method.destination)
-    ticket = declarations.bind(channel.connection, destination, method.source, method.routing_key, method.arguments)
-    reply_when_synced(channel, ticket, methods.ExchangeBindOk(), method.nowait)
+    wanted = declarations.bind(connection, destination, method.source, method.routing_key, method.arguments)
+    if wanted is not None:
+        ask_again_when_applied(on_exchange_bind, channel, method, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.ExchangeBindOk())
 
 
 def on_exchange_unbind(channel: Any, method: Any) -> None:
     """exchange.unbind"""
     declarations = channel.connection.node.broker.declarations
     destination = Destination(EXCHANGE, method.destination)
-    ticket = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
-    reply_when_synced(channel, ticket, methods.ExchangeUnbindOk(), method.nowait)
+    proposal = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
+    reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)
 
 
 HANDLERS = {

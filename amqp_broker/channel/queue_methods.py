@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import reply, reply_when_synced
+from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
+from amqp_broker.declarations import Wanted
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -21,25 +22,33 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any) -> None:
+def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
-    name, queue, ticket = declarations.declare_queue(connection, method)
+    name, found = declarations.declare_queue(connection, method)
     channel.last_queue = name
-    ready = queue.ready.count if queue is not None else 0
-    consumers = len(queue.dispatcher.consumers) if queue is not None else 1
-    reply_when_synced(channel, ticket, methods.QueueDeclareOk(name, ready, consumers), method.nowait)
+    if isinstance(found, Wanted):
+        ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
+        return
+    if not method.nowait:
+        ready = found.message_count() if found is not None else 0
+        consumers = found.consumer_count() if found is not None else 1
+        reply(channel, methods.QueueDeclareOk(name, ready, consumers))
 
 
-def on_queue_bind(channel: Any, method: Any) -> None:
+def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
     declarations = channel.connection.node.broker.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
-    ticket = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
-    reply_when_synced(channel, ticket, methods.QueueBindOk(), method.nowait)
+    wanted = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
+    if wanted is not None:
+        again = method.replace(queue=name, routing_key=key)
+        ask_again_when_applied(on_queue_bind, channel, again, wanted.command, tries)
+    elif not method.nowait:
+        reply(channel, methods.QueueBindOk())
 
 
 def on_queue_unbind(channel: Any, method: Any) -> None:
@@ -48,11 +57,11 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
     declarations = connection.node.broker.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
-    ticket = 0
+    proposal = None
     if name in connection.vhost.queues or not method.exchange:
         destination = Destination(QUEUE, name)
-        ticket = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
-    reply_when_synced(channel, ticket, methods.QueueUnbindOk())
+        proposal = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
+    reply_when_applied(channel, proposal, methods.QueueUnbindOk())
 
 
 def on_queue_purge(channel: Any, method: Any) -> None:
@@ -67,8 +76,8 @@ def on_queue_delete(channel: Any, method: Any) -> None:
     """queue.delete"""
     declarations = channel.connection.node.broker.declarations
     name = queue_name(channel, method.queue)
-    count, ticket = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
-    reply_when_synced(channel, ticket, methods.QueueDeleteOk(count), method.nowait)
+    count, proposal = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
+    reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
 
 
 HANDLERS = {

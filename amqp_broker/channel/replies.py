@@ -1,13 +1,23 @@
-"""How a handler answers: at once, or when what it did is on the disk."""
+"""How a handler answers: at once, when what it did is on the disk, or when it is true on all nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.cluster.commands import Command
+    from amqp_broker.cluster.metadata_stream import Proposal
+
+
+Handler = Callable[[Any, Any, int], None]
+#: A declaration that others are always faster with is given up after so many times.
+_MAX_TRIES = 10
 
 
 def reply(channel: Channel, method: Any) -> None:
@@ -28,3 +38,30 @@ def reply_when_synced(channel: Channel, ticket: int, method: Any, no_wait: bool 
         channel.connection.node.park(channel.connection, ticket, answer)
     elif not no_wait:
         reply(channel, method)
+
+
+def reply_when_applied(channel: Channel, proposal: Proposal | None, method: Any, no_wait: bool = False) -> None:
+    """Answer once the proposal is applied (None: now). The connection's other frames wait until then."""
+
+    def answer() -> None:
+        if not no_wait:
+            reply(channel, method)
+
+    if proposal is None or proposal.is_done:
+        answer()
+        return
+    hold = channel.connection.node.hold(channel.connection, method.name.removesuffix("-ok"))
+    proposal.when_done(lambda result: hold.release(answer))
+
+
+def ask_again_when_applied(handler: Handler, channel: Channel, method: Any, command: Command, tries: int) -> None:
+    """Propose what the method wants first, and handle the method again when that is applied. The connection's other
+    frames wait until then. tries: how often it was handled again already; each time somebody else was faster."""
+    if tries >= _MAX_TRIES:
+        raise ConnectionException(
+            ReplyCode.INTERNAL_ERROR,
+            f"{method.name}: its command was applied {tries} times and nothing came of it; the broker's log says why",
+        )
+    node = channel.connection.node
+    hold = node.hold(channel.connection, method.name)
+    node.broker.propose(command, lambda result: hold.release(lambda: handler(channel, method, tries + 1)))

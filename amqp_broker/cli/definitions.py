@@ -6,7 +6,8 @@ Live through a running broker's own service (`--url`), or on the data folder of 
 from __future__ import annotations
 
 import json
-import os
+import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,13 @@ import click
 
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
-from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.definitions import DefinitionsError, export, plan_import
+from amqp_broker.config import Config
+from amqp_broker.definitions import DefinitionsError, export
+from amqp_broker.node import Node
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from storage.disk import FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
-from storage.metadata_log import MetadataLog
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 
@@ -89,36 +90,43 @@ class RunningNode:
 
 
 class StoppedNode:
-    """The data folder of a broker that is not running; locked meanwhile."""
+    """The data folder of a broker that is not running; locked meanwhile. A node without clients is run on it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def export(self, vhost: str | None) -> dict[str, Any]:
-        with self._opened() as (metadata, _):
-            return export(metadata, vhost)
+        with self._opened() as node:
+            return export(node.broker.metadata, vhost)
 
     def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
-        with self._opened() as (metadata, log):
-            plan = plan_import(wanted, metadata, os.urandom, vhost=vhost)
-            for each in plan.commands:
-                log.append(each)
-            while (batch := log.take_batch()) is not None:
-                batch.write_and_sync()
-                log.batch_done(batch)
+        with self._opened() as node:
+            plan, last = node.system.carry_out(wanted, vhost)
+            while last is not None and not last.is_done:
+                node.end_turn(node.now)
+                job = node.take_sync()
+                if job is None:
+                    raise RuntimeError("a node alone waits for something else than its disk: a defect")
+                job.run()
+                node.synced(job, node.now)
         return len(plan.commands), plan.notes
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Metadata, MetadataLog]]:
+    def _opened(self) -> Iterator[Node]:
         if not (self._folder / FORMAT_FILE).is_file():
             raise click.ClickException(f"{self._folder}: no data folder of a broker; name one, or use --url")
         disk = FileDisk(self._folder)
         disk.lock()
         try:
-            metadata, log = Metadata(), MetadataLog(disk)
-            for command in log.recover():
-                metadata.apply(command)
-            yield metadata, log
+            now = int(time.time() * 1000)
+            node = Node(Config(data_dir=self._folder), disk, now, secrets.token_bytes)
+            node.recover(now)
+            if not node.is_ready:
+                members = ", ".join(node.replication.members())
+                raise click.ClickException(
+                    f"{self._folder}: belongs to a cluster ({members}), which alone can say what is declared: use --url"
+                )
+            yield node
         finally:
             disk.close()
 

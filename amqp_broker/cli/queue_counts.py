@@ -13,13 +13,15 @@ from dataclasses import dataclass
 
 from amqp_broker.broker import Broker
 from amqp_broker.cluster.metadata import Metadata
+from amqp_broker.cluster.stored_metadata import StoredMetadata
 from exchanges.delayed import DelayedExchange
 from queues.page import Page
 from queues.pager import Pager
 from queues.recovery import RecoveredQueue, Recovery
+from raft.errors import CorruptLog
+from raft.journal_records import FIRST_RAFT_KIND
 from storage.disk import FileDisk, Octets
 from storage.errors import CorruptRecord
-from storage.metadata_log import MetadataLog
 from storage.page_store import PageStore
 
 
@@ -75,21 +77,23 @@ class Counting:
     def __init__(self, disk: UnchangedDisk) -> None:
         self.problems: list[str] = []
         self._disk = disk
+        self._metadata = StoredMetadata()
         self._recovery = Recovery(Pager(PageStore(disk), 1 << 62, 1 << 18, 1, 1 << 12))
 
     def take(self, segment: int, kind: int, payload: memoryview) -> None:
         try:
-            self._recovery.take(segment, kind, bytes(payload))
-        except ValueError as error:
+            if kind >= FIRST_RAFT_KIND:
+                self._metadata.take(segment, kind, bytes(payload))
+            else:
+                self._recovery.take(segment, kind, bytes(payload))
+        except (CorruptLog, ValueError) as error:
             self.problems.append(f"journal segment {segment}: {error}")
 
     def finish(self) -> list[QueueCount]:
         """The queues in order of virtual host and name; none, with a problem noted, if it is not known."""
-        metadata = Metadata()
         try:
-            for command in MetadataLog(self._disk).recover():
-                metadata.apply(command)
-        except CorruptRecord as error:
+            metadata = self._metadata.read()
+        except (CorruptLog, ValueError) as error:
             self.problems.append(f"queues cannot be named or counted: {error}")
             return []
         places = _places(metadata)

@@ -1,4 +1,4 @@
-"""ClusterConfig: the settings of a node that is one of several, declared as those of `Config` are.
+"""ClusterConfig: the settings of a node as one of several. `Config` has them too: it is a ClusterConfig.
 
 It knows no sockets. It reads one file, the secret, and only when asked.
 
@@ -7,84 +7,58 @@ Invariants:
    ConfigError, which names the key, the value and the way out.
 2. The secret itself is no setting: only the name of its file is, so it shows nowhere.
 """
-# ruff: noqa: RUF009  # `setting` makes a dataclasses.field
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from amqp_broker.config import KIB, MIB, SECOND, default_node_name
 from amqp_broker.setting import ConfigError, Setting, setting, setting_of
 from amqp_broker.setting_kinds import (
     ADDRESSES,
+    BOOLEAN,
     COUNT,
     DURATION,
     FILE,
+    KIB,
+    MEMBERS,
+    MIB,
+    NODE_NAME,
+    NODE_NAME_RULE,
+    SECOND,
     SIZE,
     TEXT,
     Address,
-    Kind,
-    parse_address,
-    split_list,
+    MemberAddress,
 )
 
+if TYPE_CHECKING:
+    from raft.settings import RaftSettings
+
 CLUSTER = "Cluster"
+REPLICATION = "Replication"
 MIN_SECRET_BYTES = 32
 MAX_SECRET_BYTES = 4096
 MAX_MEMBERS = 255  # of one sort, in the configuration of a Raft group
 
-#: It is written on command lines, in lists, logs and certificates.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
-_NAME_RULE = "1 to 128 letters, digits and ._@- that begin with a letter or digit"
+#: What a frame between nodes holds besides an entry of a log, octets, generously.
+FRAME_ROOM_BYTES = 4 * KIB
 #: Silence that long is at least so many pings that did not come.
 _PINGS = 2
+#: A leader is heard of so often at least before a follower looks for another one.
+_HEARTBEATS = 2
 
 
-class MemberAddress(NamedTuple):
-    """A node of the cluster, and where the others reach it."""
-
-    name: str
-    address: Address
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.address}"
-
-
-def parse_members(text: str) -> tuple[MemberAddress, ...]:
-    """Members from "n1=HOST:PORT,n2=HOST:PORT", in the order of their names. Raises ValueError."""
-    members = []
-    for part in split_list(text):
-        name, equals, address = part.partition("=")
-        if not equals or _NAME.fullmatch(name.strip()) is None:
-            raise ValueError("not NAME=HOST:PORT")
-        members.append(MemberAddress(name.strip(), parse_address(address)))
-    return tuple(sorted(members))
-
-
-def _show_members(value: object) -> str:
-    if not isinstance(value, tuple):
-        raise TypeError(f"{value!r} is not a tuple")
-    return ",".join(str(part) for part in value)
-
-
-MEMBERS = Kind(
-    "members",
-    "NAME=HOST:PORT",
-    "NAME=HOST:PORT, with an IPv6 host in brackets, several with commas",
-    parse_members,
-    _show_members,
-    is_list=True,
-)
+def default_node_name() -> str:
+    return f"amqp-broker@{os.uname().nodename}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """Everything that can be set about the links between nodes. Numbers are octets, milliseconds or counts."""
+    """Everything that can be set about a node's part in a cluster. Numbers are octets, milliseconds or counts."""
 
     node_name: str = setting(
         TEXT,
@@ -103,7 +77,14 @@ class ClusterConfig:
         MEMBERS,
         (),
         CLUSTER,
-        "All members, this node too, each with the address where the others reach it. Empty: a cluster of one.",
+        "Members, this node too, each with the address where this node reaches it. The first start makes a cluster of "
+        "them; later it counts for the addresses only. Empty: those that the node knows, at first itself alone.",
+    )
+    cluster_join: bool = setting(
+        BOOLEAN,
+        False,
+        CLUSTER,
+        "At its first start the node waits to be added to the cluster of the others, instead of making one with them.",
     )
     cluster_secret_file: Path | None = setting(
         FILE, None, CLUSTER, "A file with the secret that all members share, readable by its owner only."
@@ -145,11 +126,65 @@ class ClusterConfig:
         minimum=1,
     )
 
+    queue_groups: int = setting(
+        COUNT,
+        8,
+        REPLICATION,
+        "Groups over which quorum queues are spread, each with a leader of its own; the same on every member, always.",
+        minimum=1,
+        maximum=1024,
+    )
+    node_down_ms: int = setting(
+        DURATION,
+        5 * SECOND,
+        REPLICATION,
+        "A member without a link for so long loses its consumers: what they held goes to others.",
+        minimum=100,
+    )
+    command_timeout_ms: int = setting(
+        DURATION,
+        30 * SECOND,
+        REPLICATION,
+        "How long a client's declaration, say, waits for a majority of the members before its connection is closed.",
+        minimum=100,
+    )
+    raft_heartbeat_ms: int = setting(
+        DURATION,
+        100,
+        REPLICATION,
+        "How often a leader lets the others know that it is there: well above the round trip between nodes.",
+        minimum=5,
+    )
+    raft_election_timeout_ms: int = setting(
+        DURATION,
+        600,
+        REPLICATION,
+        "Without a word from the leader for so long, up to twice as long, a member asks to be elected. Longer than a "
+        "healthy disk ever stalls.",
+        minimum=20,
+    )
+    raft_log_size_bytes: int = setting(
+        SIZE,
+        32 * MIB,
+        REPLICATION,
+        "A group's state is stored anew when its log has grown by so much.",
+        minimum=64 * KIB,
+    )
+    raft_log_cap_bytes: int = setting(
+        SIZE,
+        128 * MIB,
+        REPLICATION,
+        "A group's log is kept in RAM for members that are behind, up to this; who is further behind gets the whole "
+        "state.",
+        minimum=64 * KIB,
+    )
+
     def __post_init__(self) -> None:
         for each in CLUSTER_SETTINGS:
             each.check(getattr(self, each.attribute))
         self._check_members()
         self._check_credentials()
+        self._check_replication()
         if self.peer_timeout_ms < _PINGS * self.peer_ping_ms:
             raise self._refuse("peer_timeout", f"at least twice peer_ping, which is {self._shown('peer_ping')}")
         if self.peer_buffer_limit_bytes < self.cluster_frame_max_bytes:
@@ -162,9 +197,27 @@ class ClusterConfig:
         """The addresses of the other members by name, in the order of the names."""
         return {name: address for name, address in self.cluster if name != self.node_name}
 
+    def raft_settings(self) -> RaftSettings:
+        """What raft/ is to know of it."""
+        from raft.settings import RaftSettings  # late: who embeds a broker loads the settings, and nothing of raft/
+
+        return RaftSettings(
+            heartbeat_ms=self.raft_heartbeat_ms,
+            election_timeout_min_ms=self.raft_election_timeout_ms,
+            election_timeout_max_ms=2 * self.raft_election_timeout_ms,
+            entry_bytes=self.max_entry_bytes,
+            log_bytes=self.raft_log_size_bytes,
+            log_cap_bytes=self.raft_log_cap_bytes,
+        )
+
+    @property
+    def max_entry_bytes(self) -> int:
+        """The largest entry of a log: what one frame between nodes can hold."""
+        return self.cluster_frame_max_bytes - FRAME_ROOM_BYTES
+
     def _check_members(self) -> None:
-        if _NAME.fullmatch(self.node_name) is None:
-            raise self._refuse("node_name", _NAME_RULE)
+        if NODE_NAME.fullmatch(self.node_name) is None:
+            raise self._refuse("node_name", NODE_NAME_RULE)
         names = [member.name for member in self.cluster]
         addresses = [member.address for member in self.cluster]
         if len(set(names)) != len(names) or len(set(addresses)) != len(addresses):
@@ -179,6 +232,8 @@ class ClusterConfig:
             )
         if self.others and not self.cluster_listen:
             raise self._refuse("cluster", "only together with cluster_listen, where the other members come in; set it")
+        if self.cluster_join and not self.others:
+            raise self._refuse("cluster_join", "only together with cluster, the members to join and this node")
 
     def _check_credentials(self) -> None:
         if (self.others or self.cluster_listen) and self.cluster_secret_file is None:
@@ -194,8 +249,16 @@ class ClusterConfig:
             given = next(key for key in files if key not in missing)
             raise self._refuse(given, f"only together with {' and '.join(missing)}; set all three, or none")
 
+    def _check_replication(self) -> None:
+        if self.raft_election_timeout_ms < _HEARTBEATS * self.raft_heartbeat_ms:
+            raise self._refuse(
+                "raft_election_timeout", f"at least twice raft_heartbeat, which is {self._shown('raft_heartbeat')}"
+            )
+        if self.raft_log_cap_bytes < self.raft_log_size_bytes:
+            raise self._refuse("raft_log_cap", f"at least raft_log_size, which is {self._shown('raft_log_size')}")
+
     def _shown(self, key: str) -> str:
-        each = CLUSTER_SETTINGS_BY_KEY[key]
+        each = next(each for each in map(setting_of, fields(self)) if each.key == key)
         return each.show(getattr(self, each.attribute))
 
     def _refuse(self, key: str, allowed: str) -> ConfigError:
@@ -203,7 +266,6 @@ class ClusterConfig:
 
 
 CLUSTER_SETTINGS: tuple[Setting, ...] = tuple(setting_of(field) for field in fields(ClusterConfig))
-CLUSTER_SETTINGS_BY_KEY: dict[str, Setting] = {each.key: each for each in CLUSTER_SETTINGS}
 
 
 def read_secret(path: Path) -> bytes:

@@ -1,8 +1,8 @@
 """The commands of the metadata machine: JSON objects, made and checked here.
 
-A command is written to the metadata log and applied on every node, so that its form is a file format: a
-field once introduced keeps its name and meaning, and a new one must have a default for the logs that were
-written without it. `arguments_raw` is base64 of the octets of a field table.
+A command is written to the log of the metadata group and applied on every node, so that its form is a file
+format: a field once introduced keeps its name and meaning, and a new one must have a default (`DEFAULTS`) for the
+logs that were written without it. `arguments_raw` is base64 of the octets of a field table.
 
 This module knows the form of each command. What a command does is in metadata.py; whether it makes sense
 is for the caller to find out before it proposes one.
@@ -122,6 +122,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "auto_delete": _FLAG,
         "internal": _FLAG,
         "arguments_raw": _RAW,
+        "durable": _FLAG,
     },
     "exchange.delete": {"vhost": _TEXT, "name": _TEXT},
     "queue.declare": {
@@ -131,13 +132,26 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "type": _TEXT,
         "auto_delete": _FLAG,
         "arguments_raw": _RAW,
+        "durable": _FLAG,
+        "exclusive": _FLAG,
+        "home": _TEXT,
     },
     "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID},
     "queue_id.reserve": {"next_queue_id": _ID},
     "binding.add": _BINDING,
     "binding.remove": _BINDING,
+    "node.started": {"node": _TEXT},
+    "node.gone": {"node": _TEXT},
+    "member.put": {"node": _TEXT, "address": _TEXT},
+    "member.remove": {"node": _TEXT},
 }
-"""Every command and its fields, all of which must be there; `op` names the command."""
+"""Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
+
+DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "exchange.declare": {"durable": True},
+    "queue.declare": {"durable": True, "exclusive": False, "home": ""},
+}
+"""What an optional field means where it is left out."""
 
 
 def check_command(command: Mapping[str, Any]) -> None:
@@ -146,12 +160,17 @@ def check_command(command: Mapping[str, Any]) -> None:
     fields = FIELDS.get(op) if isinstance(op, str) else None
     if fields is None:
         raise ValueError(f"unknown metadata command {op!r}: it is of a newer version, or no command at all")
+    optional = DEFAULTS.get(op, {}) if isinstance(op, str) else {}
+    absent = 0
     for name, form in fields.items():
         if name not in command:
+            if name in optional:
+                absent += 1
+                continue
             raise ValueError(f"metadata command {op} lacks {name}, {form.name}")
         if not form.fits(command[name]):
             raise ValueError(f"metadata command {op}: {name} is {command[name]!r} and must be {form.name}")
-    if len(command) != len(fields) + 1:
+    if len(command) != len(fields) + 1 - absent:
         unknown = [name for name in command if name != "op" and name not in fields]
         raise ValueError(f"metadata command {op} has unknown fields {unknown}: it is of a newer version")
 
@@ -286,8 +305,11 @@ def declare_exchange(
     auto_delete: bool = False,
     internal: bool = False,
     arguments_raw: bytes = b"",
+    durable: bool = True,
 ) -> Command:
-    return {
+    return _with_options(
+        {"durable": durable},
+        {
         "op": "exchange.declare",
         "vhost": vhost,
         "name": name,
@@ -295,7 +317,14 @@ def declare_exchange(
         "auto_delete": auto_delete,
         "internal": internal,
         "arguments_raw": encode_arguments(arguments_raw),
-    }
+        },
+    )
+
+
+def _with_options(options: Mapping[str, object], command: Command) -> Command:
+    """The command with those of its optional fields that are not at their defaults."""
+    defaults = DEFAULTS[command["op"]]
+    return command | {name: value for name, value in options.items() if value != defaults[name]}
 
 
 def delete_exchange(vhost: str, name: str) -> Command:
@@ -310,22 +339,48 @@ def declare_queue(
     type_name: str = "classic",
     auto_delete: bool = False,
     arguments_raw: bytes = b"",
+    durable: bool = True,
+    exclusive: bool = False,
+    home: str = "",
 ) -> Command:
-    """Declares a durable queue; `queue_id` is `Metadata.next_queue_id` or above."""
-    return {
-        "op": "queue.declare",
-        "vhost": vhost,
-        "name": name,
-        "queue_id": queue_id,
-        "type": type_name,
-        "auto_delete": auto_delete,
-        "arguments_raw": encode_arguments(arguments_raw),
-    }
+    """Declares a queue. `queue_id` is the lowest id that it may get. home: the node where a classic queue lives; ""
+    is every node's own (as in definitions): where the command comes from."""
+    return _with_options(
+        {"durable": durable, "exclusive": exclusive, "home": home},
+        {
+            "op": "queue.declare",
+            "vhost": vhost,
+            "name": name,
+            "queue_id": queue_id,
+            "type": type_name,
+            "auto_delete": auto_delete,
+            "arguments_raw": encode_arguments(arguments_raw),
+        },
+    )
 
 
 def delete_queue(vhost: str, name: str, queue_id: int) -> Command:
     """Deletes the queue of that name if it still is the one with that id."""
     return {"op": "queue.delete", "vhost": vhost, "name": name, "queue_id": queue_id}
+
+
+def node_started(node: str) -> Command:
+    """A node begins anew: its queues that do not survive that are gone."""
+    return {"op": "node.started", "node": node}
+
+
+def node_gone(node: str) -> Command:
+    """A node was away for too long: its queues that do not survive that are gone."""
+    return {"op": "node.gone", "node": node}
+
+
+def put_member(node: str, address: str) -> Command:
+    """Where the other members reach a node, HOST:PORT."""
+    return {"op": "member.put", "node": node, "address": address}
+
+
+def remove_member(node: str) -> Command:
+    return {"op": "member.remove", "node": node}
 
 
 def reserve_queue_ids(next_queue_id: int) -> Command:

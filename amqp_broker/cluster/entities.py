@@ -93,7 +93,7 @@ class GlobalParameter:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRecord:
-    """A durable exchange. `is_predeclared`: it came with its vhost and goes with it."""
+    """An exchange that all nodes know. `is_predeclared`: it came with its vhost and goes with it."""
 
     vhost: str
     name: str
@@ -102,11 +102,13 @@ class ExchangeRecord:
     internal: bool = False
     arguments_raw: bytes = b""
     is_predeclared: bool = False
+    durable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A durable queue. `queue_id` was never another queue's and never will be."""
+    """A queue that all nodes know. `queue_id` was never another queue's and never will be. `home`: the node where a
+    classic queue lives."""
 
     vhost: str
     name: str
@@ -114,6 +116,9 @@ class QueueRecord:
     type: str = "classic"
     auto_delete: bool = False
     arguments_raw: bytes = b""
+    durable: bool = True
+    exclusive: bool = False
+    home: str = ""
 
 
 class BindingRecord(NamedTuple):

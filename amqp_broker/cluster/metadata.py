@@ -55,6 +55,7 @@ class Metadata:
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._next_queue_id = 1
+        self._members: dict[str, str] = {}
         self.access_generation = 0
         self.policy_generation = 0
         self._handlers: dict[str, Callable[[Command], bool]] = {
@@ -83,6 +84,10 @@ class Metadata:
             "queue_id.reserve": self._reserve_queue_ids,
             "binding.add": self._add_binding,
             "binding.remove": self._remove_binding,
+            "node.started": self._drop_transients,
+            "node.gone": self._drop_transients,
+            "member.put": self._put_member,
+            "member.remove": self._remove_member,
         }
 
     def apply(self, command: Command) -> bool:
@@ -117,9 +122,18 @@ class Metadata:
         for queue in self._queues_by_id.values():
             taken.append(describe_queue(queue))
         taken.append(commands.reserve_queue_ids(self._next_queue_id))
+        taken.extend(commands.put_member(node, address) for node, address in self._members.items())
         for name, state in self._vhosts.items():
             taken.extend(commands.add_binding(name, binding) for binding in state.bindings.all())
         return taken
+
+    def become(self, other: Metadata) -> None:
+        """Take over the state of another machine, which is not to be used any more. The generations rise."""
+        access, policy = self.access_generation, self.policy_generation
+        handlers = self._handlers
+        self.__dict__.update(other.__dict__)
+        self._handlers = handlers
+        self.access_generation, self.policy_generation = access + 1, policy + 1
 
     def copy(self) -> Metadata:
         """A machine in the same state, to try commands out on. Costs one pass over what it holds."""
@@ -131,6 +145,7 @@ class Metadata:
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
         other._next_queue_id = self._next_queue_id
+        other._members = dict(self._members)
         other.access_generation = self.access_generation
         other.policy_generation = self.policy_generation
         return other
@@ -401,6 +416,7 @@ class Metadata:
             command["auto_delete"],
             command["internal"],
             commands.decode_arguments(command["arguments_raw"]),
+            durable=command.get("durable", True),
         )
         return True
 
@@ -415,9 +431,10 @@ class Metadata:
 
     def _declare_queue(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
-        queue_id = command["queue_id"]
-        if state is None or command["name"] in state.queues or queue_id < self._next_queue_id:
+        if state is None or command["name"] in state.queues:
             return False
+        # Another node may have been faster: the id that was proposed is the lowest that may be given.
+        queue_id = max(command["queue_id"], self._next_queue_id)
         queue = QueueRecord(
             state.vhost.name,
             command["name"],
@@ -425,6 +442,9 @@ class Metadata:
             command["type"],
             command["auto_delete"],
             commands.decode_arguments(command["arguments_raw"]),
+            durable=command.get("durable", True),
+            exclusive=command.get("exclusive", False),
+            home=command.get("home", ""),
         )
         state.queues[queue.name] = queue
         self._queues_by_id[queue_id] = queue
@@ -446,6 +466,30 @@ class Metadata:
             return False
         self._next_queue_id = command["next_queue_id"]
         return True
+
+    def transients(self, node: str) -> list[QueueRecord]:
+        """The queues of a node that do not survive its restart."""
+        return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
+
+    def _drop_transients(self, command: Command) -> bool:
+        queues = self.transients(command["node"])
+        for queue in queues:
+            self._delete_queue({"vhost": queue.vhost, "name": queue.name, "queue_id": queue.queue_id})
+        return bool(queues)
+
+    def members(self) -> Mapping[str, str]:
+        """The addresses, HOST:PORT, of the nodes of which one was told, by name."""
+        return self._members
+
+    def _put_member(self, command: Command) -> bool:
+        node, address = command["node"], command["address"]
+        if self._members.get(node) == address:
+            return False
+        self._members[node] = address
+        return True
+
+    def _remove_member(self, command: Command) -> bool:
+        return self._members.pop(command["node"], None) is not None
 
     def _add_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

@@ -85,6 +85,7 @@ def describe_content(state: VHostState) -> Iterable[Command]:
                 auto_delete=exchange.auto_delete,
                 internal=exchange.internal,
                 arguments_raw=exchange.arguments_raw,
+                durable=exchange.durable,
             )
 
 
@@ -96,4 +97,7 @@ def describe_queue(queue: QueueRecord) -> Command:
         type_name=queue.type,
         auto_delete=queue.auto_delete,
         arguments_raw=queue.arguments_raw,
+        durable=queue.durable,
+        exclusive=queue.exclusive,
+        home=queue.home,
     )

@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 
 from amqp_broker.cluster.cluster_config import (
     CLUSTER_SETTINGS,
-    CLUSTER_SETTINGS_BY_KEY,
     MAX_SECRET_BYTES,
-    MEMBERS,
     ClusterConfig,
-    MemberAddress,
-    parse_members,
     read_secret,
 )
-from amqp_broker.config import KIB, SETTINGS_BY_KEY
+from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.setting import ConfigError, Setting
-from amqp_broker.setting_kinds import Address
+from amqp_broker.setting_kinds import KIB, MEMBERS, Address, MemberAddress, parse_members
+from raft.settings import RaftSettings
 
 THREE = parse_members("n1=127.0.0.1:7101,n2=127.0.0.1:7102,n3=127.0.0.1:7103")
 LISTEN = (Address("127.0.0.1", 7101),)
@@ -54,7 +51,7 @@ def test_members_are_names_with_addresses() -> None:
 )
 def test_what_is_no_list_of_members_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^cluster: .* allowed: NAME=HOST:PORT"):
-        CLUSTER_SETTINGS_BY_KEY["cluster"].parse(text)
+        SETTINGS_BY_KEY["cluster"].parse(text)
 
 
 @given(st.text(max_size=40))
@@ -99,6 +96,10 @@ def test_the_others_are_all_but_this_node() -> None:
         ({"peer_timeout_ms": 900}, r"^peer_timeout: '900ms' .* at least twice peer_ping, which is 500ms"),
         ({"peer_buffer_limit_bytes": 64 * KIB}, r"^peer_buffer_limit: '64KiB' .* cluster_frame_max, which is 192MiB"),
         ({"max_pending_peers": 0}, r"^max_pending_peers: '0' "),
+        ({"cluster_join": True, "cluster": ()}, r"^cluster_join: 'true' .* with cluster, the members to join"),
+        ({"raft_heartbeat_ms": 400}, r"^raft_election_timeout: '600ms' .* twice raft_heartbeat, which is 400ms"),
+        ({"raft_log_cap_bytes": 1024 * KIB}, r"^raft_log_cap: '1MiB' .* at least raft_log_size, which is 32MiB"),
+        ({"queue_groups": 0}, r"^queue_groups: '0' "),
     ],
 )
 def test_the_rules_between_settings(changes: dict[str, Any], text: str) -> None:
@@ -113,9 +114,11 @@ def test_every_setting_says_what_it_is(each: Setting) -> None:
     each.check(getattr(ClusterConfig(), each.attribute))
 
 
-def test_only_the_name_of_the_node_is_a_setting_of_the_broker_already() -> None:
-    """The others become settings of `serve` when a node does something with them."""
-    assert {each.key for each in CLUSTER_SETTINGS} & set(SETTINGS_BY_KEY) == {"node_name"}
+def test_what_raft_is_told() -> None:
+    assert ClusterConfig().raft_settings() == RaftSettings(entry_bytes=ClusterConfig().max_entry_bytes)
+    settings = config(raft_heartbeat_ms=20, raft_election_timeout_ms=100, raft_log_size_bytes=64 * KIB).raft_settings()
+    assert (settings.heartbeat_ms, settings.election_timeout_min_ms, settings.election_timeout_max_ms) == (20, 100, 200)
+    assert (settings.log_bytes, settings.log_cap_bytes) == (64 * KIB, 128 * 1024 * KIB)
 
 
 # -- the secret --------------------------------------------------------------------------------------------------------

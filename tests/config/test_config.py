@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.config import MIB, SETTINGS, Config, is_loopback
+from amqp_broker.cluster.cluster_config import CLUSTER_SETTINGS, ClusterConfig
+from amqp_broker.config import SETTINGS, Config, is_loopback
 from amqp_broker.setting import ConfigError, Setting
-from amqp_broker.setting_kinds import COUNT, Address
+from amqp_broker.setting_kinds import COUNT, KIB, MIB, Address
 
 PEM = Path("server.pem")
 
@@ -89,6 +90,9 @@ def test_counts_are_whole_numbers(each: Setting) -> None:
         ({"initial_frame_max": 262144}, "initial_frame_max"),
         ({"journal_limit_bytes": 100 * MIB}, "journal_limit"),
         ({"output_pause_bytes": 65536}, "output_pause"),
+        ({"max_message_size_bytes": 256 * MIB}, "max_message_size"),
+        ({"cluster_frame_max_bytes": 64 * KIB}, "max_message_size"),
+        ({"cluster_cert": PEM}, "cluster_cert"),
         ({"log_level": "loud"}, "log_level"),
         ({"listen": (Address("0.0.0.0", 5672),), "loopback_users": ()}, "loopback_users"),
     ],
@@ -97,6 +101,22 @@ def test_fields_that_do_not_go_together_are_refused(changes: dict[str, object], 
     with pytest.raises(ConfigError, match=rf"^{key}: .* is not valid; allowed: ") as refusal:
         Config(**changes)  # type: ignore[arg-type]
     assert "\n" not in str(refusal.value)
+
+
+def test_the_largest_message_goes_from_node_to_node_in_one_frame() -> None:
+    config = Config(
+        max_message_size_bytes=512 * MIB, cluster_frame_max_bytes=515 * MIB, peer_buffer_limit_bytes=515 * MIB
+    )
+    assert config.raft_settings().entry_bytes == config.max_entry_bytes < config.cluster_frame_max_bytes
+    with pytest.raises(ConfigError, match=r"at most 1\d\d+ octets while cluster_frame_max is 192MiB: .* raise"):
+        Config(max_message_size_bytes=192 * MIB)
+
+
+def test_a_config_is_that_of_a_cluster_too() -> None:
+    assert isinstance(Config(), ClusterConfig)
+    keys = [each.key for each in SETTINGS]
+    assert len(set(keys)) == len(keys), "one flat set of keys"
+    assert {each.key for each in CLUSTER_SETTINGS} < set(keys)
 
 
 def test_tls_alone_is_a_way_in() -> None:

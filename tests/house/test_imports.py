@@ -8,7 +8,8 @@ house.
     queues                  -> storage, raft
     amqp_broker.protocol    -> construct
     amqp_broker.client      -> protocol; sockets
-    the settings            -> nothing                     (config, config_sources, setting, setting_kinds)
+    the settings            -> nothing                     (config, config_sources, setting, setting_kinds,
+                                                            cluster_config; raft.settings is nothing else)
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, storage, uvloop; sockets, threads, clocks
@@ -36,7 +37,12 @@ ROOT = Path(__file__).parents[2]
 
 PROTOCOL = "amqp_broker.protocol"
 CLIENT = "amqp_broker.client"
-SETTINGS = tuple(f"amqp_broker.{name}" for name in ("config", "config_sources", "setting", "setting_kinds"))
+RAFT_SETTINGS = "raft.settings"
+SETTINGS = (
+    *(f"amqp_broker.{name}" for name in ("config", "config_sources", "setting", "setting_kinds")),
+    "amqp_broker.cluster.cluster_config",
+    RAFT_SETTINGS,
+)
 EMBEDDED = tuple(f"amqp_broker.{name}" for name in ("embedded", "plain", "pytest_plugin", "system_client"))
 TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "management", "server"))
 CORE = "amqp_broker"
@@ -46,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "octets": (),
     "exchanges": (),
     "storage": ("construct",),
-    "raft": ("storage", "pysyncobj"),
+    "raft": ("storage", "pysyncobj", RAFT_SETTINGS),
     "queues": ("storage", "raft"),
     PROTOCOL: ("construct",),
     CLIENT: (PROTOCOL,),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-from amqp_broker.config import SETTINGS
+from amqp_broker.config import SETTINGS, Config
 from amqp_broker.setting import Setting
 
 ROOT = Path(__file__).parents[2]
-DECLARING = {"config.py", "config_sources.py", "setting.py"}
-TEXT = "\n".join(
+DECLARING = {"config.py", "cluster_config.py", "config_sources.py", "setting.py"}
+FOR_RAFT = inspect.getsource(Config.raft_settings).replace("self.", "config.")
+TEXT = FOR_RAFT + "\n".join(
     path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "amqp_broker").rglob("*.py"))
     if path.name not in DECLARING and path.parent.name != "bench"

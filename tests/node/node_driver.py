@@ -72,7 +72,8 @@ class Client:
 class NodeDriver:
     """The node, its disk and its clients."""
 
-    def __init__(self, config: Config | None = None, disk: SimulatedDisk | None = None) -> None:
+    def __init__(self, config: Config | None = None, disk: SimulatedDisk | None = None, seed: int = 2) -> None:
+        self._seed = seed
         self.config = config if config is not None else small_config()
         self.disk = disk if disk is not None else SimulatedDisk(random.Random(1))
         self.now = START_MS
@@ -82,10 +83,16 @@ class NodeDriver:
     def start(self) -> None:
         """A new node on the disk."""
         self.clients.clear()
-        self.node = Node(self.config, self.disk, self.now, random.Random(2).randbytes)
+        self.node = Node(self.config, self.disk, self.now, random.Random(self._seed).randbytes)
         self.node.recover(self.now)
         for check in self.node.take_page_checks():
             check.run()
+        if not self.node.is_ready:
+            return  # one of several
+        self.add_user()
+
+    def add_user(self) -> None:
+        """Somebody who may log in."""
         if self.node.broker.metadata.user(USER) is None:
             self.node.broker.propose(commands.put_user(USER, PASSWORD_HASH, ["administrator"]))
             self.node.broker.propose(commands.set_permission(USER, "/", ".*", ".*", ".*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amqp_broker.cluster import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from exchanges.registry import create_exchange
@@ -181,7 +182,8 @@ def test_the_heads_of_very_many_queues_go_to_disk_too() -> None:
 def test_the_limit_of_exchanges_is_the_nodes() -> None:
     driver = NodeDriver(small_config(max_exchanges=2))
     client = driver.client(1)
-    driver.node.broker.put_vhost("other")
+    driver.node.broker.propose(commands.put_vhost("other"))
+    driver.settle()
     driver.node.broker.vhosts["other"].router.add("theirs", create_exchange("fanout", {}))
     for name in ("one", "two"):
         client.send(1, methods.ExchangeDeclare(0, name, "fanout", False, False, False, False, False, Table({})))

@@ -1,0 +1,361 @@
+"""Replication: all Raft groups of a node, this node's streams of commands to them, and what members say to each other.
+
+    group 0      the metadata (metadata_machine.py); broker.propose puts commands into this node's stream
+    groups 1..N  quorum queues (proxies/queue_group.py); a queue is in group queue_id % N + 1
+
+It knows no sockets: frames of peers come in through `receive_peer` and go out through `take_output`.
+
+Invariants:
+1. After every input `absorb` has run: what was committed is applied, and whoever waited for it has gone on.
+2. A node is ready when a command of its own of this start was applied: it then knows all that was answered before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.commands import Command
+from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
+from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
+from octets.buffer import Buffer
+from queues.store import MessageStore
+from raft.group import Group
+from raft.host import RaftHost
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.cluster.projection import Projection
+    from amqp_broker.config import Config
+
+log = logging.getLogger("amqp_broker.cluster")
+QueueGroup: Any = None
+
+# What members say to each other besides Raft's own: the first octet of an application's frame.
+METADATA_COMMANDS = 1
+METADATA_APPLIED = 2
+QUEUE_BATCH = 3
+HOME_COMMANDS = 4
+HOME_EFFECTS = 5
+DIRECT_REPLY = 6
+
+#: Sessions are times in milliseconds, shifted by this.
+_SESSION_BITS = 10
+
+Handler = Callable[[str, bytes, int], None]
+
+
+class JournalPort:
+    """The node's journal as raft's LogPort."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._journal = store.journal
+
+    @property
+    def position(self) -> int:
+        """See LogPort."""
+        return int(self._journal.position)
+
+    @property
+    def current_segment(self) -> int:
+        """See LogPort."""
+        return int(self._journal.current_segment)
+
+    def open_entry(self, kind: int) -> Buffer:
+        """See LogPort."""
+        return self._journal.open_entry(kind)
+
+    def close_entry(self) -> int:
+        """See LogPort."""
+        return int(self._journal.close_entry())
+
+    def touch(self, segment: int, owner: Any) -> None:
+        """See LogPort."""
+        self._store.touch(segment, owner)
+
+
+class Chance:
+    """Chance for election time-outs, out of the node's own."""
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+
+    def random(self) -> float:
+        """0 <= x < 1"""
+        return int.from_bytes(self._random_bytes(6), "big") / (1 << 48)
+
+
+class Replication:
+    """See the module's docstring."""
+
+    def __init__(
+        self, config: Config, broker: Broker, projection: Projection, random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self._config = config
+        self._broker = broker
+        self._projection = projection
+        self.now = 0
+        self.is_ready = False
+        store = broker.store
+        self.host = RaftHost(config.node_name, JournalPort(store), config.raft_settings(), Chance(random_bytes))
+        self.host.on_application = self._on_application
+        self.handlers: dict[int, Handler] = {
+            METADATA_COMMANDS: self._on_metadata_commands,
+            METADATA_APPLIED: self._on_metadata_applied,
+            QUEUE_BATCH: self._on_queue_batch,
+        }
+        self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
+        self.queue_groups: dict[int, QueueGroup] = {}
+        self.machine = MetadataMachine(broker.metadata, self)
+        self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
+        self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
+        self._leader: str | None = None
+        self._told_applied = 0
+        self._is_absorbing = False
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def own_node(self) -> str:
+        """This node's name in its groups."""
+        return self.host.node_id
+
+    def members(self) -> tuple[str, ...]:
+        """All nodes of the cluster: voters and learners."""
+        group = self.metadata_group
+        return (*group.members, *group.learners)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether there is another node than this one."""
+        return len(self.members()) > 1
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is all there is to agree: then nothing but its disk is ever waited for."""
+        return self.metadata_group.members == (self.own_node,)
+
+    def is_connected(self, node_id: str) -> bool:
+        """Whether there is a link to that node."""
+        return node_id in self._connected
+
+    def connected(self) -> list[str]:
+        """The nodes to which there is a link."""
+        return list(self._connected)
+
+    def group_of(self, queue_id: int) -> QueueGroup:
+        """The group that a quorum queue is in."""
+        return self.queue_groups[queue_id % len(self.queue_groups) + 1]
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def open(self, now: int) -> None:
+        """After the journal was read (`host.feed_recovered`). Raises CorruptLog, StorageError."""
+        self.now = now
+        config = self._config
+        names = tuple(member.name for member in config.cluster)
+        if not names:
+            names = (self._name_of_old(config.node_name),)
+            self.host.node_id = names[0]
+        bootstrap = () if config.cluster_join else names
+        for group_id in range(1, config.queue_groups + 1) if QueueGroup is not None else ():
+            group = QueueGroup(group_id, self, self._broker, config)
+            self.queue_groups[group_id] = group
+            group.raft = self.host.open_group(group_id, group.machine, bootstrap, now)
+        self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
+        # Above every session of earlier runs that the log knows; the time, for those that only others know.
+        known = self.machine.last_session(self.own_node, group.member.log.entries)
+        self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
+        self.stream.propose(commands.node_started(self.own_node), self._started)
+
+    def _name_of_old(self, name: str) -> str:
+        """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
+        the host does in containers: the members of its groups are known by name."""
+        voters = self.host.recovered_voters(0)
+        if len(voters) == 1 and voters[0] != name:
+            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", voters[0], name)
+            return voters[0]
+        return name
+
+    def _started(self, result: Any) -> None:
+        if self._broker.metadata.vhosts():
+            self.is_ready = True
+        else:  # whoever leads is about to make the first one
+            self.stream.propose(commands.node_started(self.own_node), self._started)
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, name: str, now: int) -> None:
+        """A link to a member is there."""
+        self.now = now
+        self._connected[name] = 0
+        self._told_applied = 0
+        self.host.peer_connected(name, now)
+        if name == self._leader:
+            self.stream.resend()
+        for group in self.queue_groups.values():
+            group.peer_connected(name, now)
+        self.absorb(now)
+
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """It is gone."""
+        self.now = now
+        self._connected.pop(name, None)
+        self.host.peer_disconnected(name, now)
+        for group in self.queue_groups.values():
+            group.peer_disconnected(name, now)
+        self.absorb(now)
+
+    def receive_peer(self, name: str, frame: bytes, now: int) -> None:
+        """A frame of a member. Raises PeerProtocolError: its link has to go. Raises RaftStopped: the node has to stop."""
+        self.now = now
+        self.host.receive_peer(name, frame, now)
+        self.absorb(now)
+
+    def synced(self, position: int, now: int) -> None:
+        """The journal is on the disk up to there."""
+        self.now = now
+        self.host.synced(position, now)
+        for group in self.queue_groups.values():
+            group.machine.synced(position)
+        self.absorb(now)
+
+    def tick(self, now: int) -> None:
+        """Time has passed."""
+        self.now = now
+        self.host.tick(now)
+        self.absorb(now)
+
+    def absorb(self, now: int) -> None:
+        """What was applied takes effect for clients."""
+        if self._is_absorbing:
+            return
+        self._is_absorbing = True
+        for group in self.queue_groups.values():
+            group.absorb(now)
+        applied = self.metadata_group.last_applied
+        if applied != self._told_applied and self._connected:
+            self._told_applied = applied
+            octets = applied.to_bytes(8, "big")
+            for name in self._connected:
+                self.send(name, METADATA_APPLIED, octets)
+        self.stream.settle(min(self._connected.values(), default=applied), now)
+        self._is_absorbing = False
+
+    # -- metadata ------------------------------------------------------------------------------------------------------
+
+    def propose(self, command: Command, then: Then | None = None) -> Proposal:
+        """Put a command into this node's stream; `then(result)` is called when it is applied. Raises ValueError."""
+        commands.check_command(command)
+        return self.stream.propose(command, then)
+
+    def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
+        """See Listener."""
+        if self.stream is None:
+            return
+        if origin == self.own_node and session > self.stream.session:
+            self.stream.reopen(session + 1)  # of an earlier run, when the clock was ahead of what it is now
+        is_own = origin == self.own_node and session == self.stream.session
+        result = self._projection.applied(command, changed, is_own)
+        if is_own:
+            self.stream.applied(number, index, result, self.now)
+
+    def replaced(self, index: int) -> None:
+        """See Listener."""
+        self._projection.replaced()
+        if self.stream is None:
+            return
+        session = self.machine.session_of(self.own_node)
+        if session > self.stream.session:
+            self.stream.reopen(session + 1)
+        number = self.machine.last_number(self.own_node, self.stream.session)
+        if number:
+            self.stream.applied(number, index, None, self.now)
+
+    def leads(self, is_leader: bool, leader: str | None) -> None:
+        """See Listener."""
+        self._leader = leader
+        if self.stream is not None:
+            self.stream.resend()
+        self._projection.leads(is_leader)
+
+    def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
+        if self.metadata_group.is_leader:
+            try:
+                Batch.decode(payload)
+            except ValueError as error:
+                log.error("metadata commands of %s are refused: %s", name, error)
+                return
+            self.metadata_group.propose(payload)
+
+    def _on_metadata_applied(self, name: str, payload: bytes, now: int) -> None:
+        if name in self._connected:
+            self._connected[name] = int.from_bytes(payload, "big")
+
+    # -- quorum queues ---------------------------------------------------------------------------------------------------
+
+    def _on_queue_batch(self, name: str, payload: bytes, now: int) -> None:
+        group = self.queue_groups.get(int.from_bytes(payload[:4], "big"))
+        if group is None:
+            log.error("%s speaks of queue group %d, which is not here", name, int.from_bytes(payload[:4], "big"))
+            return
+        group.receive_batch(name, payload[4:], now)
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def send(self, node_id: str, kind: int, payload: bytes) -> bool:
+        """Say something to another node. False if there is no link. It may be lost with the link."""
+        return self.host.send_application(node_id, bytes([kind]) + payload)
+
+    def _on_application(self, name: str, payload: bytes, now: int) -> None:
+        handler = self.handlers.get(payload[0]) if payload else None
+        if handler is None:
+            log.error("%s sends a message of unknown kind %s: is it of a newer version?", name, payload[:1].hex())
+            return
+        handler(name, payload[1:], now)
+
+    def begin_end_of_turn(self, now: int) -> None:
+        """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        self.now = now
+        for group in self.queue_groups.values():
+            group.end_turn(now)
+        for batch in self.stream.take_batches(now):
+            octets = batch.encode()
+            if self.metadata_group.is_leader:
+                self.metadata_group.propose(octets)
+            elif self._leader is not None:
+                self.send(self._leader, METADATA_COMMANDS, octets)
+
+    def end_turn(self, now: int) -> None:
+        """Everything of this turn is in the journal."""
+        self.host.end_turn(now)
+        position = int(self._broker.store.journal.position)
+        for group in self.queue_groups.values():
+            group.machine.end_turn(position)
+
+    def take_output(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for each peer."""
+        return self.host.take_output()
+
+    def takes_pages_along(self) -> bool:
+        """Whether the next sync has to bring pages to the disk before the journal. Once."""
+        wants = False
+        for group in self.queue_groups.values():
+            if group.machine.has_named_pages:
+                group.machine.has_named_pages = False
+                wants = True
+        return wants
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether somebody waits for the disk."""
+        return self.host.wants_sync
+
+    def next_deadline(self) -> int | None:
+        """When `tick` is due."""
+        times = [self.host.next_deadline(), self.stream.next_deadline()]
+        times += [group.next_deadline() for group in self.queue_groups.values()]
+        return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,111 @@
+"""Several nodes as one broker: what is declared on one is there on all."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import declare
+
+
+@pytest.fixture
+def cluster() -> NodeCluster:
+    made = NodeCluster()
+    made.run_until_ready()
+    return made
+
+
+def test_what_one_node_is_told_is_known_to_all_when_it_is_answered(cluster: NodeCluster) -> None:
+    for name, driver in cluster.nodes.items():
+        client = driver.client(1)
+        client.send(1, declare(f"of {name}"))
+        for _ in range(200):
+            cluster.step()
+            if client.events:
+                break
+        assert client.names() == ["queue.declare-ok"]
+        for other in cluster.nodes.values():
+            assert f"of {name}" in other.node.broker.vhosts["/"].queues
+
+
+def test_two_that_declare_the_same_differently_cannot_both_succeed(cluster: NodeCluster) -> None:
+    clients = [driver.client(1) for driver in cluster.nodes.values()]
+    for number, client in enumerate(clients):
+        client.send(1, declare("q", x_max_length=number))
+    cluster.run(500)
+    assert sorted(client.names() for client in clients) == [["channel.close"], ["channel.close"], ["queue.declare-ok"]]
+
+
+def test_a_minority_answers_nothing_and_goes_on_when_it_is_back(cluster: NodeCluster) -> None:
+    old = cluster.leader()
+    client = cluster.nodes[old].client(1)
+    cluster.isolate(old)
+    client.send(1, declare("q"))
+    cluster.run(5000)
+    assert client.names() == []
+    assert cluster.nodes[old].node.replication.host.groups[0].is_leader is False
+    cluster.heal()
+    cluster.run(3000)
+    assert client.names() == ["queue.declare-ok"]
+    assert all("q" in driver.node.broker.vhosts["/"].queues for driver in cluster.nodes.values())
+
+
+def test_after_the_command_timeout_the_connection_is_told(cluster: NodeCluster) -> None:
+    old = cluster.leader()
+    client = cluster.nodes[old].client(1)
+    cluster.isolate(old)
+    client.send(1, declare("q"))
+    cluster.run(cluster.nodes[old].config.command_timeout_ms + 1000)
+    (event,) = client.take()
+    assert (event.method.name, event.method.reply_code) == ("connection.close", 541)
+    assert "queue.declare" in event.method.reply_text
+
+
+def test_a_node_that_was_away_catches_up(cluster: NodeCluster) -> None:
+    away = cluster.leader()
+    driver = cluster.kill(away)
+    cluster.run(3000)
+    client = cluster.nodes[cluster.leader()].client(1)
+    exchange = methods.ExchangeDeclare(0, "e", "fanout", False, True, False, False, False, Table({}))
+    client.send(1, declare("q"), exchange, methods.QueueBind(0, "q", "e", "key", False, Table({})))
+    cluster.run(500)
+    assert client.names() == ["queue.declare-ok", "exchange.declare-ok", "queue.bind-ok"]
+    cluster.revive(away, driver)
+    cluster.run(3000)
+    assert driver.node.is_ready
+    vhost = driver.node.broker.vhosts["/"]
+    assert "q" in vhost.queues
+    assert [binding.destination.name for _, binding in vhost.router.bindings()] == ["q"]
+
+
+def test_transient_queues_go_with_their_node(cluster: NodeCluster) -> None:
+    client = cluster.nodes["n2"].client(1)
+    client.send(1, declare("transient", durable=False), methods.QueueDeclare(0, "mine", False, False, True, False, False))
+    cluster.run(500)
+    assert client.names() == ["queue.declare-ok", "queue.declare-ok"]
+    assert "transient" in cluster.nodes["n1"].node.broker.vhosts["/"].queues
+    driver = cluster.kill("n2")
+    cluster.run(2000)
+    cluster.revive("n2", driver)
+    cluster.run(3000)
+    for each in cluster.nodes.values():
+        assert not each.node.broker.vhosts["/"].queues
+
+
+def test_an_exclusive_queue_goes_with_its_connection_on_all_nodes(cluster: NodeCluster) -> None:
+    client = cluster.nodes["n3"].client(1)
+    client.send(1, methods.QueueDeclare(0, "", False, False, True, False, False))
+    cluster.run(500)
+    (event,) = client.take()
+    name = event.method.queue
+    assert name in cluster.nodes["n1"].node.broker.vhosts["/"].queues
+    other = cluster.nodes["n1"].client(1)
+    other.send(1, methods.QueueDeclare(0, name, True, False, False, False, False))
+    cluster.run(100)
+    (event,) = other.take()
+    assert event.method.reply_code == 405
+    client.send(0, methods.ConnectionClose(200, "bye", 0, 0))
+    cluster.run(500)
+    assert all(name not in each.node.broker.vhosts["/"].queues for each in cluster.nodes.values())
