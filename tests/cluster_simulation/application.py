@@ -137,7 +137,9 @@ class Application:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def _send(self, channel: AppChannel, method: Any, question: Question | None, operation: Operation | None = None) -> None:
+    def _send(
+        self, channel: AppChannel, method: Any, question: Question | None, operation: Operation | None = None
+    ) -> None:
         assert self.client is not None
         if question is not None:
             channel.questions.append(question)
@@ -305,9 +307,7 @@ class Application:
             self._arrived(channel, consumer, consumer.queue, consumer.no_ack, event)
         elif isinstance(method, (methods.BasicAck, methods.BasicNack)):
             is_nack = isinstance(method, methods.BasicNack)
-            attempts = model.confirm(
-                channel.model, method.delivery_tag, is_multiple=method.multiple, is_nack=is_nack
-            )
+            attempts = model.confirm(channel.model, method.delivery_tag, is_multiple=method.multiple, is_nack=is_nack)
             for attempt in attempts:
                 self._confirmed(attempt)
         elif isinstance(method, methods.BasicReturn):

@@ -254,7 +254,9 @@ class ClientModel:
         consumer.held += 1
         channel.held += 1
         if consumer.held > consumer.limit:
-            raise Violation(f"consumer '{consumer.tag}' has {consumer.held} deliveries, its prefetch is {consumer.limit}")
+            raise Violation(
+                f"consumer '{consumer.tag}' has {consumer.held} deliveries, its prefetch is {consumer.limit}"
+            )
         if channel.held > channel.limit:
             raise Violation(f"{channel.client}: a channel has {channel.held} deliveries, its limit is {channel.limit}")
 

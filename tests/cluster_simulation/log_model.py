@@ -42,6 +42,7 @@ from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered
 from tests.cluster_simulation.queue_kinds import LETTERS, QueueKind
 from tests.simulation.observer import message_number
 from tests.simulation.state import Violation
+import itertools
 
 NEVER = 1 << 60
 
@@ -358,9 +359,7 @@ class LogModel:
     def told(self, group: int, index: int, node: str, effects: Sequence[Effect], is_exact: bool = True) -> None:
         """What a node's machine has for that node, after the entry at `index` (not is_exact: at it or before it)."""
         for effect in effects:
-            if isinstance(effect, Delivered):
-                self._handed(group, index, node, effect, is_exact)
-            elif isinstance(effect, GetAnswered) and effect.message is not None:
+            if isinstance(effect, Delivered) or (isinstance(effect, GetAnswered) and effect.message is not None):
                 self._handed(group, index, node, effect, is_exact)
             elif isinstance(effect, Confirmed):
                 history = self.group(group)
@@ -441,7 +440,10 @@ class LogModel:
     def at_the_end(self) -> None:
         """Everything has been drained: L4, L5 and L7."""
         letters = {
-            copy.number for queue in self.queues.values() if queue.kind.name == LETTERS for copy in queue.copies.values()
+            copy.number
+            for queue in self.queues.values()
+            if queue.kind.name == LETTERS
+            for copy in queue.copies.values()
         }
         for queue in self.queues.values():
             self._check_first_deliveries(queue)
@@ -461,7 +463,7 @@ class LogModel:
                 if handing.is_first and handing.since
             ]
             first.sort(key=lambda each: (each.since, each.copy.place))
-            for one, two in zip(first, first[1:], strict=False):
+            for one, two in itertools.pairwise(first):
                 self.counts["ordered deliveries"] += 1
                 if two.copy.place < one.copy.place:
                     raise Violation(f"{two.copy} came after {one.copy}: {two}, {one}")
@@ -469,7 +471,7 @@ class LogModel:
     def _check_single_active(self, queue: QueueLog) -> None:
         handings = [each for copy in queue.copies.values() for each in copy.handings if not each.holder.is_getter]
         handings.sort(key=lambda each: each.since)
-        for one, two in zip(handings, handings[1:], strict=False):
+        for one, two in itertools.pairwise(handings):
             if one.holder is not two.holder and one.since and one.holder.detached_at > two.since:
                 raise Violation(f"'{queue.kind.name}' has two active consumers: {one}, {two}")
 

@@ -86,9 +86,7 @@ def queue_kinds(chance: random.Random) -> dict[str, QueueKind]:
         QueueKind("single", arguments={"x-single-active-consumer": True, **endless}),
         QueueKind("levels", arguments={"x-max-priority": 3, **endless}),
         QueueKind("brief", arguments={"x-message-ttl": chance.choice([50, 300, 2000]), **dead, **endless}),
-        QueueKind(
-            "full", arguments={"x-max-length": chance.randint(1, 8), "x-overflow": "reject-publish", **endless}
-        ),
+        QueueKind("full", arguments={"x-max-length": chance.randint(1, 8), "x-overflow": "reject-publish", **endless}),
         QueueKind(LOCK, arguments=endless),
         QueueKind(SCRATCH, is_scratch=True, arguments=endless),
         QueueKind(LETTERS, arguments=endless),

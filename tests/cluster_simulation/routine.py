@@ -102,7 +102,13 @@ class Routine:
     # -- publishing ----------------------------------------------------------------------------------------------------
 
     def _message(
-        self, targets: tuple[str, ...], may_reach: tuple[str, ...], size: int, *, is_persistent: bool, producer: str = ""
+        self,
+        targets: tuple[str, ...],
+        may_reach: tuple[str, ...],
+        size: int,
+        *,
+        is_persistent: bool,
+        producer: str = "",
     ) -> Sent:
         number = self._world.next_message()
         body = b"%d:" % number + bytes([number % 251]) * size

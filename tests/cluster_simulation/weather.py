@@ -373,8 +373,12 @@ class Weather(ClusterWorld):
             if application.client is not None and application.is_open:
                 channels = [each for each in application.channels.values() if not each.model.is_over]
                 self.wait_for(
-                    lambda channels=channels, application=application: application.client is None  # type: ignore[misc]
-                    or all(each.model.is_over or not (each.questions or each.model.unconfirmed) for each in channels),
+                    lambda channels=channels, application=application: (
+                        application.client is None  # type: ignore[misc]
+                        or all(
+                            each.model.is_over or not (each.questions or each.model.unconfirmed) for each in channels
+                        )
+                    ),
                     f"the questions of {application.name} are answered: {[list(each.questions) for each in channels]}",
                 )
         for application in self.applications:
