@@ -18,7 +18,7 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
         "page_segment_size_bytes": chance.choice([1000, 8000]),
         "journal_segment_size_bytes": segment,
         "journal_limit_bytes": segment * chance.randint(3, 6),
-        "memory_budget_bytes": chance.choice([100_000, 1_000_000, 10_000_000]),
+        "memory_budget_bytes": chance.choice([1_000_000, 10_000_000]),
         "queue_head_messages": chance.choice([1, 4, 64]),
         "queue_head_size_bytes": chance.choice([500, 4000]),
         "output_limit_bytes": chance.choice([600, 5000, 100_000]),

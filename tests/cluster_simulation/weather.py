@@ -277,7 +277,7 @@ class Weather(ClusterWorld):
         """A pause of the whole process; its clock goes on."""
         if self.up():
             node = self.chance.choice(self.up())
-            node.frozen_until = self.time + self.chance.choice([30, 300, 2000]) * MS
+            node.frozen_until = max(node.frozen_until, self.time + self.chance.choice([30, 300, 2000]) * MS)
             self.note(f"{node.name} is paused until {node.frozen_until / SECOND:.3f}")
             self.counts["pauses"] += 1
 
@@ -346,7 +346,6 @@ class Weather(ClusterWorld):
         self.network.heal()
         for node in self.nodes.values():
             node.stalls_until = 0
-            node.frozen_until = min(node.frozen_until, self.time)
             if node.is_up:
                 node.disk.crash_at = node.disk.fail_sync_at = None
             elif node.lives:
