@@ -2,28 +2,74 @@
 
 A request that is published with reply-to `amq.rabbitmq.reply-to` gets the address of its channel's reply consumer
 instead; a reply published to the default exchange with that address as routing key goes straight to the channel,
-without a queue, at most once.
+without a queue, at most once. The address names the consumer's node: from another one the reply goes over the link.
+
+    address            amq.rabbitmq.reply-to.TOKEN[.NODE], TOKEN of 32 hexadecimal digits
+    between nodes      u8 version 1, u8 1, a packed message (queues/page.py) with the address as routing key
+                       u8 version 1, u8 2, u64 octets: so much more of replies was taken off the link
+
+Nobody is made to wait for replies: who does not read them, and a link that does not carry them, loses them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
+
+from octets.buffer import Buffer
+from queues.message import Message
+from queues.page import AddressBook, put_message
+from queues.quorum.commands import read_message
+from queues.quorum.reader import Malformed, Reader
+from raft.errors import PeerProtocolError
+
+log = logging.getLogger("amqp_broker")
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 REPLY_PREFIX = REPLY_TO + "."
 
+#: Application frames between nodes of this kind are replies.
+DIRECT_REPLY = 6
+
+_VERSION = 1
+_REPLY = 1
+_TAKEN = 2
+_TOKEN_BYTES = 16
+_NODE_AT = len(REPLY_PREFIX) + 2 * _TOKEN_BYTES
+#: Replies are dropped when so many times `output_pause` waits to be read by who asked.
+_REPLY_LIMIT = 16
+#: Replies are dropped when so many octets are on their way to their node.
+_LINK_LIMIT_BYTES = 16 * 1024 * 1024
+#: So many octets are taken before the other node is told.
+_TOLD_BYTES = 256 * 1024
+
+
+def _nobody(node: str, kind: int, payload: bytes) -> bool:
+    return False
+
 
 class ReplyConsumers:
-    """The reply consumers of a node by address."""
+    """The reply consumers of a node by address, and the way to those of others.
+
+    own_node: this node's name among others, "" while it is alone. send(node, kind, payload): an application frame to
+    another node; False if there is no link.
+    """
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self.own_node = ""
+        self.send: Callable[[str, int, bytes], bool] = _nobody
         self._random_bytes = random_bytes
         self._by_address: dict[str, Any] = {}
+        self._addresses = AddressBook()
+        self._in_flight: dict[str, int] = {}
+        self._untold: dict[str, int] = {}
 
     def add(self, consumer: Any) -> str:
         """Register a consumer. Returns its address, which nobody can guess."""
-        address = REPLY_PREFIX + self._random_bytes(16).hex()
+        address = REPLY_PREFIX + self._random_bytes(_TOKEN_BYTES).hex()
+        if self.own_node:
+            address += "." + self.own_node
         self._by_address[address] = consumer
         return address
 
@@ -32,8 +78,88 @@ class ReplyConsumers:
         self._by_address.pop(address, None)
 
     def find(self, address: str) -> Any | None:
-        """The consumer at this address, or None."""
+        """The consumer at this address, if it is one of this node."""
         return self._by_address.get(address)
 
     def __len__(self) -> int:
         return len(self._by_address)
+
+    def deliver(self, message: Message) -> bool:
+        """Hand a reply to whom its routing key addresses. Returns False if there is nobody: no such consumer on this
+        node, or no link to the one that the address names (which drops what it has no consumer for)."""
+        address = message.address.routing_key
+        consumer = self._by_address.get(address)
+        if consumer is not None:
+            _write(consumer, message)
+            return True
+        node = node_of(address)
+        if not node or node == self.own_node:
+            return False
+        return self._send_reply(node, message)
+
+    def _send_reply(self, node: str, message: Message) -> bool:
+        in_flight = self._in_flight.get(node, 0)
+        if in_flight > _LINK_LIMIT_BYTES:
+            log.warning("a reply to node %s is dropped: %d octets of replies are on their way there", node, in_flight)
+            return True
+        buffer = Buffer(message.size)
+        buffer.put_u8(_VERSION)
+        buffer.put_u8(_REPLY)
+        put_message(buffer, message)
+        if not self.send(node, DIRECT_REPLY, buffer.take()):
+            return False
+        self._in_flight[node] = in_flight + message.size
+        return True
+
+    # -- from other nodes --------------------------------------------------------------------------------------------
+
+    def receive(self, node: str, payload: bytes, now: int) -> None:
+        """A frame from another node. Raises PeerProtocolError."""
+        try:
+            self._receive(node, Reader(payload, "frame of direct replies"))
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: {error}") from error
+
+    def _receive(self, node: str, reader: Reader) -> None:
+        version, kind = reader.u8(), reader.u8()
+        if version != _VERSION:
+            raise reader.fail(f"version {version}; this program reads version {_VERSION}: update it")
+        if kind == _TAKEN:
+            octets = reader.u64()
+            reader.finish()
+            self._in_flight[node] = max(0, self._in_flight.get(node, 0) - octets)
+        elif kind == _REPLY:
+            message = read_message(reader, self._addresses)
+            consumer = self._by_address.get(message.address.routing_key)
+            if consumer is not None:
+                _write(consumer, message)
+            self._take(node, message.size)
+        else:
+            raise reader.fail(f"unknown kind {kind}: written by a newer version?")
+
+    def _take(self, node: str, octets: int) -> None:
+        untold = self._untold.get(node, 0) + octets
+        if untold >= _TOLD_BYTES:
+            self.send(node, DIRECT_REPLY, bytes([_VERSION, _TAKEN]) + untold.to_bytes(8, "big"))
+            untold = 0
+        self._untold[node] = untold
+
+    def peer_disconnected(self, node: str, now: int) -> None:
+        """The link to a node is lost, with the replies that were on it."""
+        self._in_flight.pop(node, None)
+        self._untold.pop(node, None)
+
+
+def node_of(address: str) -> str:
+    """The node that a reply address names; "" for none."""
+    return address[_NODE_AT + 1 :] if address[_NODE_AT : _NODE_AT + 1] == "." else ""
+
+
+def _write(consumer: Any, message: Message) -> None:
+    """Hand a reply to a consumer of this node, unless it does not read what it has already been sent."""
+    connection = consumer.channel.connection
+    unsent = connection.unsent_bytes + connection.output.size()
+    if unsent > _REPLY_LIMIT * connection.config.output_pause_bytes:
+        log.warning("reply to %s dropped: it does not read the %d octets that wait for it", connection.peer, unsent)
+        return
+    consumer.deliver_at_once(message, False)

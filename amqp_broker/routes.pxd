@@ -6,6 +6,7 @@ cdef class PublishRoute:
     cdef public Address address
     cdef public object entry
     cdef public list queues
+    cdef public bint has_proxies
     cdef public bint is_plain
     cdef public long long generation
     cdef public long long unroutable

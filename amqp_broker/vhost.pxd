@@ -2,6 +2,7 @@ cimport cython
 from queues.classic cimport ClassicQueue
 from queues.consumer cimport Consumer
 from queues.message cimport Message
+from queues.queue cimport Queue
 from queues.store cimport MessageStore
 
 cdef int _ACCEPTED, _STORED, _REJECTED
@@ -23,7 +24,9 @@ cdef class VHost:
     cdef long long _routes_generation
 
     cpdef void changed(self)
-    @cython.locals(queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
-    cpdef int publish(self, Message message, list queues, long long now) except -1
-    @cython.locals(outcome=int, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list, places=list)
-    cdef int _publish_to_many(self, Message message, list queues, long long now) except -1
+    @cython.locals(first=Queue, queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int",
+                   store=MessageStore)
+    cpdef int publish(self, Message message, list queues, long long now, object receipt=*) except -1
+    @cython.locals(outcome=int, each=Queue, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list,
+                   places=list)
+    cdef int _publish_to_many(self, Message message, list queues, long long now, object receipt) except -1

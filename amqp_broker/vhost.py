@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_broker.receipts import Receipt
 from exchanges.router import Router
-from queues.classic import ClassicQueue
 from queues.message import Message
+from queues.queue import Queue
 from queues.store import MessageStore
 
 # What becomes of a published message.
@@ -31,7 +32,7 @@ class VHost:
         self.store = store
         self.now = now
         self.generation = 1
-        self.queues: dict[str, ClassicQueue] = {}
+        self.queues: dict[str, Any] = {}
         self.router = Router(self.queues.__contains__)
         self.dead_letters: list[Any] = []
         self.delayed: dict[str, Any] = {}
@@ -61,12 +62,17 @@ class VHost:
         """Routes that were found before are no longer valid."""
         self.generation += 1
 
-    def publish(self, message: Message, queues: list[ClassicQueue], now: int) -> int:
+    def publish(self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None) -> int:
         """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
-        (a full queue refused it)."""
+        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt."""
         if len(queues) > 1:
-            return self._publish_to_many(message, queues, now)
-        queue = queues[0]
+            return self._publish_to_many(message, queues, now, receipt)
+        first: Queue = queues[0]
+        if first.is_proxy:
+            proxy: Any = first
+            proxy.sink.publish(message, queues, receipt)
+            return _ACCEPTED
+        queue: Any = first
         if queue.rejects_overflow and queue.rejects(message, now):
             return _REJECTED
         expires_at = queue.expiry_of(message, now)
@@ -81,8 +87,27 @@ class VHost:
         queue.enqueue(message, expires_at, 0, taker, now)
         return _ACCEPTED
 
-    def _publish_to_many(self, message: Message, queues: list[ClassicQueue], now: int) -> int:
+    @staticmethod
+    def _publish_elsewhere(message: Message, queues: list[Any], receipt: Receipt | None) -> list[Any]:
+        """Hand a message to those of its queues whose log is elsewhere: one command for all that share one. Returns the
+        other queues."""
+        there: dict[Any, list[Any]] = {}
+        here = []
+        for queue in queues:
+            if queue.is_proxy:
+                there.setdefault(queue.sink, []).append(queue)
+            else:
+                here.append(queue)
+        for sink, proxies in there.items():
+            sink.publish(message, proxies, receipt)
+        return here
+
+    def _publish_to_many(self, message: Message, queues: list[Any], now: int, receipt: Receipt | None) -> int:
         outcome = _ACCEPTED
+        for each in queues:
+            if each.is_proxy:
+                queues = self._publish_elsewhere(message, queues, receipt)
+                break
         accepting = queues
         refusing = None
         for queue in queues:

@@ -4,14 +4,11 @@ from queues.dispatcher cimport Dispatcher
 from queues.message cimport Entry, Message, make_entry
 from queues.page cimport Page
 from queues.pager cimport Pager
+from queues.queue cimport Queue
 from queues.ready cimport Ready
 from queues.store cimport MessageStore
 
-cdef class ClassicQueue:
-    cdef public str name
-    cdef public unsigned long long queue_id
-    cdef public bint is_durable
-    cdef public bint is_deleted
+cdef class ClassicQueue(Queue):
     cdef public bint is_limited
     cdef public bint rejects_overflow
     cdef public bint has_dead_letters
@@ -20,7 +17,6 @@ cdef class ClassicQueue:
     cdef public Pager pager
     cdef public object timers
     cdef public object dead_letter
-    cdef public object settings
     cdef public unsigned long long next_sequence
     cdef public Py_ssize_t unacked
     cdef public list settled
@@ -36,10 +32,6 @@ cdef class ClassicQueue:
     cdef public long long message_ttl
     cdef public long long max_length
     cdef public long long max_length_bytes
-    # What the virtual host keeps about it; the queue does not look at it.
-    cdef public object declaration
-    cdef public long long last_used
-    cdef public bint had_consumers
 
     @cython.locals(ready=Ready)
     cpdef bint rejects(self, Message message, long long now) except -1

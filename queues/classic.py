@@ -25,6 +25,7 @@ from queues.dispatcher import Dispatcher
 from queues.message import Entry, Message
 from queues.page import Page
 from queues.priority import PriorityReady
+from queues.queue import Queue
 from queues.ready import Ready
 from queues.recovery import RecoveredQueue
 from queues.store import MessageStore
@@ -42,7 +43,7 @@ DELIVERY_LIMIT = "delivery_limit"
 DeadLetter = Callable[[Any, Message, str, int], None]
 
 
-class ClassicQueue:
+class ClassicQueue(Queue):
     """One classic queue.
 
     queue_id: the number under which its messages are stored. dead_letter: called with (queue, message, reason, now) for
@@ -59,17 +60,11 @@ class ClassicQueue:
         timers: Timers,
         dead_letter: DeadLetter,
     ) -> None:
-        self.name = name
-        self.queue_id = queue_id
-        self.is_durable = is_durable
+        super().__init__(name, queue_id, is_durable)
         self.store = store
         self.pager = store.pager
         self.timers = timers
         self.dead_letter = dead_letter
-        self.is_deleted = False
-        self.declaration: Any = None
-        self.last_used = 0
-        self.had_consumers = False
         self.next_sequence = 1
         self.unacked = 0
         self.settled: list[int] = []
@@ -91,12 +86,25 @@ class ClassicQueue:
     def apply_settings(self, settings: QueueArguments) -> None:
         """Arguments and policies in force from now on (the level count of priorities stays)."""
         self.settings = settings
+        self.counts_returns = settings.delivery_limit is not None
         self.message_ttl = -1 if settings.message_ttl is None else settings.message_ttl
         self.max_length = -1 if settings.max_length is None else settings.max_length
         self.max_length_bytes = -1 if settings.max_length_bytes is None else settings.max_length_bytes
         self.is_limited = self.max_length >= 0 or self.max_length_bytes >= 0
         self.rejects_overflow = self.is_limited and settings.overflow is not Overflow.DROP_HEAD
         self.has_dead_letters = settings.dead_letter_exchange is not None
+
+    def message_count(self) -> int:
+        """How many messages are ready."""
+        return int(self.ready.count)
+
+    def unacked_count(self) -> int:
+        """How many messages consumers hold."""
+        return self.unacked
+
+    def consumer_count(self) -> int:
+        """How many consumers there are."""
+        return len(self.dispatcher.consumers)
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -282,6 +290,21 @@ class ClassicQueue:
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
+    def take_back(self, entries: list[Entry], now: int) -> None:
+        """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
+        for entry in entries:
+            self.unacked -= 1
+            entry.consumer = None
+            self.held.pop(entry.sequence, None)
+            if self.is_deleted:
+                self._forget(entry)
+            elif entry.expires_at:
+                self._watch(max(entry.expires_at, now))
+        if entries and not self.is_deleted:
+            self.ready.put_back(entries)
+        if self.is_limited and not self.rejects_overflow:
+            self._enforce_limits(now)
+
     def _forget(self, entry: Entry) -> None:
         """The entry leaves the queue: give back its RAM and note that its durable copy is settled."""
         self.settled_count += 1
@@ -340,14 +363,6 @@ class ClassicQueue:
             self._drop(entry, EXPIRED, now)
 
     # -- what it holds ---------------------------------------------------------------------------------------------
-
-    def message_count(self) -> int:
-        """How many messages are ready."""
-        return self.ready.count
-
-    def consumer_count(self) -> int:
-        """How many consumers there are."""
-        return len(self.dispatcher.consumers)
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 

@@ -1,17 +1,18 @@
 cimport cython
 from octets.buffer cimport get_u16, get_u32, get_u64
-from queues.classic cimport ClassicQueue
 from queues.message cimport Entry, Message, make_message
 from queues.pager cimport Pager
+from queues.queue cimport Queue
 from amqp_broker.connection.output cimport Output
 from amqp_broker.connection.connection cimport Connection
+from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.routes cimport PublishRoute
 from amqp_broker.vhost cimport VHost
 
-cdef int _METHOD, _HEADER, _BODY, _STORED, _REJECTED
-cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK, _BASIC_NACK
+cdef int _METHOD, _HEADER, _BODY
+cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
 cdef Py_ssize_t _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES
 
@@ -42,12 +43,7 @@ cdef class Channel:
     cdef public unsigned long long max_message_bytes
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
-    cdef public unsigned long long published
-    cdef public unsigned long long confirmed
-    cdef public bint turn_is_noted
-    cdef public bint turn_is_stored
-    cdef public object pending_confirms
-    cdef public list nacked
+    cdef public Confirms confirms
     cdef public object transaction
     cdef public dict consumers
     cdef public list unacked
@@ -71,26 +67,19 @@ cdef class Channel:
     cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(pager=Pager)
     cdef int _assemble(self, Py_ssize_t octets) except -1
-    @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int)
+    @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int,
+                   receipt=PublishReceipt)
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
     cpdef int note_outcome(self, int outcome) except -1
     cdef PublishRoute _find_route(self)
-    cdef int _note_turn(self) except -1
-    cpdef bint end_turn(self, long long position) except -1
-    @cython.locals(last="unsigned long long")
-    cpdef bint synced(self, long long position) except -1
-    @cython.locals(output=Output, refused="unsigned long long")
-    cdef void _confirm(self, unsigned long long last) except *
-    @cython.locals(count="long long")
-    cdef int _ack_until(self, unsigned long long last) except -1
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Entry entry) except? 0
     cpdef unsigned long long pass_tag(self) except? 0
     @cython.locals(connection=Connection)
     cpdef int write_deliver(self, bytes prefix, unsigned long long tag, bint is_redelivered, Message message) except -1
-    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=ClassicQueue)
+    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
-    @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=ClassicQueue)
+    @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=Queue)
     cdef void _ack_until_tag(self, unsigned long long tag) except *
     @cython.locals(index=Py_ssize_t)
     cdef Py_ssize_t _index_until(self, unsigned long long tag) except -2
@@ -104,7 +93,7 @@ cdef class Channel:
     cdef int _advance(self, Py_ssize_t index) except -1
     @cython.locals(other=ChannelConsumer)
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
-    @cython.locals(queue=ClassicQueue)
+    @cython.locals(queue=Queue)
     cpdef int revive(self, ChannelConsumer consumer) except -1
-    @cython.locals(queue=ClassicQueue)
+    @cython.locals(queue=Queue)
     cpdef int dispatch(self) except -1

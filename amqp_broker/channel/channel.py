@@ -1,25 +1,23 @@
-"""Channel: the hot half of a channel. Publishing, deliveries, acknowledgements and confirms; the other methods are in
-the handler modules beside it.
+"""Channel: the hot half of a channel. Publishing, deliveries and acknowledgements; confirms are in confirms.py, the
+other methods in the handler modules beside it.
 
-    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish -> _settle_publish
+    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish -> Confirms
     deliver: ClassicQueue -> ChannelConsumer -> hold -> write_deliver
-    ack:     on_basic_ack -> _take_one | _take_until -> ClassicQueue.ack -> credit -> dispatch
+    ack:     on_basic_ack -> _take_one | _take_until -> Queue.ack -> credit -> dispatch
 
 Invariants:
 1. Delivery tags count up from 1 and are never used again; `unacked[i]` belongs to the tag `first_tag + i`, and is None
    once it is settled (or was never to be acknowledged).
-2. Confirms leave in order of publication. What was published in a turn that wrote to the journal is confirmed when
-   that turn is synced, never before.
-3. While `is_closing`, every frame but channel.close and channel.close-ok is dropped.
+2. While `is_closing`, every frame but channel.close and channel.close-ok is dropped.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import cython
 
+from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.channel.refusals import malformed_properties, too_large, unexpected_frame, unknown_tag, wrong_class
 from amqp_broker.errors import ConnectionException
@@ -35,13 +33,6 @@ if not cython.compiled:
     from queues.message import make_message
 
 _BASIC_PUBLISH = 60 << 16 | 40
-_BASIC_ACK = 60 << 16 | 80
-_BASIC_NACK = 60 << 16 | 120
-
-# What becomes of a published message (VHost.publish).
-_STORED = 1
-_REJECTED = 2
-
 # What the content assembly expects next.
 _METHOD = 0
 _HEADER = 1
@@ -88,12 +79,7 @@ class Channel:
         self.max_message_bytes = connection.config.max_message_size_bytes
         # Confirms.
         self.is_confirming = False
-        self.published = 0
-        self.confirmed = 0
-        self.turn_is_noted = False
-        self.turn_is_stored = False
-        self.pending_confirms: deque[tuple[int, int]] = deque()
-        self.nacked: list[int] = []
+        self.confirms = Confirms(self)
         self.transaction: Any = None
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
@@ -229,9 +215,7 @@ class Channel:
             now,
         )
         if self.is_confirming:
-            self.published += 1
-            if not self.turn_is_noted:
-                self._note_turn()
+            self.confirms.note_publish()
         if (
             scanner.expiration < -1
             or scanner.has_copies
@@ -248,17 +232,17 @@ class Channel:
             if self.is_mandatory:
                 self.return_message(message)
             return
-        outcome = vhost.publish(message, route.queues, now)
+        receipt = None
+        if route.has_proxies and self.is_confirming:
+            receipt = self.confirms.new_receipt()
+        outcome = vhost.publish(message, route.queues, now, receipt)
         if outcome:
             self.note_outcome(outcome)
 
     def note_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
         if self.is_confirming:
-            if outcome == _STORED:
-                self.turn_is_stored = True
-            elif outcome == _REJECTED:
-                self.nacked.append(self.published)
+            self.confirms.note_outcome(outcome)
 
     def _find_route(self) -> PublishRoute:
         """The present route of `last_raw`, permission checked. Raises ChannelException."""
@@ -273,54 +257,6 @@ class Channel:
         self.output.put_frame(1, self.channel_id, payload)
         self.output.put_content(message, self.channel_id, self.connection.frame_max)
         self.connection.touch()
-
-    # -- confirms ------------------------------------------------------------------------------------------------
-
-    def _note_turn(self) -> None:
-        self.turn_is_noted = True
-        self.connection.node.confirming.append(self)
-
-    def end_turn(self, position: int) -> bool:
-        """The turn is over; `position` covers everything that it wrote. Returns whether a sync is awaited."""
-        self.turn_is_noted = False
-        if self.turn_is_stored:
-            self.turn_is_stored = False
-            self.pending_confirms.append((self.published, position))
-            return True
-        if self.pending_confirms:
-            self.pending_confirms.append((self.published, self.pending_confirms[-1][1]))
-            return True
-        self._confirm(self.published)
-        return False
-
-    def synced(self, position: int) -> bool:
-        """Confirm what waited for a sync up to `position`. Returns whether more waits."""
-        pending = self.pending_confirms
-        last = 0
-        while pending and pending[0][1] <= position:
-            last = pending.popleft()[0]
-        if last:
-            self._confirm(last)
-        return len(pending) > 0
-
-    def _confirm(self, last: int) -> None:
-        """Confirm everything up to the sequence number `last`: one basic.ack for each run between nacks."""
-        if not self.is_open or self.is_closing or last <= self.confirmed:
-            return
-        output = self.output
-        while self.nacked and self.nacked[0] <= last:
-            refused = self.nacked.pop(0)
-            self._ack_until(refused - 1)
-            output.put_ack(self.channel_id, _BASIC_NACK, refused, 0)
-            self.confirmed = refused
-        self._ack_until(last)
-        self.connection.touch()
-
-    def _ack_until(self, last: int) -> None:
-        count = last - self.confirmed
-        if count > 0:
-            self.output.put_ack(self.channel_id, _BASIC_ACK, last, 1 if count > 1 else 0)
-            self.confirmed = last
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ def unacked_allowed(pager: Any) -> int:
 
 
 def redelivered_message(queue: Any, entry: Entry) -> Message:
-    """What a client gets of an entry that came back: with the count in a header where the queue limits it."""
-    if entry.returns == 0 or queue.settings.delivery_limit is None:
+    """What a client gets of an entry that came back: with the count in a header where the queue counts."""
+    if entry.returns == 0 or not queue.counts_returns:
         return entry.message
     return with_header(entry.message, MessageFacts(entry.message), "x-delivery-count", entry.returns)
 
@@ -76,6 +76,13 @@ class ChannelConsumer(Consumer):
             if pager.used > pager.budget_bytes and not self._may_hold_more():
                 return False
         return channel.connection.has_room()
+
+    def prefetch_limit(self) -> int:
+        """How many unacknowledged deliveries are of any use to it, 0 for no limit: its own limit or its channel's."""
+        shared = 0 if self.no_ack else self.channel.prefetch
+        if not shared or 0 < self.prefetch < shared:
+            return self.prefetch
+        return shared
 
     def _may_hold_more(self) -> bool:
         """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has

@@ -58,7 +58,7 @@ def close_channels(channels: list[Channel]) -> None:
         return_entries(channel, channel.take_all(), queues)
     for queue in queues:
         if not queue.is_deleted:
-            if queue.declaration.is_auto_delete and queue.had_consumers and not queue.dispatcher.consumers:
+            if queue.had_consumers and _is_abandoned(queue):
                 broker.declarations.remove_queue(vhost, queue)
             else:
                 queue.dispatch(vhost.now)
@@ -76,6 +76,11 @@ def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:
     if channel.reply_consumer is not None:
         channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
+
+
+def _is_abandoned(queue: Any) -> bool:
+    """Whether an auto-delete queue has lost its last consumer. Of one whose log is elsewhere, that is seen there."""
+    return queue.declaration.is_auto_delete and not queue.is_proxy and not queue.consumer_count()
 
 
 def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]) -> None:
@@ -96,7 +101,7 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     queue = consumer.queue
     queue.remove_consumer(consumer)
     queue.last_used = channel.vhost.now
-    if queue.declaration.is_auto_delete and not queue.dispatcher.consumers:
+    if _is_abandoned(queue):
         channel.connection.node.broker.declarations.remove_queue(channel.vhost, queue)
     else:
         queue.dispatch(channel.vhost.now)

@@ -42,6 +42,8 @@ class How(IntEnum):
     ACK = 0
     REQUEUE = 1
     REJECT = 2
+    RETURN = 3
+    """The client has never had them: they go back as they came, and that does not count as a return."""
 
 
 class OpenQueue(NamedTuple):
@@ -327,7 +329,7 @@ def _get_enqueue(reader: Reader, addresses: AddressBook) -> Command:
 def _get_settle(reader: Reader, addresses: AddressBook) -> Command:
     consumer = reader.u64()
     how = reader.u8()
-    if how > How.REJECT:
+    if how > How.RETURN:
         raise reader.fail(f"way {how} of settling is not known")
     count = reader.count(16)
     numbers = struct.unpack_from(f">{2 * count}Q", reader.data, reader.skip(16 * count))

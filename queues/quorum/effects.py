@@ -22,6 +22,8 @@ class Refusal(IntEnum):
     """The queue has an exclusive consumer, or others where this one is to be exclusive."""
     ID_USED = 4
     """The consumer's number is not above the earlier ones."""
+    UNKNOWN = 5
+    """Never out of the log: the link or the session was lost before an answer came. It may have been done."""
 
 
 class Reason(IntEnum):

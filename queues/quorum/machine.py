@@ -24,6 +24,7 @@ from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics
+from queues.quorum.settings import QuorumSettings
 
 
 class QueueGroupMachine:
@@ -120,6 +121,26 @@ class QueueGroupMachine:
         """The open session of a node, for NodeDown; 0 if it has none."""
         origin = self._execution.state.origins.get(node)
         return origin.session if origin is not None and origin.is_open else 0
+
+    def last_session_of(self, node: str) -> int:
+        """The newest session of a node, open or not; 0 if it never had one."""
+        origin = self._execution.state.origins.get(node)
+        return origin.session if origin is not None else 0
+
+    def open_sessions(self) -> dict[str, int]:
+        """The open session of each node that has one."""
+        origins = self._execution.state.origins
+        return {name: origins[name].session for name in origins if origins[name].is_open}
+
+    @property
+    def clock(self) -> int:
+        """The group's time, milliseconds since the epoch."""
+        return self._execution.state.clock
+
+    def settings_of(self, queue_id: int) -> QuorumSettings | None:
+        """What is in force for a queue, None if there is no such queue."""
+        queue = self._execution.state.queues.get(queue_id)
+        return queue.settings if queue is not None else None
 
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""

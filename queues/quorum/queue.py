@@ -217,8 +217,8 @@ class QuorumQueue:
     def settle(self, consumer: QuorumConsumer, how: How, ranges: tuple[tuple[int, int], ...], clock: int) -> int:
         """Settle deliveries first..last of a consumer. Returns how many of them it does not hold."""
         entries, missed = consumer.take(ranges)
-        if how is How.REQUEUE:
-            self._put_back(entries)
+        if how is How.REQUEUE or how is How.RETURN:
+            self._put_back(entries, how is How.REQUEUE)
         else:
             self.unacked -= len(entries)
             for entry in entries:
@@ -234,20 +234,21 @@ class QuorumQueue:
 
     def give_back(self, consumer: QuorumConsumer) -> None:
         """Everything that a consumer holds returns. Call `dispatch` afterwards."""
-        self._put_back(consumer.take_all())
+        self._put_back(consumer.take_all(), True)
 
-    def _put_back(self, entries: list[Entry]) -> None:
+    def _put_back(self, entries: list[Entry], counts: bool) -> None:
         """To their original positions."""
         kept = []
         limit = self.settings.arguments.delivery_limit
         self.unacked -= len(entries)
         for entry in entries:
             entry.consumer = None
-            entry.is_redelivered = True
-            entry.returns = min(entry.returns + 1, _MOST_RETURNS)
-            if limit is not None and entry.returns > limit:
-                self._drop(entry, Reason.DELIVERY_LIMIT)
-                continue
+            if counts:
+                entry.is_redelivered = True
+                entry.returns = min(entry.returns + 1, _MOST_RETURNS)
+                if limit is not None and entry.returns > limit:
+                    self._drop(entry, Reason.DELIVERY_LIMIT)
+                    continue
             kept.append(entry)
             if entry.expires_at:
                 self.may_expire = True

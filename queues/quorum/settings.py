@@ -2,7 +2,8 @@
 
     u64 + 1, or 0 for off, each: message TTL, expires, max length, max length octets, max priority, delivery limit,
     consumer timeout, deduplication TTL; u32 deduplication window; u8 overflow; u8 flags (1 single active consumer,
-    2 dead letter exchange, 4 dead letter routing key); the last two as short strings where they are there
+    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once); exchange and routing key as short
+    strings where they are there
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from queues.quorum.reader import U64_MAX, Reader, octets_of
 _SINGLE_ACTIVE = 1
 _HAS_EXCHANGE = 2
 _HAS_ROUTING_KEY = 4
+_AT_LEAST_ONCE = 8
 _OVERFLOWS = (Overflow.DROP_HEAD, Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX)
 
 
@@ -25,12 +27,14 @@ class QuorumSettings:
 
     consumer_timeout: how long one delivery may be held, milliseconds; None: for ever. deduplication_window: so many
     message ids are remembered, 0 for none; deduplication_ttl: for so long, milliseconds; None: as long as they fit.
+    at_least_once: a dead letter that finds no queue, or full ones, is kept and tried again, and not dropped.
     """
 
     arguments: QueueArguments = QueueArguments()  # noqa: RUF009  # frozen
     consumer_timeout: int | None = None
     deduplication_window: int = 0
     deduplication_ttl: int | None = None
+    at_least_once: bool = False
 
 
 def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
@@ -54,6 +58,7 @@ def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
         (_SINGLE_ACTIVE if arguments.single_active_consumer else 0)
         | (_HAS_EXCHANGE if exchange is not None else 0)
         | (_HAS_ROUTING_KEY if routing_key is not None else 0)
+        | (_AT_LEAST_ONCE if settings.at_least_once else 0)
     )
     for name in (exchange, routing_key):
         if name is not None:
@@ -75,11 +80,11 @@ def get_settings(reader: Reader) -> QuorumSettings:
     overflow = reader.u8()
     if overflow >= len(_OVERFLOWS):
         raise reader.fail(f"overflow {overflow} is not known")
-    flags = reader.flags(7)
+    flags = reader.flags(15)
     exchange = reader.name() if flags & _HAS_EXCHANGE else None
     routing_key = reader.name() if flags & _HAS_ROUTING_KEY else None
     arguments = QueueArguments(
         ttl, expires, max_length, max_length_bytes, _OVERFLOWS[overflow], exchange, routing_key, max_priority,
         bool(flags & _SINGLE_ACTIVE), delivery_limit,
     )  # fmt: skip
-    return QuorumSettings(arguments, timeout, window, deduplication_ttl)
+    return QuorumSettings(arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE))

@@ -190,6 +190,8 @@ class QueueModel:
                     self._bury(known.name, "DELIVERY_LIMIT", known.returns)
                 else:
                     back.append(known)
+            elif how == "RETURN":
+                back.append(known)
         for known in back:
             self.insert(known)
         if back:

@@ -134,7 +134,7 @@ class RandomNode:
         from_stale = self.stale and (not self.held or self.chance.random() < 0.2)
         consumer, delivery_id = self.chance.choice(self.stale if from_stale else self.held)
         last = delivery_id + self.chance.choice([0, 0, 2, 50])
-        how = self.chance.choice([How.ACK, How.ACK, How.REQUEUE, How.REJECT])
+        how = self.chance.choice([How.ACK, How.ACK, How.REQUEUE, How.REJECT, How.RETURN])
         self.held = [each for each in self.held if not (each[0] == consumer and delivery_id <= each[1] <= last)]
         return Settle(consumer, how, ((delivery_id, last),))
 

@@ -1,0 +1,48 @@
+cimport cython
+from amqp_broker.channel.channel cimport Channel
+from amqp_broker.receipts cimport Receipt
+
+cdef unsigned int _BASIC_ACK, _BASIC_NACK
+cdef int _STORED, _REJECTED
+
+cdef class ConfirmRecord:
+    cdef public Confirms confirms
+    cdef public unsigned long long last
+    cdef public long long position
+    cdef public Py_ssize_t waiting
+
+cdef class PublishReceipt(Receipt):
+    cdef public ConfirmRecord record
+    cdef public unsigned long long number
+
+    cpdef int expect(self) except -1
+    @cython.locals(record=ConfirmRecord)
+    cpdef int complete(self, object refusal) except -1
+
+cdef class Confirms:
+    cdef public Channel channel
+    cdef public unsigned long long published
+    cdef public unsigned long long confirmed
+    cdef unsigned long long _recorded
+    cdef bint _turn_is_noted
+    cdef bint _turn_is_stored
+    cdef ConfirmRecord _turn_record
+    cdef object _pending
+    cdef list _nacked
+    cdef long long _stored_position
+    cdef long long _synced_position
+
+    cdef int note_publish(self) except -1
+    cpdef int note_outcome(self, int outcome) except -1
+    cpdef PublishReceipt new_receipt(self)
+    cdef int note_refused(self, unsigned long long number) except -1
+    cpdef int note_turn(self) except -1
+    @cython.locals(record=ConfirmRecord)
+    cpdef bint end_turn(self, long long position) except -1
+    cpdef bint synced(self, long long position) except -1
+    @cython.locals(last="unsigned long long", record=ConfirmRecord)
+    cdef int _confirm_done(self) except -1
+    @cython.locals(channel=Channel, nacked=list, refused="unsigned long long")
+    cdef int _confirm(self, unsigned long long last) except -1
+    @cython.locals(channel=Channel, count="long long")
+    cdef int _ack_until(self, unsigned long long last) except -1

@@ -1,0 +1,169 @@
+"""Confirms: the publisher confirms of one channel (RabbitMQ's extension): which publishes are done, and telling so.
+
+    note_publish -> note_outcome | new_receipt -> end_turn: a record -> synced, and its receipts complete -> basic.ack
+
+What a turn published is one record: the number of its last publish, how far the journal has to be synced for it, and
+how many commands of it are on their way to logs elsewhere.
+
+Invariants:
+1. Confirms leave in order of publication, one basic.ack for a run.
+2. A publish is confirmed when its journal entry is synced and every log elsewhere that it went to has applied it, never
+   before; it is nacked, once, when any queue refused it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import Any
+
+from amqp_broker.receipts import Receipt
+from queues.quorum.effects import Refusal
+
+_BASIC_ACK = 60 << 16 | 80
+_BASIC_NACK = 60 << 16 | 120
+
+# What becomes of a published message (VHost.publish).
+_STORED = 1
+_REJECTED = 2
+
+
+class ConfirmRecord:
+    """What was published in one turn, and is not confirmed. last: the number of its last publish. position: the journal
+    has to be synced so far, 0 for no matter how far. waiting: so many commands of it are on their way."""
+
+    def __init__(self, confirms: Confirms) -> None:
+        self.confirms = confirms
+        self.last = 0
+        self.position = 0
+        self.waiting = 0
+
+
+class PublishReceipt(Receipt):
+    """Of one publish, some of whose queues have their log elsewhere; `number` is that of the publish."""
+
+    def __init__(self, record: ConfirmRecord, number: int) -> None:
+        self.record = record
+        self.number = number
+
+    def expect(self) -> None:
+        """One more command is on its way."""
+        self.record.waiting += 1
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """One of the commands is done, or was refused."""
+        record = self.record
+        record.waiting -= 1
+        if refusal is not None:
+            record.confirms.note_refused(self.number)
+        if record.waiting == 0:
+            record.confirms.note_turn()
+
+
+class Confirms:
+    """published, confirmed: the numbers of the last publish, and of the last one that was confirmed or nacked."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self.published = 0
+        self.confirmed = 0
+        self._recorded = 0
+        self._turn_is_noted = False
+        self._turn_is_stored = False
+        self._turn_record: ConfirmRecord | None = None
+        self._pending: deque[ConfirmRecord] = deque()
+        self._nacked: list[int] = []
+        self._stored_position = 0
+        self._synced_position = 0
+
+    def note_publish(self) -> None:
+        """The next message is whole."""
+        self.published += 1
+        if not self._turn_is_noted:
+            self.note_turn()
+
+    def note_outcome(self, outcome: int) -> None:
+        """What queues on this node said of the message published last."""
+        if outcome == _STORED:
+            self._turn_is_stored = True
+        elif outcome == _REJECTED:
+            self.note_refused(self.published)
+
+    def new_receipt(self) -> PublishReceipt:
+        """For the message published last, some of whose queues have their log elsewhere."""
+        if self._turn_record is None:
+            self._turn_record = ConfirmRecord(self)
+        return PublishReceipt(self._turn_record, self.published)
+
+    def note_refused(self, number: int) -> None:
+        """A queue refused the publish with this number."""
+        nacked = self._nacked
+        at = bisect_left(nacked, number)
+        if at == len(nacked) or nacked[at] != number:
+            nacked.insert(at, number)
+
+    def note_turn(self) -> None:
+        """There is something to confirm or to record at the end of this turn."""
+        if not self._turn_is_noted:
+            self._turn_is_noted = True
+            self.channel.connection.node.confirming.append(self)
+
+    def end_turn(self, position: int) -> bool:
+        """The turn is over; `position` covers everything that it wrote. Returns whether a sync is awaited."""
+        self._turn_is_noted = False
+        if self.published > self._recorded:
+            self._recorded = self.published
+            record = self._turn_record
+            if record is None:
+                if not self._turn_is_stored and not self._pending:
+                    self._confirm(self.published)
+                    return False
+                record = ConfirmRecord(self)
+            self._turn_record = None
+            record.last = self.published
+            if self._turn_is_stored:
+                self._turn_is_stored = False
+                record.position = self._stored_position = position
+            self._pending.append(record)
+        self._confirm_done()
+        return self._stored_position > self._synced_position
+
+    def synced(self, position: int) -> bool:
+        """Confirm what waited for a sync up to `position`. Returns whether more waits for one."""
+        self._synced_position = position
+        self._confirm_done()
+        return self._stored_position > position
+
+    def _confirm_done(self) -> None:
+        """Confirm the turns that are synced and applied, up to the first that is not."""
+        pending = self._pending
+        last = 0
+        while pending:
+            record = pending[0]
+            if record.waiting or record.position > self._synced_position:
+                break
+            last = record.last
+            pending.popleft()
+        if last:
+            self._confirm(last)
+
+    def _confirm(self, last: int) -> None:
+        """Confirm everything up to the number `last`: one basic.ack for each run between nacks."""
+        channel = self.channel
+        if not channel.is_open or channel.is_closing or last <= self.confirmed:
+            return
+        nacked = self._nacked
+        while nacked and nacked[0] <= last:
+            refused = nacked.pop(0)
+            self._ack_until(refused - 1)
+            channel.output.put_ack(channel.channel_id, _BASIC_NACK, refused, 0)
+            self.confirmed = refused
+        self._ack_until(last)
+        channel.connection.touch()
+
+    def _ack_until(self, last: int) -> None:
+        count = last - self.confirmed
+        if count > 0:
+            channel = self.channel
+            channel.output.put_ack(channel.channel_id, _BASIC_ACK, last, 1 if count > 1 else 0)
+            self.confirmed = last

@@ -1,0 +1,263 @@
+"""CommandSink: where the commands of proxies go, and where the effects of these commands come from.
+
+    submit(command, receipt) -> the log (a quorum group), or the queue's home node
+    take_effects <- what the commands of this node have come to, in order
+
+What is common to both is here: who has which consumer number, what was fetched and counted, and the settlements of a
+turn. A subclass numbers the commands and sends them, and completes the receipts.
+
+Invariants:
+1. Effects of a consumer come in the order of the log, and before the receipts of the commands that caused them.
+2. With `epoch` everything ends that consumers held before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from amqp_broker.message_facts import MessageFacts
+from amqp_broker.proxies.proxy_consumer import ProxyConsumer
+from amqp_broker.receipts import Receipt
+from queues.message import Entry, Message
+from queues.quorum.commands import Command, Detach, Enqueue, Get, Purge
+from queues.quorum.effects import (
+    AttachRefused,
+    Confirmed,
+    ConsumerCancelled,
+    Counted,
+    Delivered,
+    Effect,
+    GetAnswered,
+    Refusal,
+    SettleMissed,
+)
+
+log = logging.getLogger("amqp_broker.proxies")
+
+#: Called with why there is no answer, or the entry (None: the queue is empty), and how many messages are left.
+Fetched = Callable[[Refusal | None, Entry | None, int], None]
+#: Called with why there is no answer, or with how many messages there were.
+Tallied = Callable[[Refusal | None, int], None]
+
+#: The octet with the flag "there are headers" in a content header frame, and the header that names a producer.
+_FLAGS_AT = 19
+_HAS_HEADERS = 0x20
+_PRODUCER_KEY = b"\x0dx-producer-id"
+PRODUCER_ID = "x-producer-id"
+PRODUCER_SEQUENCE = "x-producer-sequence"
+#: What is longer cannot be remembered by a queue.
+_MOST_OCTETS = 255
+_MOST_SEQUENCE = (1 << 64) - 1
+
+
+class DetachReceipt(Receipt):
+    """When a consumer is known to have gone, nothing comes for it any more."""
+
+    def __init__(self, sink: CommandSink, holder: ProxyConsumer) -> None:
+        self._sink = sink
+        self._holder = holder
+
+    def expect(self) -> None:
+        """One command: the Detach."""
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """It is done."""
+        self._sink.holders.pop(self._holder.number, None)
+
+
+class CommandSink:
+    """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
+    settle at the end of the turn."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.holders: dict[int, ProxyConsumer] = {}
+        self.settling: list[ProxyConsumer] = []
+        self._fetching: dict[int, tuple[ProxyConsumer, Fetched]] = {}
+        self._tallying: deque[Tallied] = deque()
+
+    # -- what a subclass does ------------------------------------------------------------------------------------------
+
+    def submit(self, command: Command, receipt: Receipt | None = None) -> int:
+        """Put a command behind the others. `receipt` is told to expect it, and completed with its fate. Returns the
+        number of the command."""
+        raise NotImplementedError
+
+    def new_consumer(self) -> int:
+        """A number for an Attach or a Get."""
+        raise NotImplementedError
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, proxies: Sequence[Any], receipt: Receipt | None) -> None:
+        """One message for queues behind this sink."""
+        wants_id = False
+        for proxy in proxies:
+            if not proxy.is_prepared:
+                proxy.prepare()
+            if proxy.knows_message_ids:
+                wants_id = True
+        queue_ids = (proxies[0].queue_id,) if len(proxies) == 1 else tuple([proxy.queue_id for proxy in proxies])
+        content = message.content
+        is_produced = (
+            content[_FLAGS_AT] & _HAS_HEADERS and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0
+        )
+        if is_produced or wants_id:
+            self.submit(marked_enqueue(queue_ids, message, wants_id), receipt)
+        else:
+            self.submit(Enqueue(queue_ids, message), receipt)
+
+    def attach(self, holder: ProxyConsumer) -> None:
+        """Deliveries for this number are the holder's."""
+        self.holders[holder.number] = holder
+
+    def detach(self, holder: ProxyConsumer) -> None:
+        """The consumer gets nothing more; what the client holds stays with it."""
+        self.submit(Detach(holder.number, False), DetachReceipt(self, holder))
+        holder.end()
+
+    def fetch(self, holder: ProxyConsumer, queue_id: int, then: Fetched) -> None:
+        """Fetch one message, which the holder then has."""
+        self._fetching[holder.number] = (holder, then)
+        self.submit(Get(holder.number, queue_id))
+
+    def purge(self, queue_id: int, then: Tallied) -> None:
+        """Drop all ready messages of a queue."""
+        self._tallying.append(then)
+        self.submit(Purge(queue_id))
+
+    def flush(self) -> None:
+        """Submit what the turn has settled."""
+        if self.settling:
+            settling, self.settling = self.settling, []
+            for holder in settling:
+                holder.is_settling = False
+                holder.flush(None)
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def take_effects(self, effects: Sequence[Effect]) -> None:
+        """Hand what came of commands to whom it concerns. Those of no client are `other_effect`'s."""
+        holders = self.holders
+        for effect in effects:
+            if isinstance(effect, Delivered):
+                holder = holders.get(effect.consumer)
+                if holder is not None:
+                    holder.deliver(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
+                else:
+                    log.error("a delivery for consumer %d, which is not known here, waits for the end of the session",
+                              effect.consumer)  # fmt: skip
+            elif isinstance(effect, GetAnswered):
+                self._on_get_answered(effect)
+            elif isinstance(effect, Counted):
+                self._tallying.popleft()(None, effect.messages)
+            elif isinstance(effect, AttachRefused):
+                self._on_attach_refused(effect)
+            elif isinstance(effect, ConsumerCancelled):
+                self._on_consumer_cancelled(effect)
+            elif isinstance(effect, SettleMissed):
+                log.info("%d deliveries that a client has settled were not its any more", effect.deliveries)
+            elif not isinstance(effect, Confirmed):
+                self.other_effect(effect)
+
+    def other_effect(self, effect: Effect) -> None:
+        """An effect that is no answer to a client."""
+        raise NotImplementedError
+
+    def _on_get_answered(self, effect: GetAnswered) -> None:
+        found = self._fetching.pop(effect.consumer, None)
+        if found is None:
+            return
+        holder, then = found
+        entry = None
+        if effect.message is not None:
+            entry = holder.entry(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
+            entry.consumer = holder.consumer
+        then(None, entry, effect.ready)
+
+    def _on_attach_refused(self, effect: AttachRefused) -> None:
+        holder = self.holders.pop(effect.consumer, None)
+        if holder is not None:
+            holder.refusal = effect.refusal
+            if holder.is_open:  # it was attached before, in a session that is over
+                self.cancel(holder)
+
+    def _on_consumer_cancelled(self, effect: ConsumerCancelled) -> None:
+        holder = self.holders.pop(effect.consumer, None)
+        if holder is None or holder.is_ended:
+            return
+        if holder.is_open:
+            self.cancel(holder)
+        else:
+            holder.refusal = Refusal.NO_QUEUE
+
+    def cancel(self, holder: ProxyConsumer) -> None:
+        """The broker ends a consumer; what it held is not its any more."""
+        holder.is_ended = True
+        holder.forget()
+        consumer: Any = holder.consumer
+        holder.proxy.consumers.pop(consumer, None)
+        consumer.on_queue_gone()
+
+    # -- the end of an epoch -------------------------------------------------------------------------------------------
+
+    def renumber(self, numbers: Mapping[int, int]) -> None:
+        """A new session: consumers have new numbers (by the old ones), and hold nothing."""
+        self.epoch += 1
+        self.settling = []
+        holders, self.holders = self.holders, {}
+        fetching, self._fetching = self._fetching, {}
+        for holder in (*holders.values(), *[each for each, _ in fetching.values()]):
+            holder.is_settling = False
+            holder.forget()
+        for number, holder in holders.items():
+            if number in numbers:
+                holder.number = numbers[number]
+                self.holders[holder.number] = holder
+        for number, (holder, then) in fetching.items():
+            holder.number = numbers[number]
+            self._fetching[holder.number] = (holder, then)
+
+    def give_up(self, refusal: Refusal) -> None:
+        """All is lost that was on its way, and nothing comes after it: who waits is told, consumers are cancelled."""
+        self.epoch += 1
+        self.settling = []
+        holders, self.holders = self.holders, {}
+        fetching, self._fetching = self._fetching, {}
+        tallying, self._tallying = self._tallying, deque()
+        for holder in holders.values():
+            holder.is_settling = False
+            if holder.is_open and not holder.is_ended:
+                self.cancel(holder)
+            else:
+                holder.refusal = refusal
+                holder.forget()
+        for _, then in fetching.values():
+            then(refusal, None, 0)
+        for tallied in tallying:
+            tallied(refusal, 0)
+
+
+def marked_enqueue(queue_ids: tuple[int, ...], message: Message, wants_id: bool) -> Enqueue:
+    """An Enqueue with the marks by which a queue recognises the message: the headers x-producer-id (a string of up to
+    255 octets) and x-producer-sequence (a number from 0), and the property message-id where a queue looks at it."""
+    facts = MessageFacts(message)
+    producer = facts.headers.get(PRODUCER_ID)
+    sequence = facts.headers.get(PRODUCER_SEQUENCE)
+    octets = _octets(producer)
+    if isinstance(sequence, str) and sequence.isascii() and sequence.isdigit():
+        sequence = int(sequence[:20])
+    if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence <= _MOST_SEQUENCE:
+        octets, sequence = b"", 0
+    message_id = _octets(facts.properties.message_id) if wants_id else b""
+    return Enqueue(queue_ids, message, octets, sequence if octets else 0, message_id)
+
+
+def _octets(value: object) -> bytes:
+    """A name's octets; none for something else, or for too many of them."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    return value if isinstance(value, bytes) and len(value) <= _MOST_OCTETS else b""

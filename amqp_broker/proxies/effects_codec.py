@@ -1,0 +1,394 @@
+"""The octets that pass between a node and the home of classic queues that it uses: commands there, effects back.
+
+    to the home      a batch of queues/quorum/commands.py as it is, or one of
+                     u8 0x81, version u8, session u64, sequence u64, queue id u64                               Count
+                     u8 0x82, version u8, session u64, octets u64, u32 n, n (consumer u64, octets u64)          Taken
+    from the home    version u8, session u64, u32 n, n effects: u8 kind, u32 length of what follows, fields (put_...)
+
+A batch begins with its version, which is below 0x80. Its time says nothing here: the home's own clock ages messages.
+The decoders are strict: what they accept encodes to the same octets. They raise Malformed only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from octets.buffer import Buffer
+from queues.message import Message
+from queues.page import AddressBook, put_message
+from queues.quorum.commands import Batch, decode_batch, read_message
+from queues.quorum.effects import (
+    AttachRefused,
+    Cancel,
+    Confirmed,
+    ConsumerCancelled,
+    Counted,
+    Delivered,
+    GetAnswered,
+    Refusal,
+    Refused,
+    SettleMissed,
+)
+from queues.quorum.reader import Reader
+
+VERSION = 1
+#: Effects in a frame, octets at most (one larger effect goes alone).
+FRAME_BYTES = 256 * 1024
+
+_COUNT = 0x81
+_TAKEN = 0x82
+_OWN = 0x80
+
+_DELIVERED, _CONFIRMED, _GET_ANSWERED, _COUNTED, _ATTACH_REFUSED, _SETTLE_MISSED, _CANCELLED = range(1, 8)
+_QUEUE_COUNTED, _BLOCKED = 16, 17
+_COUNT_AT = 9
+_FRAME_HEAD = 13
+_EFFECT_HEAD = 5
+_HAS_MESSAGE = 1
+_IS_REDELIVERED = 2
+
+
+# -- to the home -------------------------------------------------------------------------------------------------------
+
+
+class Count(NamedTuple):
+    """A command of the stream of its own: how many messages and consumers the queue has."""
+
+    session: int
+    sequence: int
+    queue_id: int
+
+
+class Taken(NamedTuple):
+    """How far deliveries of this session have been taken, in octets (Message.size) since it began: all of them off the
+    link, and those of each consumer by its client."""
+
+    session: int
+    octets: int
+    consumers: tuple[tuple[int, int], ...]
+
+
+ToHome = Batch | Count | Taken
+
+
+def encode_count(count: Count) -> bytes:
+    """The frame."""
+    buffer = Buffer(32)
+    buffer.put_u8(_COUNT)
+    buffer.put_u8(VERSION)
+    for number in count:
+        buffer.put_u64(number)
+    return buffer.take()
+
+
+def encode_taken(taken: Taken) -> bytes:
+    """The frame."""
+    buffer = Buffer(64)
+    buffer.put_u8(_TAKEN)
+    buffer.put_u8(VERSION)
+    buffer.put_u64(taken.session)
+    buffer.put_u64(taken.octets)
+    buffer.put_u32(len(taken.consumers))
+    for consumer, octets in taken.consumers:
+        buffer.put_u64(consumer)
+        buffer.put_u64(octets)
+    return buffer.take()
+
+
+def decode_to_home(data: bytes, addresses: AddressBook) -> ToHome:
+    """A frame to the home: a batch of a node's stream, or one of the above. Raises Malformed."""
+    if not data or data[0] < _OWN:
+        return decode_batch(data, addresses)
+    reader = Reader(data, "frame to a home node")
+    kind = reader.u8()
+    _check_version(reader)
+    frame: ToHome
+    if kind == _COUNT:
+        frame = Count(reader.u64(), reader.u64(), reader.u64())
+    elif kind == _TAKEN:
+        session, octets, count = reader.u64(), reader.u64(), reader.count(16)
+        frame = Taken(session, octets, tuple([(reader.u64(), reader.u64()) for _ in range(count)]))
+    else:
+        raise reader.fail(f"unknown kind {kind:#x}: written by a newer version?")
+    reader.finish()
+    return frame
+
+
+def _check_version(reader: Reader) -> None:
+    version = reader.u8()
+    if version != VERSION:
+        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+
+
+# -- from the home -----------------------------------------------------------------------------------------------------
+
+
+class QueueCounted(NamedTuple):
+    """The answer to a Count."""
+
+    sequence: int
+    messages: int
+    unacked: int
+    consumers: int
+
+
+class Blocked(NamedTuple):
+    """The home is short of memory or disk, or it is no longer: who publishes has to wait meanwhile."""
+
+    is_blocked: bool
+
+
+HomeEffect = (
+    Delivered
+    | Confirmed
+    | GetAnswered
+    | Counted
+    | AttachRefused
+    | SettleMissed
+    | ConsumerCancelled
+    | QueueCounted
+    | Blocked
+)
+
+
+class EffectsWriter:
+    """Packs the effects of one session into frames, in order."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._buffer = Buffer(4096)
+        self._count = 0
+        self._full: list[bytes] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to send."""
+        return not self._count and not self._full
+
+    def take(self) -> list[bytes]:
+        """The frames of everything that was put since the last call."""
+        if self._count:
+            self._seal()
+        frames, self._full = self._full, []
+        return frames
+
+    def _seal(self) -> None:
+        self._buffer.set_u32(_COUNT_AT, self._count)
+        self._full.append(self._buffer.take())
+        self._count = 0
+
+    def _open(self, kind: int) -> int:
+        """Begin an effect. Returns where its length stands."""
+        buffer = self._buffer
+        if buffer.length >= FRAME_BYTES:
+            self._seal()
+        if not buffer.length:
+            buffer.put_u8(VERSION)
+            buffer.put_u64(self._session)
+            buffer.put_u32(0)
+        self._count += 1
+        buffer.put_u8(kind)
+        buffer.put_u32(0)
+        return buffer.length - 4
+
+    def _close(self, start: int) -> None:
+        self._buffer.set_u32(start, self._buffer.length - start - 4)
+
+    def put_delivered(
+        self, consumer: int, delivery_id: int, message: Message, is_redelivered: bool, delivery_count: int
+    ) -> None:
+        """Delivered, in its parts: there are many of them."""
+        start = self._open(_DELIVERED)
+        buffer = self._buffer
+        buffer.put_u64(consumer)
+        buffer.put_u64(delivery_id)
+        buffer.put_u8(_IS_REDELIVERED if is_redelivered else 0)
+        buffer.put_u32(delivery_count)
+        put_message(buffer, message)
+        self._close(start)
+
+    def put(self, effect: HomeEffect) -> None:
+        """Any other effect. Its session, where it has one, is the writer's."""
+        kind, put = _WRITERS[type(effect)]
+        start = self._open(kind)
+        put(self._buffer, effect)
+        self._close(start)
+
+
+def _put_confirmed(buffer: Buffer, effect: Confirmed) -> None:
+    buffer.put_u64(effect.first)
+    buffer.put_u64(effect.last)
+    buffer.put_u32(len(effect.refused))
+    for sequence, refusal in effect.refused:
+        buffer.put_u64(sequence)
+        buffer.put_u8(refusal)
+
+
+def _put_get_answered(buffer: Buffer, effect: GetAnswered) -> None:
+    buffer.put_u64(effect.sequence)
+    buffer.put_u64(effect.consumer)
+    buffer.put_u64(effect.ready)
+    if effect.message is None:
+        buffer.put_u8(0)
+        return
+    buffer.put_u8(_HAS_MESSAGE | (_IS_REDELIVERED if effect.redelivered else 0))
+    buffer.put_u64(effect.delivery_id)
+    buffer.put_u32(effect.delivery_count)
+    put_message(buffer, effect.message)
+
+
+def _put_counted(buffer: Buffer, effect: Counted) -> None:
+    buffer.put_u64(effect.sequence)
+    buffer.put_u64(effect.messages)
+
+
+def _put_attach_refused(buffer: Buffer, effect: AttachRefused) -> None:
+    buffer.put_u64(effect.sequence)
+    buffer.put_u64(effect.consumer)
+    buffer.put_u8(effect.refusal)
+
+
+def _put_settle_missed(buffer: Buffer, effect: SettleMissed) -> None:
+    buffer.put_u64(effect.sequence)
+    buffer.put_u64(effect.consumer)
+    buffer.put_u64(effect.deliveries)
+
+
+def _put_cancelled(buffer: Buffer, effect: ConsumerCancelled) -> None:
+    buffer.put_u64(effect.consumer)
+    buffer.put_u8(effect.why)
+
+
+def _put_queue_counted(buffer: Buffer, effect: QueueCounted) -> None:
+    buffer.put_u64(effect.sequence)
+    buffer.put_u64(effect.messages)
+    buffer.put_u64(effect.unacked)
+    buffer.put_u32(effect.consumers)
+
+
+def _put_blocked(buffer: Buffer, effect: Blocked) -> None:
+    buffer.put_u8(1 if effect.is_blocked else 0)
+
+
+_WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
+    Confirmed: (_CONFIRMED, _put_confirmed),
+    GetAnswered: (_GET_ANSWERED, _put_get_answered),
+    Counted: (_COUNTED, _put_counted),
+    AttachRefused: (_ATTACH_REFUSED, _put_attach_refused),
+    SettleMissed: (_SETTLE_MISSED, _put_settle_missed),
+    ConsumerCancelled: (_CANCELLED, _put_cancelled),
+    QueueCounted: (_QUEUE_COUNTED, _put_queue_counted),
+    Blocked: (_BLOCKED, _put_blocked),
+}
+
+
+class FromHome(NamedTuple):
+    """What a frame from the home says of this session of the node."""
+
+    session: int
+    effects: list[HomeEffect]
+
+
+def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
+    """A frame from the home. Raises Malformed."""
+    reader = Reader(data, "frame from a home node")
+    _check_version(reader)
+    session = reader.u64()
+    count = reader.count(_EFFECT_HEAD)
+    if not count:
+        raise reader.fail("a frame without effects")
+    effects: list[HomeEffect] = []
+    for _ in range(count):
+        kind, length = reader.u8(), reader.u32()
+        read = _READERS.get(kind)
+        if read is None:
+            raise reader.fail(f"effect of unknown kind {kind}: written by a newer version?")
+        start = reader.skip(length)
+        fields = Reader(data, f"effect {kind}", start, reader.position)
+        effects.append(read(fields, session, addresses))
+        fields.finish()
+    reader.finish()
+    return FromHome(session, effects)
+
+
+def _get_delivered(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    consumer, delivery_id = reader.u64(), reader.u64()
+    is_redelivered = bool(reader.flags(_IS_REDELIVERED))
+    delivery_count = reader.u32()
+    return Delivered(consumer, delivery_id, read_message(reader, addresses), is_redelivered, delivery_count)
+
+
+def _get_confirmed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    first, last = reader.u64(), reader.u64()
+    if not 0 < first <= last:
+        raise reader.fail(f"commands from {first} to {last}")
+    refused = []
+    before = first - 1
+    for _ in range(reader.count(9)):
+        sequence = reader.u64()
+        if not before < sequence <= last:
+            raise reader.fail(f"command {sequence} is refused after {before}, of {first} to {last}")
+        refused.append(Refused(sequence, _refusal(reader)))
+        before = sequence
+    return Confirmed(session, first, last, tuple(refused))
+
+
+def _refusal(reader: Reader) -> Refusal:
+    value = reader.u8()
+    if not Refusal.FULL <= value <= Refusal.ID_USED:
+        raise reader.fail(f"refusal {value} is not known")
+    return Refusal(value)
+
+
+def _get_get_answered(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    sequence, consumer, ready = reader.u64(), reader.u64(), reader.u64()
+    flags = reader.flags(_HAS_MESSAGE | _IS_REDELIVERED)
+    if not flags:
+        return GetAnswered(sequence, consumer, 0, None, False, 0, ready)
+    if not flags & _HAS_MESSAGE:
+        raise reader.fail("no message, and it was redelivered")
+    delivery_id, delivery_count = reader.u64(), reader.u32()
+    message = read_message(reader, addresses)
+    is_redelivered = bool(flags & _IS_REDELIVERED)
+    return GetAnswered(sequence, consumer, delivery_id, message, is_redelivered, delivery_count, ready)
+
+
+def _get_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return Counted(reader.u64(), reader.u64())
+
+
+def _get_attach_refused(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return AttachRefused(reader.u64(), reader.u64(), _refusal(reader))
+
+
+def _get_settle_missed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return SettleMissed(reader.u64(), reader.u64(), reader.u64())
+
+
+def _get_cancelled(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    consumer, why = reader.u64(), reader.u8()
+    if not Cancel.QUEUE_GONE <= why <= Cancel.TIMEOUT:
+        raise reader.fail(f"reason {why} of a cancel is not known")
+    return ConsumerCancelled(consumer, Cancel(why))
+
+
+def _get_queue_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return QueueCounted(reader.u64(), reader.u64(), reader.u64(), reader.u32())
+
+
+def _get_blocked(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return Blocked(bool(reader.flags(1)))
+
+
+_READERS: dict[int, Callable[[Reader, int, AddressBook], HomeEffect]] = {
+    _DELIVERED: _get_delivered,
+    _CONFIRMED: _get_confirmed,
+    _GET_ANSWERED: _get_get_answered,
+    _COUNTED: _get_counted,
+    _ATTACH_REFUSED: _get_attach_refused,
+    _SETTLE_MISSED: _get_settle_missed,
+    _CANCELLED: _get_cancelled,
+    _QUEUE_COUNTED: _get_queue_counted,
+    _BLOCKED: _get_blocked,
+}

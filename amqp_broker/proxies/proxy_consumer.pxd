@@ -1,0 +1,34 @@
+cimport cython
+from queues.consumer cimport Consumer
+from queues.message cimport Entry, Message, make_entry
+from amqp_broker.proxies.command_sink cimport CommandSink
+
+cdef object _ACK, _RETURN
+
+cdef class ProxyConsumer:
+    cdef public object proxy
+    cdef public CommandSink sink
+    cdef public Consumer consumer
+    cdef public unsigned long long number
+    cdef public unsigned int prefetch
+    cdef public bint is_open
+    cdef public bint is_ended
+    cdef public object refusal
+    cdef public object waiting
+    cdef public bint is_settling
+    cdef object _how
+    cdef unsigned long long _first
+    cdef unsigned long long _last
+    cdef list _ranges
+
+    @cython.locals(entry=Entry, consumer=Consumer)
+    cpdef int deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
+                      unsigned int returns) except -1
+    @cython.locals(entry=Entry)
+    cpdef Entry entry(self, unsigned long long delivery_id, Message message, bint is_redelivered, unsigned int returns)
+    @cython.locals(consumer=Consumer, message=Message)
+    cdef int _hand_over(self, Entry entry) except -1
+    @cython.locals(consumer=Consumer)
+    cpdef int hand_out(self) except -1
+    cpdef int settle(self, unsigned long long delivery_id, object how) except -1
+    cpdef int flush(self, object receipt) except -1

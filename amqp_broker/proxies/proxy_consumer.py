@@ -1,0 +1,138 @@
+"""ProxyConsumer: one consumer of a queue whose log is elsewhere, or one basic.get, between the stream and the channel.
+
+    Delivered -> deliver -> the channel, or `waiting` while it has no credit -> hand_out
+    settle -> ranges of the turn -> flush: one Settle
+
+Deliveries come as the log assigns them, whether or not the client reads. What it has no credit for waits here (its own
+prefetch is kept by the log; the channel's shared one, channel.flow and the output's room are kept here), and goes back
+as never delivered when the consumer ends.
+
+Invariants:
+1. What is in `waiting` was never handed to the client, and comes before everything that is delivered later.
+2. A delivery is settled at most once, and only in the epoch of the stream in which it was made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import cython
+
+from queues.message import Entry, Message
+from queues.quorum.commands import How, Settle
+
+if not cython.compiled:
+    from queues.message import make_entry
+
+_ACK = How.ACK
+_RETURN = How.RETURN
+
+
+class ProxyConsumer:
+    """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
+    client knows; deliveries before that wait. is_ended: it gets nothing more. prefetch: the limit that the log keeps.
+    refusal: why the log did not take it."""
+
+    def __init__(self, proxy: Any, sink: Any, consumer: Any, number: int, prefetch: int) -> None:
+        self.proxy = proxy
+        self.sink = sink
+        self.consumer = consumer
+        self.number = number
+        self.prefetch = prefetch
+        self.is_open = False
+        self.is_ended = False
+        self.refusal: Any = None
+        self.waiting: deque[Entry] = deque()
+        self.is_settling = False
+        self._how: Any = _ACK
+        self._first = 0
+        self._last = 0
+        self._ranges: list[tuple[int, int]] = []
+
+    # -- deliveries --------------------------------------------------------------------------------------------------
+
+    def deliver(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> None:
+        """The log has assigned it a message."""
+        if self.is_ended:
+            if not self.proxy.is_deleted:
+                self.settle(delivery_id, _RETURN)
+            return
+        entry = self.entry(delivery_id, message, is_redelivered, returns)
+        consumer = self.consumer
+        if self.waiting or not self.is_open or not consumer.has_credit():
+            self.waiting.append(entry)
+            consumer.is_waiting = False
+        else:
+            self._hand_over(entry)
+
+    def entry(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> Entry:
+        """A delivery as channels hold it: `page` is this consumer, `journal_segment` the epoch of the stream."""
+        entry = make_entry(message, delivery_id, 0, self.sink.epoch)
+        entry.is_redelivered = is_redelivered
+        entry.returns = returns
+        entry.page = self
+        return entry
+
+    def _hand_over(self, entry: Entry) -> None:
+        consumer = self.consumer
+        if consumer.no_ack:
+            # It is on its way to the client, who is not going to say more about it.
+            self.settle(entry.sequence, _ACK)
+            message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
+            consumer.deliver_at_once(message, entry.is_redelivered)
+        else:
+            entry.consumer = consumer
+            consumer.deliver(entry)
+
+    def hand_out(self) -> None:
+        """The consumer may have credit: it gets what waits for it."""
+        consumer = self.consumer
+        waiting = self.waiting
+        while waiting and self.is_open and consumer.has_credit():
+            self._hand_over(waiting.popleft())
+        consumer.is_waiting = not waiting
+
+    def open(self) -> None:
+        """The client has been told that it consumes."""
+        self.is_open = True
+        self.hand_out()
+
+    def end(self) -> None:
+        """Nothing more is handed to the client. What waits goes back, in the order in which it came."""
+        self.is_ended = True
+        waiting, self.waiting = self.waiting, deque()
+        for entry in waiting:
+            self.settle(entry.sequence, _RETURN)
+
+    def forget(self) -> None:
+        """What it has got, and has not settled, is no longer its: the stream's epoch is over."""
+        self.waiting.clear()
+        self._ranges = []
+        self._first = 0
+        self.consumer.is_waiting = True
+
+    # -- settling ----------------------------------------------------------------------------------------------------
+
+    def settle(self, delivery_id: int, how: How) -> None:
+        """Settle a delivery at the end of the turn."""
+        if how is not self._how:
+            self.flush(None)
+            self._how = how
+        if not self.is_settling:
+            self.is_settling = True
+            self.sink.settling.append(self)
+        if self._first:
+            if delivery_id == self._last + 1:
+                self._last = delivery_id
+                return
+            self._ranges.append((self._first, self._last))
+        self._first = self._last = delivery_id
+
+    def flush(self, receipt: Any) -> None:
+        """Submit what is to be settled."""
+        if self._first:
+            ranges = (*self._ranges, (self._first, self._last))
+            self._ranges = []
+            self._first = 0
+            self.sink.submit(Settle(self.number, self._how, ranges), receipt)
