@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
-.PHONY: help setup run test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test docs clean
+.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -18,6 +18,9 @@ LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
 PYTEST_ARGS ?= -n 2
 ARGS ?=
+CLUSTER_PORTS ?= 5672 5673 5674
+CLUSTER_LINKS ?= 7101 7102 7103
+CLUSTER_SECRET ?= ./cluster.secret
 
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -26,6 +29,28 @@ setup: $(VENV)/compiled.stamp ## create .venv with the broker in it (PYTHON=... 
 
 run: setup ## run a durable broker on 127.0.0.1:5672 with its data in ./data (LISTEN=, DATA_DIR=, ARGS=)
 	@exec $(VENV)/bin/amqp-broker serve --listen $(LISTEN) --data-dir $(DATA_DIR) $(ARGS)
+
+cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to ./data-n3; Ctrl-C stops them (ARGS=)
+	@umask 077
+	test -s $(CLUSTER_SECRET) || $(PY) -c 'import secrets; print(secrets.token_hex(32))' > $(CLUSTER_SECRET)
+	members=; number=0
+	for link in $(CLUSTER_LINKS); do
+		number=$$((number + 1))
+		members="$${members:+$$members,}n$$number=127.0.0.1:$$link"
+	done
+	nodes=; number=0
+	trap : INT
+	trap 'kill $$nodes 2>/dev/null || true' EXIT TERM
+	for port in $(CLUSTER_PORTS); do
+		number=$$((number + 1))
+		link=$$(echo "$$members" | cut -d, -f$$number | cut -d= -f2)
+		$(VENV)/bin/amqp-broker serve --node-name n$$number --listen 127.0.0.1:$$port --data-dir ./data-n$$number \
+			--cluster-listen $$link --cluster "$$members" --cluster-secret-file $(CLUSTER_SECRET) $(ARGS) \
+			2>>./data-n$$number.log &
+		nodes="$$nodes $$!"
+		echo "n$$number: amqp://guest:guest@127.0.0.1:$$port/%2F, log in ./data-n$$number.log"
+	done
+	wait || wait || true
 
 test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)

@@ -19,9 +19,18 @@ if os.environ.get("AMQP_BROKER_PLAIN"):
 
 if TYPE_CHECKING:
     from amqp_broker.embedded import BrokerStartError, RunningBroker, running
+    from amqp_broker.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 
 __version__ = "0.1.0"
-__all__ = ["BrokerStartError", "RunningBroker", "__version__", "running"]
+__all__ = [
+    "BrokerStartError",
+    "ClusterNode",
+    "RunningBroker",
+    "RunningCluster",
+    "__version__",
+    "running",
+    "running_cluster",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -30,4 +39,8 @@ def __getattr__(name: str) -> object:
         from amqp_broker import embedded
 
         return getattr(embedded, name)
+    if name in ("ClusterNode", "RunningCluster", "running_cluster"):
+        from amqp_broker import embedded_cluster
+
+        return getattr(embedded_cluster, name)
     raise AttributeError(f"module 'amqp_broker' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Administration: metadata commands for whoever administers the broker (system.py), and for definitions.
 
-AMQP's own declarations go through declarations.py, which checks what a client may do. What a command does at run time is
-in cluster/projection.py.
+AMQP's own declarations go through declarations.py, which checks what a client may do. What a command does at run time
+is in cluster/projection.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
 from amqp_broker.cluster import commands
@@ -34,6 +34,9 @@ from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
 from raft.journal_records import FIRST_RAFT_KIND
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
 
 log = logging.getLogger("amqp_broker")
 
@@ -104,7 +107,7 @@ class Broker:
 
     def is_recorded(self, queue: Any) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
-        return queue.queue_id < _DELAY_IDS
+        return bool(queue.queue_id < _DELAY_IDS)
 
     def is_recorded_binding(self, vhost: VHost, source: str, binding: Binding) -> bool:
         """Whether the metadata know a binding: both of its ends."""
@@ -257,7 +260,7 @@ class Broker:
             if present.queue_id == record.queue_id:
                 return
             self.forget_queue(vhost, present)
-        owner = None
+        owner: Any = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
         declaration = QueueDeclaration(
@@ -369,4 +372,4 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     declarations: Any = None
-    replication: Any = None
+    replication: Replication = None  # type: ignore[assignment]  # the node sets both

@@ -60,7 +60,43 @@ class BrokerStartError(RuntimeError):
         self.log = log
 
 
-class RunningBroker:
+class Startable:
+    """Something that is started and stopped: a context manager, plain and async."""
+
+    def start(self) -> Self:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        import asyncio  # here, because the callers that need it have it already
+
+        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])
+            await asyncio.to_thread(self.stop)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.stop)
+
+
+class RunningBroker(Startable):
     """A broker in a child process; a context manager, plain and async.
 
     Made by `running`, which documents the arguments.
@@ -121,6 +157,10 @@ class RunningBroker:
         return self._data_dir
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError("the broker is not running; use it inside `with running() as broker:`")
@@ -135,18 +175,36 @@ class RunningBroker:
 
     def start(self) -> Self:
         """Starts the broker and waits until it accepts clients. Raises BrokerStartError."""
-        if self._process is not None:
-            raise RuntimeError(f"the broker already runs as process {self._process.pid}")
-        if self._log is None:
-            self._log = tempfile.TemporaryFile(prefix="amqp-broker-log-")  # noqa: SIM115 - lives as long as the broker
-        if self._data_dir is None:
-            self._data_dir = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+        self._refuse_twice()
         try:
-            self._launch()
+            self.launch()
+            self.wait_until_ready()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _refuse_twice(self) -> None:
+        if self._process is not None:
+            raise RuntimeError(f"the broker already runs as process {self._process.pid}")
+
+    def launch(self) -> None:
+        """Starts the process, which is not ready yet: `wait_until_ready` has to follow."""
+        self._refuse_twice()
+        if self._log is None:
+            self._log = tempfile.TemporaryFile(prefix="amqp-broker-log-")  # noqa: SIM115 - lives as long as the broker
+        if self._data_dir is None:
+            self._data_dir = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+        self._launch()
+
+    def wait_until_ready(self) -> None:
+        """Waits until the broker accepts clients. Raises BrokerStartError."""
+        self._host, self._port = self._await_ready(self.process)
+        self._listen[0] = str(Address(self._host, self._port))
+
+    def end(self, *, kill: bool = False) -> None:
+        """Ends the process as SIGTERM does (kill: as a crash would) and keeps its data: `start` goes on with them."""
+        self._end(signal.SIGKILL if kill else signal.SIGTERM)
 
     def stop(self) -> None:
         """Stops the broker as SIGTERM does (clients see 320) and removes a temporary data folder.
@@ -170,34 +228,9 @@ class RunningBroker:
         """
         if self._process is None:
             raise RuntimeError("only a running broker can be restarted")
-        self._end(signal.SIGKILL if kill else signal.SIGTERM)
+        self.end(kill=kill)
         self._launch()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Self:
-        import asyncio  # here, because the callers that need it have it already
-
-        starting = asyncio.ensure_future(asyncio.to_thread(self.start))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await asyncio.wait([starting])
-            await asyncio.to_thread(self.stop)
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        import asyncio
-
-        await asyncio.to_thread(self.stop)
+        self.wait_until_ready()
 
     def _launch(self) -> None:
         own = ["--exit-with-parent", f"--data-dir={self.data_dir}", f"--listen={','.join(self._listen)}"]
@@ -212,8 +245,6 @@ class RunningBroker:
             process_group=0,  # Ctrl-C is for the caller, who then stops the broker
         )
         _ALIVE.add(self)
-        self._host, self._port = self._await_ready(self._process)
-        self._listen[0] = str(Address(self._host, self._port))
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> tuple[str, int]:
         """Host and port from the line that says that the broker accepts clients."""

@@ -29,6 +29,7 @@ from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
+from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.config import Config
@@ -62,6 +63,8 @@ _LAZY_SYNC_MS = LAZY_SYNC_MS
 _RELIEF_BYTES = 2 * 1024 * 1024
 #: So many handshakes are looked at for one that does not wait for the broker.
 _EXCUSED = 64
+#: A turn that has nothing for peers.
+_NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
 
@@ -71,8 +74,8 @@ class Turn:
 
     dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
-    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
-    None.
+    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
+    `tick` is wanted, milliseconds since the epoch, or None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
@@ -118,6 +121,7 @@ class Node:
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
+        self.membership = Membership(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -165,6 +169,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
+        self.membership.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
 
@@ -389,13 +394,17 @@ class Node:
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication = self.replication
-        replication.begin_end_of_turn(now)
+        if replication.is_busy:
+            replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        replication.end_turn(now)
+        if replication.is_busy or replication.dirty:
+            peers = replication.end_turn(now)
+        else:
+            peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
@@ -406,13 +415,13 @@ class Node:
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
-        if is_behind or self._parked or self._holds or self.alarms.has_paused or self.alarms.is_set or store.pager.has_no_room:
+        alarms = self.alarms
+        if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
         wants_sync = self._wants_sync(now, ticket)
-        peers = replication.take_output()
         return Turn(dirty, dropped, reading, checks, peers, wants_sync, self._next_deadline())
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
@@ -430,8 +439,8 @@ class Node:
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at
-        later = self.replication.next_deadline()
-        if later is not None and (deadline is None or later < deadline):
+        later = self.replication.deadline
+        if later and (deadline is None or later < deadline):
             deadline = later
         if self._holds and (deadline is None or next(iter(self._holds)).deadline < deadline):
             deadline = next(iter(self._holds)).deadline

@@ -15,6 +15,7 @@ from amqp_broker.administration import Administration
 from amqp_broker.auth.passwords import hash_password
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.cluster_verbs import ClusterVerbs
 from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.policies import check_policy
@@ -58,6 +59,7 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
+            **ClusterVerbs(node).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:

@@ -20,6 +20,7 @@ cdef class MessageStore:
     cdef dict _listed
     cdef long long _synced_position
     cdef bint _names_pages
+    cdef public object live_elsewhere
 
     @cython.locals(buffer=Buffer)
     cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,

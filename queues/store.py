@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cython
@@ -62,6 +62,8 @@ class MessageStore:
         self._listed: dict[int, tuple[int, int]] = {}
         self._synced_position = 0
         self._names_pages = False
+        #: How many octets of others (the logs of groups) the journal has to hold.
+        self.live_elsewhere: Callable[[], int] | None = None
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -211,7 +213,8 @@ class MessageStore:
         Without this a journal whose live part alone is above the limit would be written again and again for ever.
         """
         listed = sum(octets for _, octets in self._listed.values())
-        return min(sum(self._carried.values()), self.pager.used + listed)
+        others = self.live_elsewhere() if self.live_elsewhere is not None else 0
+        return min(sum(self._carried.values()), self.pager.used + listed + others)
 
     def wants_list(self, queue: Any, pages: list[Page], segment: int) -> bool:
         """Whether the queue's stored pages have to be named again before journal segments up to `segment` go."""

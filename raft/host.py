@@ -61,7 +61,8 @@ class RaftHost:
         self._chance = random
         self._recovered: dict[int, RecoveredGroup] = {}
         self._connected: dict[str, None] = {}
-        self._dirty: dict[int, Group] = {}
+        #: Groups that `end_turn` has something to do for.
+        self.dirty: dict[int, Group] = {}
         self._output: dict[str, list[bytes]] = {}
         self._held: deque[tuple[int, str, bytes]] = deque()  # (position, peer, frame)
         self._synced_position = 0
@@ -100,7 +101,7 @@ class RaftHost:
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already")
         self._advance(now)
-        group = Group(group_id, self._dirty)
+        group = Group(group_id, self.dirty)
         log = GroupLog(group_id, self._port, group)
         recovered = self._recovered.pop(group_id, None)
         if recovered is None or recovered.is_nothing:
@@ -143,7 +144,7 @@ class RaftHost:
             role = group.member.role
             if isinstance(role, Leadership):
                 role.connected(node_id, is_connected)
-                self._dirty[group.group_id] = group
+                self.dirty[group.group_id] = group
 
     def receive_peer(self, node_id: str, frame: bytes, now: int) -> None:
         """A frame (a bytes object) from a peer. Raises PeerProtocolError: close the link. Raises RaftStopped: stop the
@@ -280,7 +281,7 @@ class RaftHost:
     def end_turn(self, now: int) -> None:
         """Everything of this turn that can go out goes to the output. Raises RaftStopped."""
         self._advance(now)
-        dirty = self._dirty
+        dirty = self.dirty
         notices: dict[str, list[Beat]] = {}
         try:
             while dirty:
@@ -320,6 +321,10 @@ class RaftHost:
             return None
         return self._now + max(0, min(self._heartbeat_at, self._election_at) - self._clock)
 
+    def live_bytes(self) -> int:
+        """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""
+        return sum(group.member.log.live_bytes for group in self.groups.values())
+
     @property
     def wants_sync(self) -> bool:
         """Whether something that was written waits for the disk."""
@@ -344,7 +349,7 @@ class RaftHost:
         group.settle()
         member = group.member
         self._election_at = min(self._election_at, member.deadline)
-        self._dirty[group.group_id] = group
+        self.dirty[group.group_id] = group
 
     def _post(self, peer: str, message: GroupMessage) -> None:
         """A member's message to another one."""

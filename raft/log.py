@@ -55,6 +55,7 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
         self.synced_checkpoint_index = 0
         self.ram_bytes = 0
         self.appended_bytes = 0
+        self.checkpoint_bytes = 0
         self.state_segment = 0
         self.checkpoint_segment = 0
         self._port = port
@@ -86,6 +87,7 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
             if entry[3] == MEMBERSHIP:
                 self._configurations.append((entry[1], decode_configuration(entry[0])))
         self.appended_bytes = self.ram_bytes
+        self.checkpoint_bytes = sum(len(chunk) for chunk in checkpoint.chunks)
         segments = {self.checkpoint_segment, *recovered.segments}
         if self.state_segment:
             segments.add(self.state_segment)
@@ -230,6 +232,11 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
         return self.synced_index != before
 
     @property
+    def live_bytes(self) -> int:
+        """What the journal has to hold: the last checkpoint, and what was appended since, octets."""
+        return self.checkpoint_bytes + self.appended_bytes
+
+    @property
     def has_unsynced(self) -> bool:
         return self.position > self._synced_position
 
@@ -309,6 +316,7 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
             put_checkpoint(buffer, self.group_id, index, term, replaces, number, count, data)
             self.position = self._port.close_entry()
         self.checkpoint_index = index
+        self.checkpoint_bytes = sum(len(chunk) for chunk in chunks)
         self.appended_bytes = 0
         self._unsynced_checkpoints.append((self.position, index))
         runs = self._runs

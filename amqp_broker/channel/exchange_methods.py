@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
+from amqp_broker.channel.replies import ask_again_when_applied, reply_when_applied, reply_when_known
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from exchanges.bindings import EXCHANGE, Destination
@@ -16,8 +16,8 @@ def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
     wanted = declarations.declare_exchange(channel.connection, method)
     if wanted is not None:
         ask_again_when_applied(on_exchange_declare, channel, method, wanted.command, tries)
-    elif not method.nowait:
-        reply(channel, methods.ExchangeDeclareOk())
+    else:
+        reply_when_known(channel, methods.ExchangeDeclareOk(), method.nowait, tries)
 
 
 def on_exchange_delete(channel: Any, method: Any) -> None:
@@ -35,8 +35,8 @@ def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
     wanted = declarations.bind(connection, destination, method.source, method.routing_key, method.arguments)
     if wanted is not None:
         ask_again_when_applied(on_exchange_bind, channel, method, wanted.command, tries)
-    elif not method.nowait:
-        reply(channel, methods.ExchangeBindOk())
+    else:
+        reply_when_known(channel, methods.ExchangeBindOk(), method.nowait, tries)
 
 
 def on_exchange_unbind(channel: Any, method: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied
+from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
 from amqp_broker.declarations import Wanted
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
@@ -31,10 +31,9 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
         return
-    if not method.nowait:
-        ready = found.message_count() if found is not None else 0
-        consumers = found.consumer_count() if found is not None else 1
-        reply(channel, methods.QueueDeclareOk(name, ready, consumers))
+    ready = found.message_count() if found is not None else 0
+    consumers = found.consumer_count() if found is not None else 1
+    reply_when_known(channel, methods.QueueDeclareOk(name, ready, consumers), method.nowait, tries)
 
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
@@ -47,8 +46,8 @@ def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
     if wanted is not None:
         again = method.replace(queue=name, routing_key=key)
         ask_again_when_applied(on_queue_bind, channel, again, wanted.command, tries)
-    elif not method.nowait:
-        reply(channel, methods.QueueBindOk())
+    else:
+        reply_when_known(channel, methods.QueueBindOk(), method.nowait, tries)
 
 
 def on_queue_unbind(channel: Any, method: Any) -> None:

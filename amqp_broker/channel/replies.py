@@ -54,6 +54,12 @@ def reply_when_applied(channel: Channel, proposal: Proposal | None, method: Any,
     proposal.when_done(lambda result: hold.release(answer))
 
 
+def reply_when_known(channel: Channel, method: Any, no_wait: bool, tries: int) -> None:
+    """Answer that something is there once the other nodes know it too. It has been waited for that when `tries`."""
+    waits = None if tries else channel.connection.node.replication.settling()
+    reply_when_applied(channel, waits, method, no_wait)
+
+
 def ask_again_when_applied(handler: Handler, channel: Channel, method: Any, command: Command, tries: int) -> None:
     """Propose what the method wants first, and handle the method again when that is applied. The connection's other
     frames wait until then. tries: how often it was handled again already; each time somebody else was faster."""

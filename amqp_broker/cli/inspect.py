@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from storage.metadata_log import MetadataEntry
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
 from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
-from storage.metadata_log import MetadataEntry
 
 STATUS_DAMAGED = 1
 JOURNAL_ENTRIES = {

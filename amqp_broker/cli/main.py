@@ -18,6 +18,7 @@ from amqp_broker.setting import ConfigError
 
 COMMANDS = {
     "bench": "amqp_broker.bench.cli:bench",
+    "cluster": "amqp_broker.cli.cluster:cluster",
     "config": "amqp_broker.cli.config:config",
     "definitions": "amqp_broker.cli.definitions:definitions",
     "inspect": "amqp_broker.cli.inspect:inspect",

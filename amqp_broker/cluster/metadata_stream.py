@@ -125,6 +125,15 @@ class MetadataStream:
             self._sent = max(0, self._sent - 1)
         self._progress_at = now
 
+    def wait_for(self, index: int, now: int) -> Proposal:
+        """Something without a command that is done when all linked members have applied entries up to `index`, which
+        this node has."""
+        barrier = Proposal(0, {}, None)
+        barrier.index = index
+        barrier.settle_at = now + SETTLE_MS
+        self._settling.append(barrier)
+        return barrier
+
     def settle(self, index: int, now: int) -> None:
         """All linked members have applied entries up to `index`: whoever waited for that goes on."""
         settling = self._settling

@@ -80,7 +80,7 @@ class Projection:
             self._complete(record.name)
         broker.access_changed()
 
-    # -- virtual hosts ---------------------------------------------------------------------------------------------------
+    # -- virtual hosts -------------------------------------------------------------------------------------------------
 
     def _vhost(self, verb: str, name: str) -> None:
         broker = self._broker
@@ -100,7 +100,7 @@ class Projection:
             elif session.user == user:
                 self._node.control.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{user}' is deleted")
 
-    # -- what is declared ------------------------------------------------------------------------------------------------
+    # -- what is declared ----------------------------------------------------------------------------------------------
 
     def _declared(self, subject: str, verb: str, command: Command, is_own: bool) -> None:
         broker = self._broker

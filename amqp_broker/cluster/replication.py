@@ -3,7 +3,7 @@
     group 0      the metadata (metadata_machine.py); broker.propose puts commands into this node's stream
     groups 1..N  quorum queues (proxies/queue_group.py); a queue is in group queue_id % N + 1
 
-It knows no sockets: frames of peers come in through `receive_peer` and go out through `take_output`.
+It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
 Invariants:
 1. After every input `absorb` has run: what was committed is applied, and whoever waited for it has gone on.
@@ -99,9 +99,15 @@ class Replication:
         self._projection = projection
         self.now = 0
         self.is_ready = False
+        #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
+        self.is_busy = True
+        #: When `tick` is due; 0 for never. As of the last turn that was busy.
+        self.deadline = 0
         store = broker.store
         self.host = RaftHost(config.node_name, JournalPort(store), config.raft_settings(), Chance(random_bytes))
         self.host.on_application = self._on_application
+        #: Groups that have something to send: another reason for `end_turn`.
+        self.dirty = self.host.dirty
         self.handlers: dict[int, Handler] = {
             METADATA_COMMANDS: self._on_metadata_commands,
             METADATA_APPLIED: self._on_metadata_applied,
@@ -112,6 +118,7 @@ class Replication:
         self.machine = MetadataMachine(broker.metadata, self)
         self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
+        self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
@@ -169,6 +176,8 @@ class Replication:
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
+        self._absent = {name: now for name in self.members() if name != self.own_node}
+        self._broker.store.live_elsewhere = self.host.live_bytes
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
     def _name_of_old(self, name: str) -> str:
@@ -176,8 +185,9 @@ class Replication:
         the host does in containers: the members of its groups are known by name."""
         voters = self.host.recovered_voters(0)
         if len(voters) == 1 and voters[0] != name:
-            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", voters[0], name)
-            return voters[0]
+            old = voters[0]
+            log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
+            return old
         return name
 
     def _started(self, result: Any) -> None:
@@ -191,7 +201,9 @@ class Replication:
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
         self.now = now
+        self.is_busy = True
         self._connected[name] = 0
+        self._absent.pop(name, None)
         self._told_applied = 0
         self.host.peer_connected(name, now)
         if name == self._leader:
@@ -203,31 +215,47 @@ class Replication:
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
         self.now = now
-        self._connected.pop(name, None)
+        self.is_busy = True
+        if self._connected.pop(name, None) is not None:
+            self._absent[name] = now
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
-        """A frame of a member. Raises PeerProtocolError: its link has to go. Raises RaftStopped: the node has to stop."""
+        """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
         self.now = now
+        self.is_busy = True
         self.host.receive_peer(name, frame, now)
         self.absorb(now)
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
         self.now = now
-        self.host.synced(position, now)
-        for group in self.queue_groups.values():
-            group.machine.synced(position)
-        self.absorb(now)
+        if self.host.wants_sync:
+            self.is_busy = True
+            self.host.synced(position, now)
+            for group in self.queue_groups.values():
+                group.machine.synced(position)
+            self.absorb(now)
 
     def tick(self, now: int) -> None:
         """Time has passed."""
         self.now = now
+        self.is_busy = True
         self.host.tick(now)
+        if self._absent and self.metadata_group.is_leader:
+            self._look_after_absent(now)
         self.absorb(now)
+
+    def _look_after_absent(self, now: int) -> None:
+        """Members that are away for too long lose what does not survive their restart."""
+        for name, since in self._absent.items():
+            if now - since >= self._config.node_down_ms and self._broker.metadata.transients(name):
+                log.warning("node %s is away for %d ms: its transient queues are gone", name, now - since)
+                self._absent[name] = now
+                self.propose(commands.node_gone(name))
 
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
@@ -250,7 +278,16 @@ class Replication:
     def propose(self, command: Command, then: Then | None = None) -> Proposal:
         """Put a command into this node's stream; `then(result)` is called when it is applied. Raises ValueError."""
         commands.check_command(command)
+        self.is_busy = True
         return self.stream.propose(command, then)
+
+    def settling(self) -> Proposal | None:
+        """For an answer that relies on what was found here: done when the linked members know it too. None: they do."""
+        applied = self.metadata_group.last_applied
+        if min(self._connected.values(), default=applied) >= applied:
+            return None
+        self.is_busy = True
+        return self.stream.wait_for(applied, self.now)
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
@@ -295,7 +332,7 @@ class Replication:
         if name in self._connected:
             self._connected[name] = int.from_bytes(payload, "big")
 
-    # -- quorum queues ---------------------------------------------------------------------------------------------------
+    # -- quorum queues -------------------------------------------------------------------------------------------------
 
     def _on_queue_batch(self, name: str, payload: bytes, now: int) -> None:
         group = self.queue_groups.get(int.from_bytes(payload[:4], "big"))
@@ -318,7 +355,8 @@ class Replication:
         handler(name, payload[1:], now)
 
     def begin_end_of_turn(self, now: int) -> None:
-        """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
+        are busy."""
         self.now = now
         for group in self.queue_groups.values():
             group.end_turn(now)
@@ -329,15 +367,15 @@ class Replication:
             elif self._leader is not None:
                 self.send(self._leader, METADATA_COMMANDS, octets)
 
-    def end_turn(self, now: int) -> None:
-        """Everything of this turn is in the journal."""
+    def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
+        """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
+        group is `dirty`."""
+        self.is_busy = False
         self.host.end_turn(now)
         position = int(self._broker.store.journal.position)
         for group in self.queue_groups.values():
             group.machine.end_turn(position)
-
-    def take_output(self) -> list[tuple[str, list[bytes]]]:
-        """Frames for each peer."""
+        self.deadline = self._next_deadline()
         return self.host.take_output()
 
     def takes_pages_along(self) -> bool:
@@ -354,8 +392,7 @@ class Replication:
         """Whether somebody waits for the disk."""
         return self.host.wants_sync
 
-    def next_deadline(self) -> int | None:
-        """When `tick` is due."""
+    def _next_deadline(self) -> int:
         times = [self.host.next_deadline(), self.stream.next_deadline()]
         times += [group.next_deadline() for group in self.queue_groups.values()]
-        return min((time for time in times if time is not None), default=None)
+        return min((time for time in times if time is not None), default=0)

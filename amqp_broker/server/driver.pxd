@@ -9,6 +9,8 @@ cdef class Driver:
     cdef public bytearray receive_buffer
     cdef public object receive_view
     cdef public list resting
+    cdef public object links
+    cdef public object after_turn
     cdef object _loop
     cdef object _call_soon
     cdef object _end
@@ -32,4 +34,5 @@ cdef class Driver:
     cpdef void lost(self, Connection connection) except *
     cdef void _wake_at(self, long long deadline, long long now) except *
     cpdef void _tick(self) except *
+    cpdef void on_frame(self, str node_id, bytes payload) except *
     cdef void _start_sync(self) except *

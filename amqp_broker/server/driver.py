@@ -1,4 +1,4 @@
-"""Driver: runs a Node on an asyncio loop: turns, the clock, and the thread that syncs.
+"""Driver: runs a Node on an asyncio loop: turns, the clock, the links to other nodes, and the thread that syncs.
 
 A turn ends once per loop iteration: all inputs that the loop has delivered are in, each dirty connection is written
 once, and a sync is started unless one is running.
@@ -15,15 +15,18 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
+from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
 
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
     from amqp_broker.node import Node
     from amqp_broker.page_check import PageCheck
+    from amqp_broker.server.peers import PeerLinks
     from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
@@ -36,7 +39,8 @@ _FULL_DISK_RETRY_S = 1.0
 
 
 class Driver:
-    """The bridge between a loop and a node. `failed` is set to an exception when the node must stop."""
+    """The bridge between a loop and a node. `failed` is set to an exception when the node must stop. `links`: to the
+    other nodes, if there can be any. `after_turn`: called at the end of each turn, as long as it is there."""
 
     def __init__(self, node: Node, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.node = node
@@ -45,6 +49,8 @@ class Driver:
         self.receive_buffer = bytearray(RECEIVE_BYTES)
         self.receive_view = memoryview(self.receive_buffer)
         self.resting: list[TlsTransport] = []
+        self.links: PeerLinks | None = None
+        self.after_turn: Callable[[], None] | None = None
         self._loop = loop
         # Bound once: they are called in every turn. In a context of their own, which need not be copied each time.
         self._call_soon = loop.call_soon
@@ -105,12 +111,18 @@ class Driver:
             resting, self.resting = self.resting, []
             for protocol in resting:
                 protocol.read_on()
+        links = self.links
+        if links is not None:
+            for name, frames in turn.peers:
+                links.send(name, frames)  # what a link that is lost does not take is said again
         for check in turn.checks:
             self._checker.submit(self._run_check, check)
         if turn.wants_sync:
             self._start_sync()
         if turn.next_deadline is not None:
             self._wake_at(turn.next_deadline, now)
+        if self.after_turn is not None:
+            self.after_turn()
 
     def _revive(self, connection: Connection) -> None:
         """The transport took everything at once, unless it has complained since."""
@@ -152,6 +164,45 @@ class Driver:
             self.fail(error)
             return
         self.wants_turn()
+
+    # -- other nodes ---------------------------------------------------------------------------------------------------
+
+    def on_connected(self, node_id: str) -> None:
+        """There is a link to another node."""
+        if self.failed.done():
+            return
+        try:
+            self.node.peer_connected(node_id, self.now())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
+            self._peer_defect(node_id, error)
+        self.wants_turn()
+
+    def on_disconnected(self, node_id: str) -> None:
+        """The link to another node is gone."""
+        if self.failed.done():
+            return
+        try:
+            self.node.peer_disconnected(node_id, self.now())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
+            self._peer_defect(node_id, error)
+        self.wants_turn()
+
+    def on_frame(self, node_id: str, payload: bytes) -> None:
+        """A frame of another node."""
+        if self.failed.done():
+            return
+        try:
+            self.node.receive_peer(node_id, payload, self.now())
+        except PeerProtocolError as error:
+            assert self.links is not None
+            self.links.drop(node_id, str(error))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
+            self._peer_defect(node_id, error)
+        self.wants_turn()
+
+    def _peer_defect(self, node_id: str, error: Exception) -> None:
+        log.critical("defect in what came from node %s: this node stops", node_id, exc_info=error)
+        self.fail(error)
 
     # -- passwords -----------------------------------------------------------------------------------------------------
 

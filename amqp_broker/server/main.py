@@ -1,4 +1,8 @@
-"""serve: a node on real sockets, a real disk and a real clock, until SIGTERM."""
+"""serve: a node on real sockets, a real disk and a real clock, until SIGTERM.
+
+    sockets bound -> folder locked -> recovered -> links to other members -> ready: what the cluster knows is known
+    -> clients let in, `ready` printed -> SIGTERM -> leaderships handed over -> clients closed -> everything on the disk
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,16 @@ import logging
 import os
 import secrets
 import signal
-import socket
-import ssl
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.node import Node
+from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.driver import Driver
 from amqp_broker.server.listener import Listener
+from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.tls_transport import TlsTransport
 from amqp_broker.server.verification import verify_at_start
@@ -27,6 +31,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable, Coroutine
 
     from amqp_broker.config import Config
     from amqp_broker.page_check import PageCheck
@@ -37,44 +42,26 @@ log = logging.getLogger("amqp_broker.server")
 _SWITCH_INTERVAL_S = 0.0001
 #: Objects of a message live shortly; the collector looks for cycles only, and rarely.
 _GC_THRESHOLDS = (50_000, 20, 50)
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A bound socket, not yet listening. Raises OSError whose filename is the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind((host, port))
-        # Two brokers may both bind a port; only listening tells that it is taken. Clients wait in the backlog
-        # meanwhile, so it is closed again for those who come before the queues are recovered.
-    except OSError as error:
-        listener.close()
-        raise _listen_error(error, host, port) from None
-    return listener
-
-
-def _listen_error(error: OSError, host: str, port: int) -> OSError:
-    reason = error.strerror or str(error)
-    return OSError(error.errno, f"{reason}: choose another address with --listen, or stop who has it", f"{host}:{port}")
+#: How often it is looked whether the node is ready, seconds; and the first and the longest time between two lines that
+#: say what it waits for.
+_LOOK_S = 0.02
+_FIRST_WORD_S = 1.0
+_LONGEST_SILENCE_S = 10.0
 
 
 def serve(config: Config) -> int:
-    """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, OSError before anything is touched."""
+    """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, ConfigError, OSError before a client
+    is let in."""
     logging.basicConfig(
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    context = tls_context(config) if config.tls_listen else None
-    plain = [_bind(address.host, address.port) for address in config.listen]
-    secure = [_bind(address.host, address.port) for address in config.tls_listen]
-    for address, listener in zip([*config.listen, *config.tls_listen], [*plain, *secure], strict=True):
-        _probe(listener, address.host, address.port)
+    doors = Doors(config)
+    cluster = ClusterSide(config)
     reader = ThreadPoolExecutor(1, "read")
     disk = FileDisk(config.data_dir, background=reader.submit)
     disk.lock()
     try:
+        config = cluster.settle(disk)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes)
@@ -82,14 +69,169 @@ def serve(config: Config) -> int:
         gc.disable()
         node.recover(now)
         unverified = verify_at_start(node.take_page_checks(), config.verify_at_start_bytes)
-        _load_definitions(config, node)
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        return _run(config, node, unverified, plain, secure, context)
+        run = _Run(config, node, disk, doors, cluster)
+        return _in_loop(run.until_stopped(unverified))
     finally:
+        cluster.close_sockets()
+        doors.close_sockets()
         reader.shutdown(cancel_futures=True)
         disk.close()
+
+
+def _in_loop(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+class Doors:
+    """Where clients come in. Made, the sockets are bound, and nobody else listens there; nobody is let in before
+    `open`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._context = tls_context(config) if config.tls_listen else None
+        self._plain = bind_all(config.listen, "--listen")
+        self._secure = bind_all(config.tls_listen, "--tls-listen")
+        self._servers: list[Listener | asyncio.Server] = []
+        self._has_opened = False
+
+    async def open(self, driver: Driver) -> str:
+        """Let clients in. Returns the URL of the first address."""
+        self._has_opened = True
+        loop, config = asyncio.get_running_loop(), self._config
+        for listener in self._plain:
+            self._servers.append(Listener(driver, loop, listener, config.listen_backlog))
+        for listener in self._secure:
+            self._servers.append(
+                await loop.create_server(
+                    lambda: TlsTransport(driver),
+                    sock=listener,
+                    backlog=config.listen_backlog,
+                    ssl=self._context,
+                    ssl_handshake_timeout=config.tls_handshake_timeout_ms / 1000,
+                )
+            )
+        scheme = "amqp" if self._plain else "amqps"
+        return f"{scheme}://{address_of((self._plain or self._secure)[0])}"
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+
+    def close_sockets(self) -> None:
+        """The end of doors that were never opened. The sockets of others are their servers' to close."""
+        if not self._has_opened:
+            for listener in (*self._plain, *self._secure):
+                listener.close()
+
+
+class _Run:
+    """A recovered node on a loop, from its first turn to its last."""
+
+    def __init__(self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide) -> None:
+        self._config = config
+        self._node = node
+        self._disk = disk
+        self._doors = doors
+        self._cluster = cluster
+        self._stop = asyncio.Event()
+
+    async def until_stopped(self, unverified: deque[PageCheck]) -> int:
+        """Returns the exit status. Raises StorageError, OSError before a client is let in."""
+        loop = asyncio.get_running_loop()
+        driver = self._driver = Driver(self._node, self._config, loop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        if self._config.exit_with_parent:
+            loop.add_reader(0, _watch_parent, self._stop)
+        try:
+            await self._cluster.start(self._node, driver, self._disk)
+            driver.wants_turn()
+            if await self._get_ready(unverified):
+                print(f"ready {await self._doors.open(driver)}", flush=True)  # noqa: T201  # who started it reads it
+                await self._end()
+            await self._leave()
+        finally:
+            await self._cluster.close()
+            driver.stop_threads()
+        if driver.failed.done():
+            log.critical("stopped: %s", driver.failed.exception())
+            return 1
+        return 0
+
+    async def _get_ready(self, unverified: deque[PageCheck]) -> bool:
+        """Wait until the node may serve clients. False: it is to stop before that."""
+        node, driver = self._node, self._driver
+        is_late = not node.is_ready
+        if is_late and not await self._wait(self._cluster.describe_wait, lambda: node.is_ready):
+            return False
+        if is_late:
+            # Others rely on this node already, so the loop goes on meanwhile.
+            checks, limit = node.take_page_checks(), self._config.verify_at_start_bytes
+            unverified = await asyncio.to_thread(verify_at_start, checks, limit)
+            gc.freeze()
+        driver.verify(unverified)
+        _load_definitions(self._config, node)
+        driver.wants_turn()
+        return await self._wait(lambda: "waiting for load_definitions", lambda: node.replication.stream.last is None)
+
+    async def _end(self) -> None:
+        """Wait until the node is to stop."""
+        asked = [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.removed)]
+        ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for each in asked:
+            each.cancel()
+
+    async def _wait(self, describe: Callable[[], str], condition: Callable[[], bool]) -> bool:
+        """Wait for something that comes soon; say now and then what it is. False: the node is to stop before."""
+        stopping = asyncio.ensure_future(self._stop.wait())
+        told_at, pause_s = time.monotonic() + _FIRST_WORD_S, _FIRST_WORD_S
+        try:
+            while not condition():
+                ends: list[asyncio.Future[Any]] = [stopping, self._driver.failed]
+                await asyncio.wait(ends, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                if stopping.done() or self._driver.failed.done():
+                    return False
+                if time.monotonic() >= told_at:
+                    log.info("%s", describe())
+                    pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
+                    told_at = time.monotonic() + pause_s
+            return True
+        finally:
+            stopping.cancel()
+
+    async def _leave(self) -> None:
+        """Part from clients and members, in peace if the node has not failed."""
+        self._doors.close()
+        if self._driver.failed.done():
+            return
+        await self._cluster.hand_over()
+        await self._close_connections()
+        await self._cluster.say_the_rest()
+        await self._driver.flush()
+
+    async def _close_connections(self) -> None:
+        """Close all clients with 320 and give them a moment to answer."""
+        node, driver = self._node, self._driver
+        node.shut_down(driver.now())
+        driver.wants_turn()
+        deadline = time.monotonic() + self._config.shutdown_timeout_ms / 1000
+        # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
+        while node.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        for connection in list(node.connections.values()):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)
 
 
 def _load_definitions(config: Config, node: Node) -> None:
@@ -107,107 +249,8 @@ def _load_definitions(config: Config, node: Node) -> None:
         log.warning("definitions of %s: %s", config.load_definitions, note)
 
 
-def _probe(listener: socket.socket, host: str, port: int) -> None:
-    """Fail now, with nothing touched, if somebody else listens on the port: SO_REUSEADDR lets two processes bind."""
-    if not port:
-        return
-    with socket.socket(listener.family, socket.SOCK_STREAM) as probe:
-        probe.settimeout(0.5)
-        target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        if probe.connect_ex((target, port)) == 0:
-            raise OSError(
-                98, "Address already in use: choose another with --listen, or stop who has it", f"{host}:{port}"
-            )
-
-
-def _run(
-    config: Config,
-    node: Node,
-    unverified: deque[PageCheck],
-    plain: list[socket.socket],
-    secure: list[socket.socket],
-    context: ssl.SSLContext | None,
-) -> int:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(_serve(config, node, unverified, plain, secure, context))
-    return uvloop.run(_serve(config, node, unverified, plain, secure, context))
-
-
-async def _serve(
-    config: Config,
-    node: Node,
-    unverified: deque[PageCheck],
-    plain: list[socket.socket],
-    secure: list[socket.socket],
-    context: ssl.SSLContext | None,
-) -> int:
-    loop = asyncio.get_running_loop()
-    driver = Driver(node, config, loop)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if config.exit_with_parent:
-        loop.add_reader(0, _watch_parent, stop)
-    servers: list[Listener | asyncio.Server] = [
-        Listener(driver, loop, listener, config.listen_backlog) for listener in plain
-    ]
-    for listener in secure:
-        servers.append(
-            await loop.create_server(
-                lambda: TlsTransport(driver),
-                sock=listener,
-                backlog=config.listen_backlog,
-                ssl=context,
-                ssl_handshake_timeout=config.tls_handshake_timeout_ms / 1000,
-            )
-        )
-    driver.wants_turn()
-    driver.verify(unverified)
-    _announce([*plain, *secure], len(plain))
-    stopping = asyncio.ensure_future(stop.wait())
-    ends: list[asyncio.Future[Any]] = [stopping, driver.failed]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    failed = driver.failed.done()
-    for server in servers:
-        server.close()
-    if not failed:
-        await _close_connections(config, node, driver)
-        await driver.flush()
-        failed = driver.failed.done()
-    stopping.cancel()
-    driver.stop_threads()
-    if failed:
-        log.critical("stopped: %s", driver.failed.exception())
-        return 1
-    return 0
-
-
-def _announce(listeners: list[socket.socket], plain_count: int) -> None:
-    """The ready line: the first listener's address."""
-    host, port = listeners[0].getsockname()[:2]
-    scheme = "amqp" if plain_count else "amqps"
-    shown = f"[{host}]" if ":" in host else host
-    print(f"ready {scheme}://{shown}:{port}", flush=True)  # noqa: T201  # who started the broker reads it
-
-
 def _watch_parent(stop: asyncio.Event) -> None:
     """Standard input is at its end: the parent that started this broker is gone."""
     if not os.read(0, 4096):
         asyncio.get_running_loop().remove_reader(0)
         stop.set()
-
-
-async def _close_connections(config: Config, node: Node, driver: Driver) -> None:
-    """Close all clients with 320 and give them a moment to answer."""
-    node.shut_down(driver.now())
-    driver.wants_turn()
-    deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
-    # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
-    while node.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    for connection in list(node.connections.values()):
-        if connection.transport is not None:
-            connection.transport.abort()
-    await asyncio.sleep(0)

@@ -88,28 +88,6 @@ class Member:
         self.last_failure = ""
 
 
-def bind_listeners(config: ClusterConfig) -> list[socket.socket]:
-    """Sockets bound to cluster_listen, not yet listening. Raises OSError whose filename is the address."""
-    sockets: list[socket.socket] = []
-    for address in config.cluster_listen:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        sockets.append(listener)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listener.bind((address.host, address.port))
-        except OSError as error:
-            for each in sockets:
-                each.close()
-            reason = error.strerror or str(error)
-            raise OSError(
-                error.errno, f"{reason}: choose another address with --cluster-listen, or stop who has it", str(address)
-            ) from None
-    return sockets
-
-
 class PeerLinks:
     """See the module's docstring. `secret` is read_secret's, `entropy` gives unguessable octets, `chance` jitters."""
 

@@ -12,11 +12,12 @@ house.
                                                             cluster_config; raft.settings is nothing else)
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
-    amqp_broker.server      -> the core, storage, uvloop; sockets, threads, clocks
+    amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.management  -> the core
     amqp_broker.bench       -> protocol, click, rich; sockets
     amqp_broker.cli         -> everything of ours, click
-    the embedded mode       -> the settings, client, pytest    (embedded, plain, pytest_plugin, system_client)
+    the embedded mode       -> the settings, client, pytest    (embedded, embedded_cluster, plain, pytest_plugin,
+                                                                system_client)
     spark_connector         -> protocol, client, pyspark, pyarrow
 
 Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
@@ -43,7 +44,9 @@ SETTINGS = (
     "amqp_broker.cluster.cluster_config",
     RAFT_SETTINGS,
 )
-EMBEDDED = tuple(f"amqp_broker.{name}" for name in ("embedded", "plain", "pytest_plugin", "system_client"))
+EMBEDDED = tuple(
+    f"amqp_broker.{name}" for name in ("embedded", "embedded_cluster", "plain", "pytest_plugin", "system_client")
+)
 TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "management", "server"))
 CORE = "amqp_broker"
 
@@ -58,8 +61,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CLIENT: (PROTOCOL,),
     **dict.fromkeys(SETTINGS, SETTINGS),
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
-    "amqp_broker.__init__": ("amqp_broker.plain", "amqp_broker.embedded"),
-    "amqp_broker.server": (CORE, "storage", "uvloop", *SETTINGS),
+    "amqp_broker.__init__": EMBEDDED,
+    "amqp_broker.server": (CORE, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.management": (CORE,),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
@@ -79,7 +82,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     CLIENT: frozenset({"select", "socket", "ssl", "time"}),
     "amqp_broker.server": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"select"}),
+    "amqp_broker.cli": frozenset({"select", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from amqp_broker.setting_kinds import parse_members
 from amqp_broker.config import Config
+from amqp_broker.setting_kinds import parse_members
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -127,6 +127,7 @@ class NodeCluster:
 
     def leader(self, group_id: int = 0) -> str:
         """Who leads a group; there has to be one."""
-        leaders = [name for name, driver in self.nodes.items() if driver.node.replication.host.groups[group_id].is_leader]
+        groups = {name: driver.node.replication.host.groups[group_id] for name, driver in self.nodes.items()}
+        leaders = [name for name, group in groups.items() if group.is_leader]
         assert len(leaders) == 1, leaders
         return leaders[0]

@@ -82,7 +82,8 @@ def test_a_node_that_was_away_catches_up(cluster: NodeCluster) -> None:
 
 def test_transient_queues_go_with_their_node(cluster: NodeCluster) -> None:
     client = cluster.nodes["n2"].client(1)
-    client.send(1, declare("transient", durable=False), methods.QueueDeclare(0, "mine", False, False, True, False, False))
+    exclusive = methods.QueueDeclare(0, "mine", False, False, True, False, False)
+    client.send(1, declare("transient", durable=False), exclusive)
     cluster.run(500)
     assert client.names() == ["queue.declare-ok", "queue.declare-ok"]
     assert "transient" in cluster.nodes["n1"].node.broker.vhosts["/"].queues

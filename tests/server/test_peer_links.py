@@ -12,7 +12,8 @@ import pytest
 import uvloop
 
 from amqp_broker.cluster.peer_protocol import FRAME_OVERHEAD, PING
-from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff, bind_listeners
+from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
+from amqp_broker.server.sockets import bind_all
 from amqp_broker.setting_kinds import Address
 from tests.server.peer_cluster import HandPeer, Place, linked, places, rest_of, running
 
@@ -63,7 +64,7 @@ async def test_whoever_starts_later_is_found() -> None:
     second.listener.close()  # nobody is there yet
     async with running(first):
         address = second.config.cluster_listen[0]
-        second.listener = bind_listeners(second.config)[0]
+        second.listener = bind_all(second.config.cluster_listen, "--cluster-listen")[0]
         assert second.listener.getsockname() == (address.host, address.port)
         async with running(second):
             await linked(first, second)
@@ -116,7 +117,7 @@ async def test_a_node_that_starts_again_is_linked_again() -> None:
         heard = list(second.heard)
         await first.hears("disconnected", "n2")
         assert not first.links.send("n2", [b"to nobody"])
-        second.listener = bind_listeners(second.config)[0]
+        second.listener = bind_all(second.config.cluster_listen, "--cluster-listen")[0]
         async with running(second):
             await first.until(lambda: first.links.is_connected("n2"))
             await linked(first, second)
@@ -330,5 +331,5 @@ def test_a_port_that_is_taken_is_named() -> None:
     place = places("n1", "n2")[0]
     place.listener.listen(1)
     with pytest.raises(OSError, match="choose another address with --cluster-listen") as error:
-        bind_listeners(place.config)
+        bind_all(place.config.cluster_listen, "--cluster-listen")
     assert error.value.filename == str(place.config.cluster_listen[0])

@@ -1,0 +1,54 @@
+"""The MEMBERS file of a data folder: where the other members were last known to be.
+
+The metadata have it too, but a node that starts reads those from its log only once it hears from a member. The file
+tells it whom to call until then, and that it was made by `amqp-broker cluster join`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from amqp_broker.setting_kinds import MemberAddress, parse_member
+from storage.disk import Disk
+from storage.errors import StorageError
+
+MEMBERS_FILE = "MEMBERS"
+_DRAFT = "MEMBERS.new"
+_VERSION = 1
+_MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KnownMembers:
+    """All members, this node too, with their addresses. joins: the folder was made to be added to a cluster."""
+
+    members: tuple[MemberAddress, ...]
+    joins: bool
+
+
+def read_members(disk: Disk) -> KnownMembers | None:
+    """What the file says; None without one. Raises StorageError."""
+    if not disk.exists(MEMBERS_FILE):
+        return None
+    try:
+        contents = json.loads(disk.read(MEMBERS_FILE, 0, _MAX_BYTES))
+        if contents["version"] != _VERSION:
+            raise ValueError(f"version {contents['version']!r} instead of {_VERSION}")
+        return KnownMembers(tuple(map(parse_member, contents["members"])), bool(contents["joins"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(
+            f"{MEMBERS_FILE} in the data folder cannot be read ({error!r}): restore it from a copy, or write it anew "
+            f"with the members that `amqp-broker cluster status` shows on another node"
+        ) from None
+
+
+def write_members(disk: Disk, known: KnownMembers) -> None:
+    """Replace the file, durably. Raises OSError."""
+    if disk.exists(_DRAFT):
+        disk.remove(_DRAFT)
+    contents = {"version": _VERSION, "members": [str(member) for member in known.members], "joins": known.joins}
+    disk.append(_DRAFT, [json.dumps(contents).encode() + b"\n"])
+    disk.sync(_DRAFT)
+    disk.rename(_DRAFT, MEMBERS_FILE)
+    disk.sync_folder("")

@@ -1,0 +1,239 @@
+"""Membership: brings every group to have the members that the metadata name, and leaders where they should be.
+
+    cluster.add, cluster.remove -> member.put, member.remove -> metadata, on every node
+    -> whoever leads a group adds who is missing there, and removes who is left over, one at a time, until it agrees
+
+Nobody has to be asked, and nothing is forgotten when a leader dies halfway: the next one looks again.
+
+The first members are those of the metadata group itself; its leader tells them to the metadata, once. A node sees to
+its own address there.
+
+Invariants:
+1. Nobody is removed from a group but after `member.remove`: groups are left alone while the metadata name nobody, or
+   fewer than a majority of those in the group.
+2. A link is kept to everybody who is in the metadata, or still in a group.
+3. The setting `cluster` of a node overrules the addresses of the metadata, on this node.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.balance import plan_moves
+from amqp_broker.setting_kinds import Address, parse_address
+from raft.membership import MembershipResult, TransferResult
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from amqp_broker.cluster.balance import Move
+    from amqp_broker.node import Node
+    from raft.group import Group
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: How often it looks, milliseconds.
+LOOK_MS = 500
+#: All members have been linked for so long before leaders are spread by themselves, milliseconds.
+CALM_MS = 30_000
+#: The kind of an application's frame: a request to lead no more, {"group": 3, "to": "n2"}.
+TRANSFER_REQUEST = 7
+
+_ANY_HOST = ("0.0.0.0", "::", "")
+
+
+class Membership:
+    """See the module's docstring. version: rises when `addresses` are others. known: where members were last known to
+    be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more."""
+
+    def __init__(self, node: Node) -> None:
+        self.version = 0
+        self.known: dict[str, Address] = {}
+        self.is_removed = False
+        self._node = node
+        self._replication = node.replication
+        self._own_address = self._find_own_address()
+        self._addresses: dict[str, Address] = {}
+        self._calm_since: int | None = None
+        self._has_spread = False
+        self._told: dict[int, MembershipResult] = {}
+        self._replication.handlers[TRANSFER_REQUEST] = self._on_transfer_request
+
+    def _find_own_address(self) -> Address | None:
+        """Where the others reach this node, as far as its settings say."""
+        config = self._node.config
+        for name, address in config.cluster:
+            if name == config.node_name:
+                return address
+        return next((each for each in config.cluster_listen if each.port and each.host not in _ANY_HOST), None)
+
+    @property
+    def own_address(self) -> Address | None:
+        """Where the others reach this node; None if they cannot."""
+        return self._own_address
+
+    # -- who is a member -----------------------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        """The node is ready."""
+        self._look(now)
+
+    def addresses(self) -> dict[str, Address]:
+        """The nodes to have links with, and where they are."""
+        config, replication = self._node.config, self._replication
+        recorded = {} if not self._node.is_ready else self._node.broker.metadata.members()
+        names = dict.fromkeys(recorded)
+        if recorded:
+            for group in replication.host.groups.values():
+                names |= dict.fromkeys((*group.members, *group.learners))
+        else:
+            names = dict.fromkeys((*config.others, *self.known))
+        found: dict[str, Address] = {}
+        for name in sorted(names):
+            address = config.others.get(name) or _address(recorded.get(name)) or self.known.get(name)
+            address = address or self._addresses.get(name)
+            if address is not None and name != replication.own_node:
+                found[name] = address
+        return found
+
+    def _look(self, now: int) -> None:
+        self._node.timers.at(now + LOOK_MS, self._look)
+        recorded = self._node.broker.metadata.members()
+        self._register(recorded)
+        if recorded:
+            self.is_removed = self._replication.own_node not in recorded
+            for group in list(self._replication.host.groups.values()):
+                self._reconcile(group, recorded)
+        addresses = self.addresses()
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self.version += 1
+        self._spread_after_calm(now)
+
+    def _register(self, recorded: Mapping[str, str]) -> None:
+        """Tell the metadata of the first members, and where this node is."""
+        replication, own = self._replication, self._replication.own_node
+        if replication.stream.unapplied:
+            return
+        address = str(self._own_address) if self._own_address is not None else ""
+        if recorded:
+            if own in recorded and address and recorded[own] != address:
+                replication.propose(commands.put_member(own, address))
+        elif replication.metadata_group.is_leader and (address or replication.is_clustered):
+            others = self._node.config.others
+            for name in replication.metadata_group.members:
+                replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def _reconcile(self, group: Group, recorded: Mapping[str, str]) -> None:
+        """The next step towards a group whose members are those recorded, if this node leads it."""
+        if not group.is_leader:
+            return
+        voters, present = group.members, (*group.members, *group.learners)
+        missing = [name for name in recorded if name not in present]
+        extra = [name for name in present if name not in recorded]
+        if missing:
+            self._tell(group, missing[0], "add", group.add_member(missing[0]))
+        elif extra and 2 * sum(name in recorded for name in voters) > len(voters):
+            own = self._replication.own_node
+            others = [name for name in extra if name != own]
+            if others:
+                self._tell(group, others[0], "remove", group.remove_member(others[0]))
+            else:
+                self.hand_over(group, recorded)
+
+    def _tell(self, group: Group, name: str, what: str, result: MembershipResult) -> None:
+        if result is MembershipResult.ACCEPTED:
+            log.info("group %d: %s %s", group.group_id, what, name)
+        elif result is not MembershipResult.NOT_READY and self._told.get(group.group_id) is not result:
+            log.warning("group %d: cannot %s %s: %s", group.group_id, what, name, result.value)
+        self._told[group.group_id] = result
+
+    def hand_over(self, group: Group, candidates: Collection[str] | None = None) -> bool:
+        """Have the most advanced of the linked voters (among the candidates) lead a group that this node leads. False
+        if there is none, or if it is going on already."""
+        own = self._replication.own_node
+        voters = group.members
+        best = min(
+            (
+                (peer.lag, (index + group.group_id) % len(voters), peer.name)
+                for index, peer in enumerate(group.statistics().peers)
+                if peer.is_connected and peer.name in voters and peer.name != own
+                and (candidates is None or peer.name in candidates)
+            ),
+            default=None,
+        )  # fmt: skip
+        return best is not None and group.transfer_leadership(best[2]) is TransferResult.STARTED
+
+    # -- leaders -------------------------------------------------------------------------------------------------------
+
+    def request_transfer(self, group_id: int, target: str) -> TransferResult:
+        """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""
+        group = self._replication.host.groups[group_id]
+        leader = group.leader
+        if leader == target:
+            return TransferResult.LEADER_ALREADY
+        if group.is_leader or leader is None:
+            return group.transfer_leadership(target)
+        if target not in group.members:
+            return TransferResult.NOT_A_VOTER
+        octets = json.dumps({"group": group_id, "to": target}).encode()
+        is_sent = self._replication.send(leader, TRANSFER_REQUEST, octets)
+        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
+
+    def _on_transfer_request(self, name: str, payload: bytes, now: int) -> None:
+        try:
+            request = json.loads(payload)
+            group = self._replication.host.groups[request["group"]]
+            target = request["to"]
+            if not isinstance(target, str):
+                raise TypeError(f"{target!r} is no name")
+        except (ValueError, KeyError, TypeError) as error:
+            log.error("%s asks for a transfer in a way that is not understood: %r", name, error)
+            return
+        result = group.transfer_leadership(target)
+        log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.name)
+
+    def plan(self) -> list[Move]:
+        """What would spread the leaders evenly over the members that are linked."""
+        replication = self._replication
+        groups = replication.host.groups
+        usable = [name for name in replication.members() if self.is_linked(name)]
+        return plan_moves(
+            {group_id: group.leader for group_id, group in groups.items()},
+            {group_id: group.members for group_id, group in groups.items()},
+            usable,
+        )
+
+    def is_linked(self, name: str) -> bool:
+        """Whether it is this node, or there is a link to it."""
+        return name == self._replication.own_node or self._replication.is_connected(name)
+
+    def _spread_after_calm(self, now: int) -> None:
+        """Once all members have been linked for a while, one that leads everything gives some of it away, once."""
+        replication = self._replication
+        if not replication.is_clustered or not all(map(self.is_linked, replication.members())):
+            self._calm_since = None
+            self._has_spread = False
+            return
+        if self._calm_since is None:
+            self._calm_since = now
+        if self._has_spread or now - self._calm_since < CALM_MS:
+            return
+        self._has_spread = True
+        if all(group.is_leader for group in replication.host.groups.values()):
+            for move in self.plan():
+                result = self.request_transfer(move.group_id, move.target)
+                log.info("group %d: %s is to lead it: %s", move.group_id, move.target, result.name)
+
+
+def _address(text: str | None) -> Address | None:
+    """An address out of the metadata; None where there is none that this version understands."""
+    try:
+        return parse_address(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,197 @@
+"""ClusterSide: what `serve` does for a node that is, or may become, one of several: sockets, secret, links, members.
+
+    made      before anything is touched: sockets bound, secret and certificates read
+    settle    with the folder locked: what the folder knows of the members completes the settings
+    start     the node is recovered: links, from now on those that the node's membership asks for
+    hand_over, close   the end
+
+A node without cluster_listen has none of this but an eye on its folder: one that belongs to a cluster is not to start
+without its links.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from amqp_broker.cluster.cluster_config import read_secret
+from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
+from amqp_broker.server.peer_tls import TlsCredentials, load_credentials
+from amqp_broker.server.peers import PeerLinks
+from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.setting import ConfigError
+from amqp_broker.setting_kinds import Address, MemberAddress
+
+if TYPE_CHECKING:
+    from amqp_broker.config import Config
+    from amqp_broker.node import Node
+    from amqp_broker.server.driver import Driver
+    from storage.disk import Disk
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: A node that stops waits so long until others lead its groups, and again until they have heard what it had to say.
+HAND_OVER_S = 1.0
+_LOOK_S = 0.01
+
+
+class ClusterSide:
+    """See the module's docstring. Raises OSError, ConfigError when sockets or files cannot be had."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: KnownMembers | None = None
+        self._credentials: TlsCredentials | None = None
+        self._links: PeerLinks | None = None
+        self._seen_version = 0
+        #: This node is no member any more.
+        self.removed = asyncio.Event()
+        self._secret = b""
+        self._sockets: list[socket.socket] = []
+        if config.cluster_listen:
+            assert config.cluster_secret_file is not None
+            self._secret = read_secret(config.cluster_secret_file)
+            self._credentials = load_credentials(config)
+            self._sockets = bind_all(config.cluster_listen, "--cluster-listen")
+
+    def settle(self, disk: Disk) -> Config:
+        """The settings, with the ports that were taken and, in a folder that was made to join, the members to join.
+        Raises ConfigError, StorageError."""
+        config = replace(self._config, cluster_listen=tuple(map(address_of, self._sockets)))
+        known = self._known = read_members(disk)
+        if known is not None:
+            others = [member for member in known.members if member.name != config.node_name]
+            if others and len(others) == len(known.members):
+                raise ConfigError(
+                    f"node_name: {config.node_name!r} is not valid; allowed: the name that this folder was made for, "
+                    f"one of {', '.join(member.name for member in known.members)}"
+                )
+            if others and not config.cluster_listen:
+                raise ConfigError(
+                    f"cluster_listen: '' is not valid; allowed: an address, because this folder belongs to a cluster "
+                    f"with {', '.join(member.name for member in others)}"
+                )
+            if known.joins:
+                config = replace(config, cluster=config.cluster or known.members, cluster_join=True)
+        self._config = config
+        return config
+
+    async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
+        """Listen to the other members and dial them; `driver` runs the turns from now on."""
+        self._node = node
+        self._driver = driver
+        self._disk = disk
+        if not self._config.cluster_listen:
+            return
+        if self._known is not None:
+            node.membership.known = dict(self._known.members)
+        config = self._config
+        if not config.cluster:  # a node alone may go by another name than it is given: that of its folder
+            config = replace(config, node_name=node.replication.own_node)
+        self._links = driver.links = PeerLinks(
+            config,
+            self._secret,
+            driver,
+            credentials=self._credentials,
+            chance=random.SystemRandom(),
+            entropy=secrets.token_bytes,
+        )
+        await self._links.start(self._sockets)
+        self._links.set_members(node.membership.addresses())
+        driver.after_turn = self._follow
+
+    def _follow(self) -> None:
+        """At the end of a turn: members have come, gone or moved."""
+        if self._node.membership.is_removed and not self.removed.is_set():
+            log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
+            self.removed.set()
+        version = self._node.membership.version
+        if version == self._seen_version:
+            return
+        self._seen_version = version
+        assert self._links is not None
+        others = self._node.membership.addresses()
+        gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
+        self._links.set_members(others)
+        for name in gone:
+            self._driver.on_disconnected(name)
+        self._remember(others)
+
+    def _remember(self, others: Mapping[str, Address]) -> None:
+        """Write the MEMBERS file, for the next start."""
+        own = self._node.membership.own_address
+        members = [MemberAddress(name, address) for name, address in others.items()]
+        if own is not None:
+            members.append(MemberAddress(self._node.replication.own_node, own))
+        known = KnownMembers(tuple(sorted(members)), self._config.cluster_join)
+        if known == self._known or (self._known is None and not others):
+            return
+        try:
+            write_members(self._disk, known)
+        except OSError as error:
+            log.critical("the members could not be written down: %s", error)
+            self._driver.fail(error)
+        self._known = known
+
+    # -- waiting and leaving -------------------------------------------------------------------------------------------
+
+    def describe_wait(self) -> str:
+        """What a node that is not ready waits for, for its log."""
+        replication = self._node.replication
+        names = sorted({*self._node.membership.addresses(), replication.own_node})
+        linked = [name for name in names if replication.is_connected(name)]
+        missing = [name for name in names if name not in linked and name != replication.own_node]
+        group = replication.metadata_group
+        if not group.members:
+            return f"waiting to be added to the cluster: {_links(linked, missing)}"
+        leader = f"{group.leader} leads" if group.leader is not None else "nobody leads"
+        return f"waiting for a majority of {', '.join(group.members)}: {leader}, {_links(linked, missing)}"
+
+    async def hand_over(self) -> None:
+        """Have others lead what this node leads, so that nobody has to wait for an election. A moment at most."""
+        groups = self._node.replication.host.groups.values()
+        handed = [group for group in groups if group.is_leader and self._node.membership.hand_over(group)]
+        if handed:
+            log.info("%d groups are handed over", len(handed))
+            await self._wait_while(lambda: any(group.is_leader for group in handed))
+
+    async def say_the_rest(self) -> None:
+        """What this node still has to say to its groups: what its clients held goes back. A moment at most."""
+        if self._links is not None:
+            replication = self._node.replication
+            await self._wait_while(
+                lambda: bool(replication.connected())
+                and any(group.backlog_bytes for group in replication.queue_groups.values())
+            )
+
+    async def _wait_while(self, condition: Callable[[], bool]) -> None:
+        self._driver.wants_turn()
+        deadline = time.monotonic() + HAND_OVER_S
+        # Nothing goes on but the end: not worth an event of the node's.
+        while condition() and time.monotonic() < deadline and not self._driver.failed.done():  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
+
+    async def close(self) -> None:
+        """Close the links and the sockets."""
+        if self._links is not None:
+            await self._links.close()
+            self._driver.after_turn = None
+
+    def close_sockets(self) -> None:
+        """The end of one that was never started. The sockets of others are their links' to close."""
+        if self._links is None:
+            for each in self._sockets:
+                each.close()
+
+
+def _links(linked: list[str], missing: list[str]) -> str:
+    groups = (("linked with", linked), ("no link with", missing))
+    parts = [f"{what} {', '.join(names)}" for what, names in groups if names]
+    return ", ".join(parts) or "there are no others"
