@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
 from amqp_broker.config import Config
 from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
+from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.sync_job import SyncJob
 from storage.errors import CorruptRecord, SyncFailed
 from tests.simulation.settings import PASSWORD_HASH, USER
@@ -37,11 +39,12 @@ class ClusterNode:
     node_type: type[Node] = Node
     disk_type: type[SimulatedDisk] = SimulatedDisk
 
-    def __init__(self, name: str, config: Config, seed: int) -> None:
+    def __init__(self, name: str, configs: tuple[Config, Config], seed: int) -> None:
         self.name = name
-        self.config = config
+        self.config, self._config_to_join = configs
         self.chance = random.Random(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
+        self.is_removed = False
         self.offset = self.chance.randint(-500, 500)
         self.is_up = False
         self.lives = 0
@@ -55,6 +58,8 @@ class ClusterNode:
         self.clients: dict[Any, Application] = {}  # by connection
         self.node: Node
         self._last_now = 0
+        self._members_version = -1
+        self._others: dict[str, Address] = {}
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -76,9 +81,10 @@ class ClusterNode:
         self.clients = {}
         self._last_now = 0
         now = self.now(time)
-        self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
-        watch(self)
         try:
+            known = read_members(self.disk)
+            self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
+            watch(self)
             self.node.recover(now)
             for check in self.node.take_page_checks():
                 check.run()
@@ -86,6 +92,35 @@ class ClusterNode:
             raise Violation(f"{self.name} does not start: {error}") from error
         except SimulatedCrash:
             raise Crashed from None
+        if known is not None:
+            self.node.membership.known = dict(known.members)
+        self._others = self.node.membership.addresses()
+        self._members_version = -1
+
+    def empty(self) -> None:
+        """Throw the disk away: the node is to join as a new one."""
+        self.disk = self.disk_type(random.Random(self.chance.getrandbits(32)))
+        self.config = self._config_to_join
+        self.is_removed = False
+
+    def knows(self, peer: str) -> bool:
+        """Whether it wants a link to this one."""
+        return peer in self._others
+
+    def follow_members(self) -> list[str] | None:
+        """At the end of a turn, as ClusterSide does: write down who belongs to the cluster. Returns whom it wants links
+        with, if that has changed. Raises Crashed."""
+        membership = self.node.membership
+        if membership.version == self._members_version:
+            return None
+        self._members_version = membership.version
+        self._others = membership.addresses()
+        members = [MemberAddress(name, address) for name, address in self._others.items()]
+        if membership.own_address is not None:
+            members.append(MemberAddress(self.name, membership.own_address))
+        known = KnownMembers(tuple(sorted(members)), self.config.cluster_join)
+        self.guard(lambda: write_members(self.disk, known))
+        return list(self._others)
 
     def crash(self, *, is_power: bool) -> None:
         """The life ends. A sync on its way may have reached the disk, in part, or not."""

@@ -8,8 +8,9 @@ from amqp_broker.config import Config
 from amqp_broker.setting_kinds import Address, MemberAddress
 
 
-def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, Config]:
-    """One Config for each node, by name; joiners are not members at first."""
+def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, tuple[Config, Config]]:
+    """Two Configs for each node, by name: for a member from the beginning, and for who joins with an empty folder.
+    Joiners have the latter only."""
     segment = chance.choice([4096, 16_384, 65_536])
     log_bytes = chance.choice([2_000, 8_000, 60_000])
     same: dict[str, object] = {
@@ -36,17 +37,26 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
     addresses = {name: Address("127.0.0.1", 7100 + number) for number, name in enumerate([*members, *joiners])}
     configs = {}
     for name in addresses:
-        config = Config()
-        is_joiner = name in joiners
-        known = [*members, name] if is_joiner else members
-        own = {
-            "node_name": name,
-            "cluster": tuple(sorted(MemberAddress(each, addresses[each]) for each in known)),
-            "cluster_join": is_joiner,
-        }
-        for field, value in {**same, **own}.items():
-            if not hasattr(config, field):
-                raise AttributeError(f"Config has no {field}")
-            object.__setattr__(config, field, value)
-        configs[name] = config
+        first, later = (
+            _config(same, name, addresses, [*members, *([] if name in members else [name])], is_joiner)
+            for is_joiner in (name in joiners, True)
+        )
+        configs[name] = first, later
     return configs
+
+
+def _config(
+    same: dict[str, object], name: str, addresses: dict[str, Address], known: list[str], is_joiner: bool
+) -> Config:
+    own = {
+        "node_name": name,
+        "cluster": tuple(sorted(MemberAddress(each, addresses[each]) for each in known)),
+        "cluster_listen": (addresses[name],),
+        "cluster_join": is_joiner,
+    }
+    config = Config()
+    for field, value in {**same, **own}.items():
+        if not hasattr(config, field):
+            raise AttributeError(f"Config has no {field}")
+        object.__setattr__(config, field, value)
+    return config

@@ -184,6 +184,8 @@ class ClusterWorld:
             return
         turn = turns[0]
         self.checks.on_turn(node)
+        if not self._follow_members(node):
+            return
         for connection in turn.dirty:
             self._take_output(node, connection)
         for connection in turn.reading:
@@ -203,6 +205,25 @@ class ClusterWorld:
             self._take_job(node)
         self._schedule_tick(node, turn.next_deadline)
         self._check_defects()
+
+    def _follow_members(self, node: ClusterNode) -> bool:
+        """Links to whom it knows, and none to others; False if the node is no more."""
+        if node.node.membership.is_removed:
+            self.note(f"{node.name} was removed, and stops")
+            self.counts["removed nodes"] += 1
+            node.is_removed = True
+            self.crash(node, is_power=False)
+            return False
+        try:
+            others = node.follow_members()
+        except Crashed:
+            self.crash(node)
+            return False
+        if others is not None:
+            for peer in self.network.links_of(node.name):
+                if peer not in others:
+                    self.network.drop(node.name, peer)
+        return True
 
     def _check_defects(self) -> None:
         if self.defects.records:
@@ -300,12 +321,12 @@ class ClusterWorld:
         for application in clients:
             application.lost()
         self.defects.records.clear()
-        if self.is_calm:
+        if self.is_calm and not node.is_removed:
             self.after(10 * MS, lambda: self.restart(node))
 
     def restart(self, node: ClusterNode) -> None:
         """Start a node that is down."""
-        if not node.is_up:
+        if not node.is_up and not node.is_removed:
             self.start(node)
 
     # -- the network's Inputs --------------------------------------------------------------------------------------------
@@ -317,6 +338,10 @@ class ClusterWorld:
     def is_frozen(self, name: str) -> bool:
         """See Inputs."""
         return self.nodes[name].frozen_until > self.time
+
+    def knows(self, name: str, peer: str) -> bool:
+        """See Inputs."""
+        return self.nodes[name].knows(peer)
 
     def connected(self, name: str, peer: str) -> None:
         """See Inputs."""

@@ -2,7 +2,8 @@
 
 What is sent on a link arrives once and in order, or is cut off with the link's end. A direction may be blocked: what is
 in it waits, and comes late if the link lives long enough; a link on which nothing comes for `timeout` is dropped by
-the side that waits, and the other side hears of it, if it can, or finds out by itself. New links are made by themselves.
+the side that waits, and the other side hears of it, if it can, or finds out by itself. New links are made by
+themselves, between nodes that know each other.
 
 It knows nodes by name only; what they do about it is behind `Inputs`. Times are microseconds.
 """
@@ -31,6 +32,8 @@ class Inputs(Protocol):
     def is_up(self, name: str) -> bool: ...
 
     def is_frozen(self, name: str) -> bool: ...
+
+    def knows(self, name: str, peer: str) -> bool: ...
 
     def connected(self, name: str, peer: str) -> None: ...
 
@@ -202,7 +205,13 @@ class Network:
     def _lacks_link(self, pair: tuple[str, str]) -> bool:
         one, two = pair
         is_linked = one in self._held[two] and self._held[one].get(two) is self._held[two].get(one)
-        return not is_linked and all(self._inputs.is_up(name) for name in pair)
+        inputs = self._inputs
+        return (
+            not is_linked
+            and all(inputs.is_up(name) for name in pair)
+            and inputs.knows(one, two)
+            and inputs.knows(two, one)
+        )
 
     def _dial(self, pair: tuple[str, str]) -> None:
         del self._dialling[pair]

@@ -43,6 +43,9 @@ class Ends:
     def is_frozen(self, name: str) -> bool:
         return name in self.frozen
 
+    def knows(self, name: str, peer: str) -> bool:
+        return True
+
     def connected(self, name: str, peer: str) -> None:
         self.heard[name].append("+")
 

@@ -8,7 +8,8 @@ import logging
 from collections.abc import Callable
 from itertools import combinations
 
-from raft.membership import MembershipResult, TransferResult
+from amqp_broker.cluster.cluster_verbs import ClusterVerbs
+from raft.membership import TransferResult
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND, ClusterWorld
@@ -19,6 +20,7 @@ _APPLICATIONS = 2
 #: What a cluster may take to come to rest, or to drain, microseconds.
 _REST = 60 * SECOND
 _LOOK_EVERY = 100 * MS
+_METADATA = 0
 
 
 class Weather(ClusterWorld):
@@ -166,7 +168,7 @@ class Weather(ClusterWorld):
         lives = node.lives
 
         def start() -> None:
-            if not node.is_up and node.lives == lives:
+            if not node.is_up and node.lives == lives and not node.is_removed:
                 if self.chance.random() < 0.2:
                     node.offset += self.chance.choice([-5000, -100, 100, 5000])
                 self.start(node)
@@ -210,7 +212,7 @@ class Weather(ClusterWorld):
             if node.lives != lives:
                 return
             if not node.is_up and (self.is_calm or self.chance.random() < 0.3):
-                self.start(node)
+                self.restart(node)
             else:
                 self.after(200 * MS, look)
 
@@ -319,23 +321,31 @@ class Weather(ClusterWorld):
         self.on_node(node, 0, hand_over)
 
     def change_members(self) -> None:
-        """A node joins all groups, or leaves one of them and comes back."""
-        joiner = self.nodes[self.chance.choice(self.joiners)]
-        if not joiner.lives:
-            self.start(joiner)
-        for group_id in list(joiner.node.replication.host.groups):
-            node = self._leader_of(group_id)
-            if node is not None:
-                self.on_node(node, 0, lambda now, node=node, each=group_id: self._change(node, each, joiner.name))  # type: ignore[misc]
-
-    def _change(self, node: ClusterNode, group_id: int, name: str) -> None:
-        group = node.node.replication.host.groups[group_id]
-        if name in group.members or name in group.learners:
+        """Somebody is asked to add a node, which begins with an empty folder, or to remove one."""
+        if not self.serving():
             return
-        result = group.add_member(name)
-        self.note(f"{node.name}: add {name} in group {group_id}: {result.name}")
-        if result is MembershipResult.ACCEPTED:
-            self.counts["membership changes"] += 1
+        asked = self.chance.choice(self.serving())
+        recorded = asked.node.broker.metadata.members()
+        node = self.nodes[self.chance.choice([*self.joiners, *self.nodes])]
+        if node.name not in recorded:
+            if not node.lives or node.is_removed:
+                node.empty()
+                self.start(node)
+            address = dict(node.config.cluster)[node.name]
+            request = {"node": f"{node.name}={address}"}
+            self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.add", request))
+        elif len(recorded) > self.size and node is not asked:
+            request = {"node": node.name, "drops_queues": node.name in self.joiners}
+            self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", request))
+
+    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> None:
+        try:
+            ClusterVerbs(asked.node).verbs[verb](request)
+        except ValueError as error:
+            self.note(f"{asked.name}: {verb} {request}: {error}")
+        else:
+            self.note(f"{asked.name}: {verb} {request}")
+            self.counts[verb] += 1
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -349,7 +359,7 @@ class Weather(ClusterWorld):
             if node.is_up:
                 node.disk.crash_at = node.disk.fail_sync_at = None
             elif node.lives:
-                self.start(node)
+                self.restart(node)
 
     def _is_at_rest(self) -> bool:
         """Every group has one leader with whom everybody agrees, and all have applied everything."""
@@ -399,10 +409,15 @@ class Weather(ClusterWorld):
         self.wait_for(lambda: self._take_all(drains, channels), "the queues drain")
 
     def _all_serve(self) -> bool:
-        return all(node.is_up and self._serves(node) for node in self.nodes.values() if node.lives)
-
-    def _serves(self, node: ClusterNode) -> bool:
-        return node.node.is_ready or node.name in self.joiners
+        """Every member is ready, and who is none any more is gone."""
+        leader = self._leader_of(_METADATA)
+        if leader is None or not leader.node.is_ready:
+            return False
+        recorded = leader.node.broker.metadata.members()
+        for node in self.up():
+            if node.name not in recorded and node.node.is_ready:
+                return False
+        return all(node.is_up and node.node.is_ready for node in self.nodes.values() if node.name in recorded)
 
     def _take_all(self, drains: list[Application], channels: list[AppChannel]) -> bool:
         """Acknowledge what has come; whether nothing is left anywhere."""
