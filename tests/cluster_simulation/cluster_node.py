@@ -97,10 +97,16 @@ class ClusterNode:
         self._others = self.node.membership.addresses()
         self._members_version = -1
 
-    def empty(self) -> None:
-        """Throw the disk away: the node is to join as a new one."""
+    @property
+    def address(self) -> Address:
+        """Where the others reach it."""
+        return self.config.cluster_listen[0]
+
+    def empty(self, members: tuple[MemberAddress, ...]) -> None:
+        """Throw the disk away: the node is to join these as a new one."""
         self.disk = self.disk_type(random.Random(self.chance.getrandbits(32)))
         self.config = self._config_to_join
+        object.__setattr__(self.config, "cluster", members)
         self.is_removed = False
 
     def knows(self, peer: str) -> bool:

@@ -59,7 +59,7 @@ class GroupChecks:
                 raise Violation(f"{node.name} applies another metadata entry at {index} than others have")
             if index > self.last_metadata_index:
                 self.last_metadata_index = index
-                self.check_majority(_METADATA, index, term)
+                self.check_majority(node, _METADATA, index, term)
                 self._learn_names(data)
             apply(index, term, data, now)
             if index % _EVERY == 0:
@@ -87,7 +87,7 @@ class GroupChecks:
 
         def watched(index: int, term: int, data: bytes, now: int) -> None:
             if log.entry(group_id, index, data, node.name):
-                self.check_majority(group_id, index, term)
+                self.check_majority(node, group_id, index, term)
             before = len(execution.effects)
             apply(index, term, data, now)
             log.told(group_id, index, node.name, execution.effects[before:])
@@ -104,25 +104,24 @@ class GroupChecks:
 
     # -- checks ----------------------------------------------------------------------------------------------------------
 
-    def check_majority(self, group_id: int, index: int, term: int) -> None:
-        """An entry is applied for the first time (G2)."""
-        configuration = None
+    def check_majority(self, leader: ClusterNode, group_id: int, index: int, term: int) -> None:
+        """An entry is applied for the first time, which is by who leads (G2)."""
+        group = self.group_of(leader, group_id)
+        if group is None or not group.member.is_leader:
+            return
+        configuration = group.member.configuration
         holders = []
         for name, node in self.nodes.items():
             group = self.group_of(node, group_id)
             if group is None:
                 continue
             member = group.member
-            if member.is_leader and node.is_up:
-                configuration = member.configuration
             log = member.log
             has_it = index <= log.synced_checkpoint_index or (
                 index <= log.synced_index and log.term_at(index) in (None, term)
             )
             if has_it:
                 holders.append(name)
-        if configuration is None:
-            return
         voters = [name for name in holders if name in configuration.voters]
         if len(voters) < configuration.majority:
             raise Violation(f"entry {index} of group {group_id} is applied, and only {voters} have it on disk")

@@ -7,8 +7,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 from amqp_broker.cluster.cluster_verbs import ClusterVerbs
+from amqp_broker.setting_kinds import parse_member
 from raft.membership import TransferResult
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
@@ -322,30 +324,47 @@ class Weather(ClusterWorld):
 
     def change_members(self) -> None:
         """Somebody is asked to add a node, which begins with an empty folder, or to remove one."""
-        if not self.serving():
+        if not self.serving() or not self._has_settled_members():
             return
         asked = self.chance.choice(self.serving())
         recorded = asked.node.broker.metadata.members()
         node = self.nodes[self.chance.choice([*self.joiners, *self.nodes])]
-        if node.name not in recorded:
-            if not node.lives or node.is_removed:
-                node.empty()
-                self.start(node)
-            address = dict(node.config.cluster)[node.name]
-            request = {"node": f"{node.name}={address}"}
-            self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.add", request))
-        elif len(recorded) > self.size and node is not asked:
+        if node.name not in recorded and (not node.lives or node.is_removed):
+            self.on_node(asked, 0, lambda now: self._join(asked, node))
+        elif node.name in recorded and len(recorded) > self.size and node is not asked:
             request = {"node": node.name, "drops_queues": node.name in self.joiners}
             self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", request))
 
-    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> None:
+    def _join(self, asked: ClusterNode, node: ClusterNode) -> None:
+        """As `amqp-broker cluster join` does: ask to be added, and start knowing the members."""
+        answer = self._ask(asked, "cluster.add", {"node": f"{node.name}={node.address}"})
+        if answer is not None:
+            node.empty(tuple(map(parse_member, answer["members"])))
+            self.start(node)
+
+    def _has_settled_members(self) -> bool:
+        """Whether every group has the members of the metadata: an operator does one thing after the other."""
+        leader = self._leader_of(_METADATA)
+        if leader is None or not leader.node.is_ready:
+            return False
+        recorded = sorted(leader.node.broker.metadata.members())
+        for group_id in leader.node.replication.host.groups:
+            node = self._leader_of(group_id)
+            if node is None or node.node.replication.host.groups[group_id].learners:
+                return False
+            if sorted(node.node.replication.host.groups[group_id].members) != recorded:
+                return False
+        return True
+
+    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> dict[str, Any] | None:
         try:
-            ClusterVerbs(asked.node).verbs[verb](request)
+            answer, _ = ClusterVerbs(asked.node).verbs[verb](request)
         except ValueError as error:
             self.note(f"{asked.name}: {verb} {request}: {error}")
-        else:
-            self.note(f"{asked.name}: {verb} {request}")
-            self.counts[verb] += 1
+            return None
+        self.note(f"{asked.name}: {verb} {request}")
+        self.counts[verb] += 1
+        return answer
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -415,8 +434,11 @@ class Weather(ClusterWorld):
             return False
         recorded = leader.node.broker.metadata.members()
         for node in self.up():
-            if node.name not in recorded and node.node.is_ready:
-                return False
+            if node.name not in recorded and not self.network.links_of(node.name):
+                node.is_removed = True  # it has not heard of it, and an operator stops it
+                self.crash(node)
+        if any(node.name not in recorded for node in self.up()):
+            return False
         return all(node.is_up and node.node.is_ready for node in self.nodes.values() if node.name in recorded)
 
     def _take_all(self, drains: list[Application], channels: list[AppChannel]) -> bool:
