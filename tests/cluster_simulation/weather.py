@@ -347,6 +347,8 @@ class Weather(ClusterWorld):
         leader = self._leader_of(_METADATA)
         if leader is None or not leader.node.is_ready:
             return False
+        if any(node.node.replication.stream.unapplied for node in self.up()):
+            return False
         recorded = sorted(leader.node.broker.metadata.members())
         for group_id in leader.node.replication.host.groups:
             node = self._leader_of(group_id)
@@ -433,7 +435,7 @@ class Weather(ClusterWorld):
         if leader is None or not leader.node.is_ready:
             return False
         recorded = leader.node.broker.metadata.members()
-        for node in self.up():
+        for node in self.up() if self.time - self.calm_since > 10 * SECOND else ():
             if node.name not in recorded and not self.network.links_of(node.name):
                 node.is_removed = True  # it has not heard of it, and an operator stops it
                 self.crash(node)
