@@ -24,12 +24,14 @@ from amqp_broker.delayed import DelayedMessages
 from amqp_broker.page_check import PageCheck, page_checks
 from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.proxies.remote_queue import RemoteQueue
 from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
 from queues.classic import ClassicQueue
+from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
@@ -266,8 +268,13 @@ class Broker:
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
+        own_node = self.replication.own_node
+        if record.home not in ("", own_node):
+            link = self.replication.link_to(record.home)
+            self._take_in(vhost, RemoteQueue(record.name, record.queue_id, record.durable, link), declaration)
+            return
         queue = self.add_queue(vhost, declaration, record.queue_id)
-        if record.exclusive and record.home == self.replication.own_node:
+        if record.exclusive:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
@@ -275,6 +282,14 @@ class Broker:
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)
+
+    def _take_in(self, vhost: VHost, queue: Any, declaration: QueueDeclaration) -> None:
+        """A queue is there at run time."""
+        queue.declaration = declaration
+        queue.last_used = self.now
+        vhost.queues[declaration.name] = queue
+        self.queue_count += 1
+        vhost.changed()
 
     def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
@@ -303,11 +318,7 @@ class Broker:
             self.timers,
             self.dead_letters.add,
         )
-        queue.declaration = declaration
-        queue.last_used = self.now
-        vhost.queues[declaration.name] = queue
-        self.queue_count += 1
-        vhost.changed()
+        self._take_in(vhost, queue, declaration)
         self.watch_unused(vhost, queue)
         return queue
 
@@ -322,6 +333,9 @@ class Broker:
     def apply_policies(self, vhost: VHost) -> None:
         """A policy changed: every queue and exchange of the virtual host looks again."""
         for queue in vhost.queues.values():
+            if queue.is_proxy:
+                queue.policy_changed()
+                continue
             try:
                 arguments = parse_arguments(queue.declaration.arguments)
             except (ArgumentError, UnsupportedQueueType) as error:
@@ -341,7 +355,7 @@ class Broker:
             alternate = (policy or {}).get("alternate-exchange")
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
-    def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
+    def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)

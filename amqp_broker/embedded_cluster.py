@@ -127,8 +127,8 @@ class RunningCluster(Startable):
         return self
 
     def add_node(self) -> ClusterNode:
-        """Adds one node more, and waits until it accepts clients; it has a vote a moment later. Raises BrokerStartError,
-        SystemRequestError, ClientError."""
+        """Adds one node more, and waits until it accepts clients; it has a vote a moment later. Raises
+        BrokerStartError, SystemRequestError, ClientError."""
         number = 1 + max(int(node.name.removeprefix("n")) for node in self.nodes)
         reservation = _reserve()
         member = MemberAddress(f"n{number}", Address(*reservation.getsockname()))

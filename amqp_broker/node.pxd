@@ -51,7 +51,7 @@ cdef class Node:
     cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
-    @cython.locals(store=MessageStore, channel=Confirms, confirming=list, dirty=list, dropped=list, reading=list,
+    @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dirty=list, dropped=list, reading=list,
                    ticket="long long", checks=list, peers=list, is_tight=bint, wants_sync=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1

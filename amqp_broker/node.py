@@ -27,7 +27,7 @@ from typing import Any
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
 from amqp_broker.channel.assemblies import Assemblies
-from amqp_broker.channel.channel import Channel
+from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
@@ -135,8 +135,8 @@ class Node:
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
-        self.confirming: list[Channel] = []
-        self._awaiting: list[Channel] = []
+        self.confirming: list[Confirms] = []
+        self._awaiting: list[Confirms] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self._holds: dict[Hold, None] = {}
@@ -371,7 +371,7 @@ class Node:
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
         self._after_peers(now)
-        self._awaiting = [channel for channel in self._awaiting if channel.synced(ticket)]
+        self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
             connection.is_parked = False
@@ -394,27 +394,29 @@ class Node:
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication = self.replication
-        if replication.is_busy:
+        if replication.is_busy or replication.is_active:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        if replication.is_busy or replication.dirty:
-            peers = replication.end_turn(now)
+        if replication.is_busy or replication.is_active or replication.dirty or replication.home.touched:
+            peers = replication.end_turn(self.alarms.is_on, now)
         else:
             peers = _NO_PEERS
         ticket = store.journal.position
         if self.confirming:
             confirming, self.confirming = self.confirming, []
-            for channel in confirming:
-                if channel.end_turn(ticket) and channel not in self._awaiting:
-                    self._awaiting.append(channel)
+            for confirms in confirming:
+                if confirms.end_turn(ticket) and confirms not in self._awaiting:
+                    self._awaiting.append(confirms)
         is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
+        if replication.is_active and replication.backlog_bytes > self._publish_backlog:
+            is_behind = True
         alarms = self.alarms
         if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
@@ -450,7 +452,10 @@ class Node:
         """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
         pager = self.store.pager
         want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
-        queues = [queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values()]
+        want -= self.replication.relieve(want)
+        queues = [
+            queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy
+        ]
         sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:

@@ -6,6 +6,7 @@ cdef class Queue:
     cdef public unsigned long long queue_id
     cdef public bint is_durable
     cdef public bint is_proxy
+    cdef public bint is_remote
     cdef public bint is_deleted
     cdef public bint counts_returns
     cdef public object settings

@@ -15,8 +15,9 @@ from queues.message import Entry
 class Queue:
     """One queue of a virtual host.
 
-    is_proxy: its log is elsewhere. counts_returns: a message that came back says how often, in a header. declaration,
-    last_used, had_consumers: what the virtual host keeps about it; the queue does not look at them.
+    is_proxy: its log is elsewhere. is_remote: only another node knows what it holds. counts_returns: a message that
+    came back says how often, in a header. declaration, last_used, had_consumers: what the virtual host keeps about it;
+    the queue does not look at them.
     """
 
     def __init__(self, name: str, queue_id: int, is_durable: bool) -> None:
@@ -24,6 +25,7 @@ class Queue:
         self.queue_id = queue_id
         self.is_durable = is_durable
         self.is_proxy = False
+        self.is_remote = False
         self.is_deleted = False
         self.counts_returns = False
         self.settings: Any = None

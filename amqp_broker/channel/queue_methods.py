@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
@@ -31,9 +32,15 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
         return
-    ready = found.message_count() if found is not None else 0
-    consumers = found.consumer_count() if found is not None else 1
-    reply_when_known(channel, methods.QueueDeclareOk(name, ready, consumers), method.nowait, tries)
+    if found is None:
+        reply_when_known(channel, methods.QueueDeclareOk(name, 0, 1), method.nowait, tries)
+        return
+
+    def answer() -> None:
+        declared = methods.QueueDeclareOk(name, found.message_count(), found.consumer_count())
+        reply_when_known(channel, declared, method.nowait, tries)
+
+    when_counted(channel, found, method, answer)
 
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
@@ -66,17 +73,60 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
 def on_queue_purge(channel: Any, method: Any) -> None:
     """queue.purge"""
     declarations = channel.connection.node.broker.declarations
-    count = declarations.purge_queue(channel.connection, queue_name(channel, method.queue))
-    if not method.nowait:
-        reply(channel, methods.QueuePurgeOk(count))
+    queue = declarations.find_queue_to_purge(channel.connection, queue_name(channel, method.queue))
+    if not queue.is_proxy:
+        count = queue.purge()
+        if not method.nowait:
+            reply(channel, methods.QueuePurgeOk(count))
+        return
+    hold = channel.connection.node.hold(channel.connection, f"queue.purge '{queue.name}'")
+
+    def answer(refusal: Any, count: int) -> None:
+        if refusal is not None:
+            raise queue.refused(refusal)
+        if not method.nowait:
+            reply(channel, methods.QueuePurgeOk(count))
+
+    queue.clear(lambda refusal, count: hold.release(lambda: answer(refusal, count)))
 
 
 def on_queue_delete(channel: Any, method: Any) -> None:
     """queue.delete"""
-    declarations = channel.connection.node.broker.declarations
-    name = queue_name(channel, method.queue)
-    count, proposal = declarations.delete_queue(channel.connection, name, method.if_unused, method.if_empty)
-    reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
+    queue = declarations.find_queue_to_delete(connection, queue_name(channel, method.queue))
+    if queue is None:
+        proposal = connection.node.broker.unsettled_proposal()
+        reply_when_applied(channel, proposal, methods.QueueDeleteOk(0), method.nowait)
+        return
+
+    def answer() -> None:
+        count, proposal = declarations.delete_queue(connection, queue, method.if_unused, method.if_empty)
+        reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
+
+    when_counted(channel, queue, method, answer, is_strict=method.if_unused or method.if_empty)
+
+
+def when_counted(
+    channel: Any, queue: Any, method: Any, answer: Callable[[], None], is_strict: bool = True
+) -> None:
+    """Call `answer` when the counts of a queue are known: at once, or when its home node has told them. A home that is
+    away is an error (404), unless not `is_strict`."""
+    if not queue.is_remote:
+        answer()
+        return
+    if not queue.is_available and not is_strict:
+        answer()
+        return
+    queue.check_available()
+    hold = channel.connection.node.hold(channel.connection, f"{method.name} '{queue.name}'")
+
+    def counted(refusal: Any) -> None:
+        if refusal is not None and is_strict:
+            raise queue.refused(refusal)
+        answer()
+
+    queue.count(lambda refusal: hold.release(lambda: counted(refusal)))
 
 
 HANDLERS = {

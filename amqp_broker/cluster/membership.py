@@ -10,7 +10,7 @@ its own address there.
 
 Invariants:
 1. Nobody is removed from a group but after `member.remove`: groups are left alone while the metadata name nobody, or
-   fewer than a majority of those in the group.
+   fewer than half of those in the group.
 2. A link is kept to everybody who is in the metadata, or still in a group.
 3. The setting `cluster` of a node overrules the addresses of the metadata, on this node.
 """
@@ -47,7 +47,8 @@ _ANY_HOST = ("0.0.0.0", "::", "")
 
 class Membership:
     """See the module's docstring. version: rises when `addresses` are others. known: where members were last known to
-    be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more."""
+    be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more, and
+    nobody needs it."""
 
     def __init__(self, node: Node) -> None:
         self.version = 0
@@ -104,7 +105,8 @@ class Membership:
         recorded = self._node.broker.metadata.members()
         self._register(recorded)
         if recorded:
-            self.is_removed = self._replication.own_node not in recorded
+            # It is needed until no group has it any more, and the others then close their links to it.
+            self.is_removed = self._replication.own_node not in recorded and not self._replication.connected()
             for group in list(self._replication.host.groups.values()):
                 self._reconcile(group, recorded)
         addresses = self.addresses()
@@ -138,7 +140,7 @@ class Membership:
         extra = [name for name in present if name not in recorded]
         if missing:
             self._tell(group, missing[0], "add", group.add_member(missing[0]))
-        elif extra and 2 * sum(name in recorded for name in voters) > len(voters):
+        elif extra and 2 * sum(name in recorded for name in voters) >= len(voters):
             own = self._replication.own_node
             others = [name for name in extra if name != own]
             if others:

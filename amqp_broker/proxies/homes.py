@@ -90,9 +90,14 @@ class Homes:
     # -- output --------------------------------------------------------------------------------------------------------
 
     def begin_end_of_turn(self, now: int) -> None:
-        """What this node has to say to homes; who hears that it is lost may write to the journal."""
+        """What this node has to say to homes. Before that, who waited for one that is down hears so, goes on, and may
+        have something for another one, a queue group or the journal."""
         for link in self.links.values():
-            link.end_turn(now)
+            if not link.is_connected:
+                link.end_turn(now)
+        for link in self.links.values():
+            if link.is_connected:
+                link.end_turn(now)
 
     def end_turn(self, position: int, is_blocked: bool, now: int) -> None:
         """Everything of this turn is in the journal, which ends at `position`; is_blocked: Alarms.is_on."""

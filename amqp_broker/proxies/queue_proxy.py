@@ -20,8 +20,8 @@ from amqp_broker.proxies.proxy_consumer import ProxyConsumer
 from amqp_broker.receipts import Receipt
 from queues.consumer import Consumer
 from queues.message import Entry
-from queues.quorum.commands import Attach, How, Prefetch
 from queues.queue import Queue
+from queues.quorum.commands import Attach, How, Prefetch
 
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
@@ -43,6 +43,9 @@ class QueueProxy(Queue):
 
     def prepare(self) -> None:
         """Before the first command."""
+
+    def policy_changed(self) -> None:
+        """A policy of its virtual host was changed."""
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 

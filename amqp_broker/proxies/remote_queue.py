@@ -17,6 +17,7 @@ class RemoteQueue(QueueProxy):
     def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
         super().__init__(name, queue_id, is_durable, link)
         self.link = link
+        self.is_remote = True
         # The home says how often a message came back only where the queue counts that.
         self.counts_returns = True
         self._messages = 0
@@ -46,6 +47,10 @@ class RemoteQueue(QueueProxy):
             ReplyCode.NOT_FOUND,
             f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
         )
+
+    def refused(self, refusal: Refusal) -> ChannelException:
+        """What a client is told when its command had no success."""
+        return self.unavailable()
 
     # -- counts --------------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def serve(config: Config) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = _Run(config, node, disk, doors, cluster)
+        run = Run(config, node, disk, doors, cluster)
         return _in_loop(run.until_stopped(unverified))
     finally:
         cluster.close_sockets()
@@ -133,7 +133,7 @@ class Doors:
                 listener.close()
 
 
-class _Run:
+class Run:
     """A recovered node on a loop, from its first turn to its last."""
 
     def __init__(self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide) -> None:
@@ -146,11 +146,11 @@ class _Run:
 
     async def until_stopped(self, unverified: deque[PageCheck]) -> int:
         """Returns the exit status. Raises StorageError, OSError before a client is let in."""
-        loop = asyncio.get_running_loop()
-        driver = self._driver = Driver(self._node, self._config, loop)
+        loop, config = asyncio.get_running_loop(), self._config
+        driver = self._driver = Driver(self._node, config, loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        if self._config.exit_with_parent:
+        if config.exit_with_parent:
             loop.add_reader(0, _watch_parent, self._stop)
         try:
             await self._cluster.start(self._node, driver, self._disk)
@@ -221,10 +221,10 @@ class _Run:
 
     async def _close_connections(self) -> None:
         """Close all clients with 320 and give them a moment to answer."""
-        node, driver = self._node, self._driver
+        config, node, driver = self._config, self._node, self._driver
         node.shut_down(driver.now())
         driver.wants_turn()
-        deadline = time.monotonic() + self._config.shutdown_timeout_ms / 1000
+        deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
         # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
         while node.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

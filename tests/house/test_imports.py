@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "amqp_broker.management": (CORE,),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
-        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "storage", "click", *SETTINGS, *EMBEDDED, *TOOLS,
+        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", *SETTINGS, *EMBEDDED, *TOOLS,
     ),
     "amqp_broker.__main__": ("amqp_broker.cli",),
     **dict.fromkeys(EMBEDDED, (*SETTINGS, *EMBEDDED, CLIENT, "pytest")),
@@ -82,7 +82,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     CLIENT: frozenset({"select", "socket", "ssl", "time"}),
     "amqp_broker.server": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"select", "time"}),
+    "amqp_broker.cli": frozenset({"secrets", "select", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }

@@ -87,6 +87,22 @@ class NodeCluster:
         self.nodes = {each: self.nodes[each] for each in self.names if each in self.nodes}
         self._link_up(name)
 
+    def join(self, name: str) -> NodeDriver:
+        """A new node with an empty folder, which is linked with the others and waits to be added to the cluster."""
+        number = len(self.names)
+        self.names.append(name)
+        members = (*self._settings["cluster"], *parse_members(f"{name}=127.0.0.1:{7000 + number}"))
+        config = small_config(
+            **{**self._settings, "cluster": members},
+            node_name=name, cluster_listen=(("127.0.0.1", 0),), cluster_secret_file="secret", cluster_join=True,
+        )  # fmt: skip
+        driver = NodeDriver(config, SimulatedDisk(random.Random(number)), seed=number)
+        driver.now = self.now
+        driver.start()
+        self.nodes[name] = driver
+        self._link_up(name)
+        return driver
+
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:

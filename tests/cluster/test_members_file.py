@@ -1,0 +1,48 @@
+"""The MEMBERS file: there and back, replaced in one step, and refused when it says nothing that makes sense."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from amqp_broker.cluster.members_file import MEMBERS_FILE, KnownMembers, read_members, write_members
+from amqp_broker.setting_kinds import parse_members
+from storage.errors import StorageError
+from tests.simulation.simulated_disk import SimulatedDisk
+
+TWO = KnownMembers(parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins=False)
+THREE = KnownMembers(parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True)
+
+
+def test_there_and_back() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    assert read_members(disk) is None
+    write_members(disk, TWO)
+    assert read_members(disk) == TWO
+    write_members(disk, THREE)
+    assert read_members(disk) == THREE
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
+    disk = SimulatedDisk(random.Random(seed))
+    write_members(disk, TWO)
+    disk.append("MEMBERS.new", [b'{"half'])
+    disk.crash()
+    assert read_members(disk) == TWO
+    write_members(disk, THREE)
+    disk.crash()
+    assert read_members(disk) == THREE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"version": 2, "members": [], "joins": false}', '{"version": 1, "joins": true}',
+     '{"version": 1, "members": ["n1"], "joins": true}', '{"version": 1, "members": [7], "joins": true}'],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_with_a_way_out(text: str) -> None:
+    disk = SimulatedDisk(random.Random(1))
+    disk.append(MEMBERS_FILE, [text.encode()])
+    with pytest.raises(StorageError, match=r"^MEMBERS in the data folder cannot be read .* `amqp-broker cluster"):
+        read_members(disk)

@@ -1,0 +1,298 @@
+"""Members that come and go, and leaders that are spread, on whole nodes in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.cluster.cluster_verbs import ClusterVerbs
+from amqp_broker.cluster.membership import CALM_MS, LOOK_MS, TRANSFER_REQUEST
+from raft.membership import TransferResult
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import NodeDriver, declare
+
+N4 = "n4=127.0.0.1:7003"
+
+
+@pytest.fixture
+def cluster() -> NodeCluster:
+    made = NodeCluster()
+    made.run_until_ready()
+    made.run(2 * LOOK_MS)
+    return made
+
+
+def ask(cluster: NodeCluster, name: str, verb: str, **fields: Any) -> dict[str, Any]:
+    """A verb's answer; what it proposes is applied."""
+    answer, proposal = ClusterVerbs(cluster.nodes[name].node).verbs[verb](fields)
+    for _ in range(300):
+        if proposal is None or proposal.is_done:
+            return answer
+        cluster.run(10)
+    raise AssertionError(f"{verb} is not applied")
+
+
+def voters(driver: NodeDriver) -> list[tuple[str, ...]]:
+    return [group.members for group in driver.node.replication.host.groups.values()]
+
+
+def recorded(driver: NodeDriver) -> dict[str, str]:
+    return dict(driver.node.broker.metadata.members())
+
+
+def leaders(cluster: NodeCluster) -> set[str]:
+    return {cluster.leader(group_id) for group_id in groups(cluster)}
+
+
+def groups(cluster: NodeCluster) -> list[int]:
+    return list(next(iter(cluster.nodes.values())).node.replication.host.groups)
+
+
+def others_of(cluster: NodeCluster, name: str) -> list[str]:
+    return [other for other in cluster.names if other != name]
+
+
+# -- who is a member ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_members_are_told_to_the_metadata_once(cluster: NodeCluster) -> None:
+    wanted = {"n1": "127.0.0.1:7000", "n2": "127.0.0.1:7001", "n3": "127.0.0.1:7002"}
+    for driver in cluster.nodes.values():
+        assert recorded(driver) == wanted
+        addresses = driver.node.membership.addresses()
+        assert {**{name: str(address) for name, address in addresses.items()}, driver.config.node_name: ""} == {
+            **wanted, driver.config.node_name: "",
+        }  # fmt: skip
+    index = cluster.nodes["n1"].node.replication.metadata_group.last_index
+    cluster.run(10 * LOOK_MS)
+    assert cluster.nodes["n1"].node.replication.metadata_group.last_index == index, "and nothing again"
+
+
+def test_a_node_alone_says_nothing_of_itself() -> None:
+    driver = NodeDriver()
+    driver.wait(10 * LOOK_MS)
+    assert recorded(driver) == {}
+    assert driver.node.membership.addresses() == {}
+
+
+def test_a_node_that_is_added_learns_everything_and_gets_a_vote(cluster: NodeCluster) -> None:
+    client = cluster.nodes["n1"].client(1)
+    client.send(1, declare("q"))
+    cluster.run(300)
+    new = cluster.join("n4")
+    cluster.run(2000)
+    assert not new.node.is_ready, "nobody has added it yet"
+    answer = ask(cluster, "n2", "cluster.add", node=N4)
+    assert answer["members"] == ["n1=127.0.0.1:7000", "n2=127.0.0.1:7001", "n3=127.0.0.1:7002", N4]
+    cluster.run(4000)
+    assert new.node.is_ready
+    assert "q" in new.node.broker.vhosts["/"].queues
+    for driver in cluster.nodes.values():
+        assert voters(driver) == [("n1", "n2", "n3", "n4")] * len(groups(cluster))
+        assert recorded(driver)["n4"] == "127.0.0.1:7003"
+
+
+def test_a_member_that_is_removed_is_gone_from_every_group_and_knows_it(cluster: NodeCluster) -> None:
+    name = others_of(cluster, cluster.leader())[0]
+    rest = tuple(others_of(cluster, name))
+    ask(cluster, cluster.leader(), "cluster.remove", node=name)
+    cluster.run(3000)
+    for other in rest:
+        assert voters(cluster.nodes[other]) == [rest] * len(groups(cluster))
+        assert name not in cluster.nodes[other].node.membership.addresses(), "no link is wanted any more"
+        assert not cluster.nodes[other].node.membership.is_removed
+    assert not cluster.nodes[name].node.membership.is_removed, "it may be needed as long as somebody has a link to it"
+    cluster.isolate(name)
+    cluster.run(2 * LOOK_MS)
+    assert cluster.nodes[name].node.membership.is_removed
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"])
+def test_one_of_two_is_removed(name: str) -> None:
+    cluster = NodeCluster(2)
+    cluster.run_until_ready()
+    cluster.run(2 * LOOK_MS)
+    (rest,) = others_of(cluster, name)
+    ask(cluster, rest, "cluster.remove", node=name)
+    cluster.run(3000)
+    assert voters(cluster.nodes[rest]) == [(rest,)] * len(groups(cluster))
+    cluster.kill(name)
+    client = cluster.nodes[rest].client(1)
+    client.send(1, declare("q"))
+    cluster.run(300)
+    assert client.names() == ["queue.declare-ok"]
+
+
+def test_a_leader_that_is_removed_hands_over_first(cluster: NodeCluster) -> None:
+    name = cluster.leader()
+    rest = tuple(others_of(cluster, name))
+    ask(cluster, name, "cluster.remove", node=name)
+    cluster.run(5000)
+    for other in rest:
+        assert voters(cluster.nodes[other]) == [rest] * len(groups(cluster))
+    assert name not in leaders(cluster)
+
+
+def test_a_dead_member_is_replaced(cluster: NodeCluster) -> None:
+    dead = others_of(cluster, cluster.leader())[0]
+    cluster.kill(dead)
+    asked = cluster.leader()
+    ask(cluster, asked, "cluster.remove", node=dead)
+    cluster.run(2000)
+    cluster.join("n4")
+    ask(cluster, asked, "cluster.add", node=N4)
+    cluster.run(5000)
+    assert voters(cluster.nodes["n4"]) == [tuple(others_of(cluster, dead))] * len(groups(cluster))
+
+
+def test_a_change_goes_on_when_its_leader_dies_halfway(cluster: NodeCluster) -> None:
+    old = cluster.leader()
+    cluster.join("n4")
+    ask(cluster, old, "cluster.add", node=N4)
+    cluster.kill(old)
+    cluster.run(8000)
+    assert all("n4" in each for each in voters(cluster.nodes[cluster.leader()]))
+
+
+def test_groups_are_left_alone_while_the_metadata_name_a_minority(cluster: NodeCluster) -> None:
+    node = cluster.nodes[cluster.leader()].node
+    for group in node.replication.host.groups.values():
+        node.membership._reconcile(group, {"n1": ""})
+    cluster.run(1000)
+    assert voters(cluster.nodes["n1"]) == [("n1", "n2", "n3")] * len(groups(cluster))
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "text"),
+    [
+        ("cluster.add", {"node": "n4"}, "node 'n4' is not NAME=HOST:PORT"),
+        ("cluster.add", {"node": "n4=127.0.0.1:7001"}, "127.0.0.1:7001 is the address of n2 already"),
+        ("cluster.add", {"node": 4}, "field node has to be a string"),
+        ("cluster.remove", {"node": "n7"}, "no member 'n7'; there are n1, n2, n3"),
+        ("cluster.transfer", {"vhost": "/", "queue": "no", "node": "n1"}, "no queue 'no' in vhost '/'"),
+        ("cluster.transfer", {"vhost": "/", "queue": "classic", "node": "n1"}, "is a classic queue, and has no leader"),
+    ],
+)
+def test_what_cannot_be_is_refused(cluster: NodeCluster, verb: str, fields: dict[str, Any], text: str) -> None:
+    client = cluster.nodes["n1"].client(1)
+    client.send(1, declare("classic"))
+    cluster.run(300)
+    with pytest.raises(ValueError, match=text):
+        ask(cluster, "n1", verb, **fields)
+
+
+def test_nobody_is_removed_without_whom_there_would_be_no_majority(cluster: NodeCluster) -> None:
+    dead, living = others_of(cluster, cluster.leader())
+    cluster.kill(dead)
+    cluster.run(2000)
+    with pytest.raises(ValueError, match=rf"1 of the 2 others are linked; remove who is gone \({dead}\) first"):
+        ask(cluster, cluster.leader(), "cluster.remove", node=living)
+
+
+def test_classic_queues_of_a_removed_node_are_dropped_only_if_that_is_said(cluster: NodeCluster) -> None:
+    name = others_of(cluster, cluster.leader())[0]
+    client = cluster.nodes[name].client(1)
+    client.send(1, declare("orders"))
+    cluster.run(300)
+    with pytest.raises(ValueError, match=rf"1 durable classic queues live on {name} and would be gone: 'orders'"):
+        ask(cluster, cluster.leader(), "cluster.remove", node=name)
+    answer = ask(cluster, cluster.leader(), "cluster.remove", node=name, drops_queues=True)
+    assert answer["dropped_queues"] == 1
+    cluster.run(1000)
+    assert "orders" not in cluster.nodes[cluster.leader()].node.broker.vhosts["/"].queues
+
+
+def test_a_node_alone_that_nobody_can_reach_adds_nobody() -> None:
+    driver = NodeDriver()
+    with pytest.raises(ValueError, match="has no address for other members: start it with cluster_listen"):
+        ClusterVerbs(driver.node).verbs["cluster.add"]({"node": N4})
+
+
+# -- leaders -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_transfer_may_be_asked_of_any_node(cluster: NodeCluster) -> None:
+    old = cluster.leader()
+    for asked in (old, *others_of(cluster, old)):
+        target = others_of(cluster, cluster.leader())[0]
+        result = cluster.nodes[asked].node.membership.request_transfer(0, target)
+        assert result is TransferResult.STARTED
+        cluster.run(1000)
+        assert cluster.leader() == target
+    assert cluster.nodes[old].node.membership.request_transfer(0, target) is TransferResult.LEADER_ALREADY
+    follower = others_of(cluster, target)[0]
+    assert cluster.nodes[follower].node.membership.request_transfer(0, "n9") is TransferResult.NOT_A_VOTER
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"group": 99, "to": "n1"}', b'{"group": 0, "to": 1}', b"\xff"])
+def test_a_request_that_is_not_understood_changes_nothing(
+    cluster: NodeCluster, payload: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = cluster.leader()
+    other = others_of(cluster, leader)[0]
+    cluster.nodes[other].node.replication.send(leader, TRANSFER_REQUEST, payload)
+    cluster.run(500)
+    assert cluster.leader() == leader
+    assert f"{other} asks for a transfer in a way that is not understood" in caplog.text
+
+
+def gather(cluster: NodeCluster, name: str) -> None:
+    """Have one node lead every group."""
+    for group_id in groups(cluster):
+        cluster.nodes[name].node.membership.request_transfer(group_id, name)
+    cluster.run(2000)
+    assert leaders(cluster) == {name}
+
+
+def test_one_that_leads_all_gives_some_away_when_all_are_linked_for_a_while(cluster: NodeCluster) -> None:
+    if len(groups(cluster)) < 2:
+        pytest.skip("one group cannot be spread")
+    gather(cluster, "n2")
+    cluster.cut("n1", "n2")
+    cluster.heal()
+    cluster.run(CALM_MS - 2000)
+    assert leaders(cluster) == {"n2"}
+    cluster.run(4000)
+    assert len(leaders(cluster)) == min(3, len(groups(cluster)))
+    gather(cluster, "n2")
+    cluster.run(CALM_MS + 4000)
+    assert leaders(cluster) == {"n2"}, "once: then somebody has wanted it so"
+
+
+def test_rebalance_spreads_at_once(cluster: NodeCluster) -> None:
+    gather(cluster, "n3")
+    answer = ask(cluster, "n1", "cluster.rebalance")
+    assert all(move["is_started"] for move in answer["moves"])
+    cluster.run(1000)
+    assert len(leaders(cluster)) == min(3, len(groups(cluster)))
+    assert ask(cluster, "n1", "cluster.rebalance") == {"moves": []}
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_of_a_leader_says_how_far_the_others_are(cluster: NodeCluster) -> None:
+    leader = cluster.leader()
+    one, two = others_of(cluster, leader)
+    status = ask(cluster, leader, "cluster.status")
+    assert (status["node"], status["cluster"]) == (leader, "amqp-broker")
+    assert [(row["node"], row["is_linked"]) for row in status["members"]] == [("n1", True), ("n2", True), ("n3", True)]
+    row = status["groups"][0]
+    assert (row["group"], row["holds"], row["leader"], row["role"]) == (0, "metadata", leader, "leader")
+    assert row["voters"] == ["n1", "n2", "n3"]
+    assert row["lag"] == {one: 0, two: 0}
+    assert row["commit_index"] == row["applied_index"] > 0
+    assert not row["is_critical"]
+    cluster.kill(two)
+    cluster.run(500)
+    status = ask(cluster, leader, "cluster.status")
+    assert all(row["is_critical"] for row in status["groups"])
+    assert {row["node"]: row["is_linked"] for row in status["members"]} == {leader: True, one: True, two: False}
+
+
+def test_the_status_of_a_node_alone() -> None:
+    driver = NodeDriver()
+    status, _ = ClusterVerbs(driver.node).verbs["cluster.status"]({})
+    assert [row["is_this_node"] for row in status["members"]] == [True]
+    assert not any(row["is_critical"] for row in status["groups"])
