@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections import Counter
 
-from tests.cluster_simulation.weather import Weather
+from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 
 
@@ -18,13 +18,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run this seed")
     parser.add_argument("--seeds", help="run a range, as 1..200")
     parser.add_argument("--seconds", type=float, default=4, help="of virtual time, before all is calm")
+    parser.add_argument("--weather", choices=list(KINDS), default="any", help="which kinds of faults")
     parser.add_argument("--trace", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     first, _, last = (options.seeds or f"{options.seed or 1}").partition("..")
     failures = []
     total: Counter[str] = Counter()
     for seed in range(int(first), int(last or first) + 1):
-        world = Weather(seed, options.cluster, (lambda line: print(line, flush=True)) if options.trace else None)
+        world = KINDS[options.weather](
+            seed, options.cluster, (lambda line: print(line, flush=True)) if options.trace else None
+        )
         try:
             world.run(options.seconds)
         except Violation as error:

@@ -81,7 +81,9 @@ class History:
     def told(self, node: str, effect: Effect, index: int | None = None) -> None:
         self.model.told(GROUP, index or self.index, node, [effect])
 
-    def hand(self, node: str, consumer: int, delivery: int, number: int, *, again: bool = False, index: int = 0) -> None:
+    def hand(
+        self, node: str, consumer: int, delivery: int, number: int, *, again: bool = False, index: int = 0
+    ) -> None:
         self.told(node, Delivered(consumer, delivery, message(number), again, int(again)), index or self.index)
 
     def settle(self, node: str, consumer: int, delivery: int, how: How = How.ACK, session: int = SESSION) -> int:
