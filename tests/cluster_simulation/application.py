@@ -253,7 +253,7 @@ class Application:
             method = methods.BasicAck(tag, is_multiple)
         self._send(channel, method, None, Operation("settle", channel, {"arrivals": arrivals, "how": how}))
 
-    # -- what the broker has handled -------------------------------------------------------------------------------------
+    # -- what the broker has handled -----------------------------------------------------------------------------------
 
     def handled(self, turn: int) -> None:
         """Note in which turn of the node what was handled: LogModel checks the order (L6)."""

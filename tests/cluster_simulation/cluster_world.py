@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import json
 import logging
 import random
 from collections import Counter
@@ -83,7 +82,7 @@ class ClusterWorld:
         self._next_message = 1
         self._feeding: dict[Application, None] = {}
 
-    # -- numbers and notes -----------------------------------------------------------------------------------------------
+    # -- numbers and notes ---------------------------------------------------------------------------------------------
 
     @property
     def digest(self) -> str:
@@ -329,7 +328,7 @@ class ClusterWorld:
         if not node.is_up and not node.is_removed:
             self.start(node)
 
-    # -- the network's Inputs --------------------------------------------------------------------------------------------
+    # -- the network's Inputs ------------------------------------------------------------------------------------------
 
     def is_up(self, name: str) -> bool:
         """See Inputs."""
@@ -368,7 +367,7 @@ class ClusterWorld:
 
         self.on_node(node, 0, take)
 
-    # -- applications ----------------------------------------------------------------------------------------------------
+    # -- applications --------------------------------------------------------------------------------------------------
 
     def connect(self, application: Application, node: ClusterNode) -> None:
         application.connect(node)
@@ -439,10 +438,3 @@ class ClusterWorld:
         self.counts[f"connections closed with {code}"] += 1
         if self.is_calm and code != 320 and self.time - self.calm_since > 15 * SECOND:
             raise Violation(f"{application.name}: connection.close {code} {text}, and all is calm")
-
-    # -- the machine's memory ----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def fingerprint(value: object) -> bytes:
-        """A short name for a value of JSON."""
-        return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).digest()

@@ -36,20 +36,21 @@ class GroupChecks:
         self._entries: dict[int, bytes] = {}
         self.last_metadata_index = 0
 
-    # -- watching --------------------------------------------------------------------------------------------------------
+    # -- watching ------------------------------------------------------------------------------------------------------
 
     def watch(self, node: ClusterNode) -> None:
         """A node has a new life: see what its machines do. Called before it reads its disk."""
         replication = node.node.replication
         self._watch_metadata(node, replication.machine)
-        open_group = replication.host.open_group
+        host: Any = replication.host
+        open_group = host.open_group
 
         def watched(group_id: int, machine: Any, members: Sequence[str], now: int) -> Any:
             if group_id != _METADATA:
                 self._watch_queues(node, group_id, machine)
             return open_group(group_id, machine, members, now)
 
-        replication.host.open_group = watched
+        host.open_group = watched
 
     def _watch_metadata(self, node: ClusterNode, machine: Any) -> None:
         apply = machine.apply
@@ -102,7 +103,7 @@ class GroupChecks:
 
         machine.apply, machine.end_install = watched, installed
 
-    # -- checks ----------------------------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------------
 
     def check_majority(self, leader: ClusterNode, group_id: int, index: int, term: int) -> None:
         """An entry is applied for the first time, which is by who leads (G2)."""

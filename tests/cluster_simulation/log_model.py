@@ -18,6 +18,7 @@ Times are indexes of a group's log; NEVER is later than all of them.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,6 @@ from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered
 from tests.cluster_simulation.queue_kinds import LETTERS, QueueKind
 from tests.simulation.observer import message_number
 from tests.simulation.state import Violation
-import itertools
 
 NEVER = 1 << 60
 
