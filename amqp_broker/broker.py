@@ -31,7 +31,6 @@ from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
 from queues.classic import ClassicQueue
-from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
@@ -268,13 +267,11 @@ class Broker:
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
         )
-        own_node = self.replication.own_node
-        if record.home not in ("", own_node):
-            link = self.replication.link_to(record.home)
-            self._take_in(vhost, RemoteQueue(record.name, record.queue_id, record.durable, link), declaration)
+        if record.home and record.home != self.replication.own_node:
+            self._add_remote_queue(vhost, declaration, record)
             return
         queue = self.add_queue(vhost, declaration, record.queue_id)
-        if record.exclusive:
+        if record.exclusive and record.home == self.replication.own_node:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
@@ -283,11 +280,13 @@ class Broker:
         if recovered is not None:
             queue.restore(recovered, self.now)
 
-    def _take_in(self, vhost: VHost, queue: Any, declaration: QueueDeclaration) -> None:
-        """A queue is there at run time."""
+    def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
+        """A classic queue of another node."""
+        link = self.homes.link_to(record.home, self.now)
+        queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
         queue.declaration = declaration
-        queue.last_used = self.now
-        vhost.queues[declaration.name] = queue
+        queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
+        vhost.queues[record.name] = queue
         self.queue_count += 1
         vhost.changed()
 
@@ -318,7 +317,11 @@ class Broker:
             self.timers,
             self.dead_letters.add,
         )
-        self._take_in(vhost, queue, declaration)
+        queue.declaration = declaration
+        queue.last_used = self.now
+        vhost.queues[declaration.name] = queue
+        self.queue_count += 1
+        vhost.changed()
         self.watch_unused(vhost, queue)
         return queue
 
@@ -355,7 +358,7 @@ class Broker:
             alternate = (policy or {}).get("alternate-exchange")
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
-    def forget_queue(self, vhost: VHost, queue: Queue) -> int:
+    def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)
@@ -386,4 +389,5 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     declarations: Any = None
+    homes: Any = None
     replication: Replication = None  # type: ignore[assignment]  # the node sets both

@@ -37,7 +37,7 @@ from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
-from queues.queue import Queue
+from queues.classic import ClassicQueue
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -63,10 +63,10 @@ class Declarations:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def find_queue(self, connection: Connection, name: str) -> Queue:
+    def find_queue(self, connection: Connection, name: str) -> Any:
         """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
         vhost = connection.vhost
-        queue: Queue | None = vhost.queues.get(name)
+        queue = vhost.queues.get(name)
         if queue is None:
             raise not_found("queue", name, vhost.name)
         owner = queue.declaration.owner
@@ -74,7 +74,7 @@ class Declarations:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, Queue | Wanted | None]:
+    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
         """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
         Raises ChannelException."""
         vhost, session = connection.vhost, connection.session
@@ -99,7 +99,7 @@ class Declarations:
         self._check_arguments(connection, name, method)
         return self._add_queue(connection, name, method, is_durable)
 
-    def _check_same_queue(self, connection: Connection, queue: Queue, method: Any, is_durable: bool) -> None:
+    def _check_same_queue(self, connection: Connection, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
         declaration = queue.declaration
         owner = declaration.owner
         if (owner is not None and owner is not connection) or (owner is not None) != method.exclusive:
@@ -135,7 +135,7 @@ class Declarations:
 
     def _add_queue(
         self, connection: Connection, name: str, method: Any, is_durable: bool
-    ) -> tuple[str, Queue | Wanted]:
+    ) -> tuple[str, ClassicQueue | Wanted]:
         broker, vhost = self._broker, connection.vhost
         self._check_queue_limits(vhost, name)
         if is_durable or broker.is_clustered:
@@ -173,26 +173,28 @@ class Declarations:
                 f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
             )
 
-    def find_queue_to_delete(self, connection: Connection, name: str) -> Queue | None:
-        """The queue that queue.delete is about; None if there is none, which is no error. Raises ChannelException."""
-        connection.session.check(Action.CONFIGURE, "queue", name)
-        return self.find_queue(connection, name) if name in connection.vhost.queues else None
-
     def delete_queue(
-        self, connection: Connection, queue: Queue, if_unused: bool, if_empty: bool
+        self, connection: Connection, name: str, if_unused: bool, if_empty: bool
     ) -> tuple[int, Proposal | None]:
-        """queue.delete, with the queue's counts as they are known. Returns how many messages were ready, and what has
-        to be applied before the answer. Raises ChannelException."""
+        """queue.delete. Returns how many messages were ready, and what has to be applied before the answer. A missing
+        queue is no error."""
         vhost = connection.vhost
-        if if_unused and queue.consumer_count():
-            raise precondition_failed(f"queue '{queue.name}' in vhost '{vhost.name}' in use")
-        if if_empty and queue.message_count():
-            raise precondition_failed(f"queue '{queue.name}' in vhost '{vhost.name}' not empty")
-        if vhost.queues.get(queue.name) is not queue:
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        if name not in vhost.queues:
             return 0, self._broker.unsettled_proposal()
+        queue = self.find_queue(connection, name)
+        if if_unused and queue.consumer_count():
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
+        if if_empty and queue.message_count():
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return self.remove_queue(vhost, queue)
 
-    def remove_queue(self, vhost: VHost, queue: Queue) -> tuple[int, Proposal | None]:
+    def check_delete(self, connection: Connection, name: str) -> None:
+        """Whether this connection may delete the queue. Raises ChannelException."""
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        self.find_queue(connection, name)
+
+    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
         owner = queue.declaration.owner
@@ -214,8 +216,8 @@ class Declarations:
                 proposal = self.remove_exchange(vhost, name) or proposal
         return proposal
 
-    def find_queue_to_purge(self, connection: Connection, name: str) -> Queue:
-        """The queue that queue.purge is about. Raises ChannelException."""
+    def find_purged(self, connection: Connection, name: str) -> Any:
+        """The queue that queue.purge means. Raises ChannelException."""
         connection.session.check(Action.READ, "queue", name)
         return self.find_queue(connection, name)
 

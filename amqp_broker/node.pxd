@@ -42,6 +42,7 @@ cdef class Node:
     cdef long long _shortened_at
     cdef long long _publish_backlog
     cdef public object replication
+    cdef public object homes
     cdef public object membership
     cdef object _projection
     cdef dict _holds

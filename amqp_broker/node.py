@@ -42,6 +42,7 @@ from amqp_broker.declarations import Declarations
 from amqp_broker.hold import Hold
 from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
+from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
@@ -121,6 +122,8 @@ class Node:
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
+        self.homes = self.broker.homes = Homes(self.broker, self.replication)
+        self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
@@ -155,6 +158,7 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.replication.open(now)
+        self.homes.open()
         self._synced_ticket = self.broker.ticket()
         while not self.is_ready and self.replication.is_alone:
             self.end_turn(now)
@@ -288,12 +292,14 @@ class Node:
         """There is a link to another node."""
         self.set_time(now)
         self.replication.peer_connected(name, now)
+        self.homes.peer_connected(name, now)
         self._after_peers(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""
         self.set_time(now)
         self.replication.peer_disconnected(name, now)
+        self.homes.peer_disconnected(name, now)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -370,6 +376,7 @@ class Node:
         ticket = self._synced_ticket = job.ticket
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
+        self.homes.synced(job.journal_position)
         self._after_peers(now)
         self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
@@ -393,7 +400,9 @@ class Node:
         broker, store = self.broker, self.store
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
-        replication = self.replication
+        replication, homes = self.replication, self.homes
+        if homes.links:
+            homes.begin_end_of_turn(now)
         if replication.is_busy or replication.is_active:
             replication.begin_end_of_turn(now)
         store.end_turn()
@@ -401,8 +410,10 @@ class Node:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        if replication.is_busy or replication.is_active or replication.dirty or replication.home.touched:
-            peers = replication.end_turn(self.alarms.is_on, now)
+        if homes.sessions:
+            homes.end_turn(store.journal.position, self.alarms.is_on, now)
+        if replication.is_busy or replication.is_active or replication.dirty:
+            peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
         ticket = store.journal.position
@@ -415,8 +426,10 @@ class Node:
         if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
             self._relieve()
         is_behind = ticket - self._synced_ticket > self._publish_backlog
-        if replication.is_active and replication.backlog_bytes > self._publish_backlog:
-            is_behind = True
+        if replication.is_active and not is_behind:
+            is_behind = replication.is_behind(self._publish_backlog)
+        if homes.links and not is_behind:
+            is_behind = homes.is_behind(self._publish_backlog)
         alarms = self.alarms
         if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
@@ -429,6 +442,8 @@ class Node:
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
+            return True
+        if self.homes.sessions and self.homes.wants_sync:
             return True
         if ticket <= self._synced_ticket:
             # Retired segments are removed by a job too.

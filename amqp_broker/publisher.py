@@ -6,7 +6,6 @@ expiration and user-id checks, direct reply-to, delayed messages, transactions, 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.channel.channel import Channel
 
-log = logging.getLogger("amqp_broker")
-
-#: Direct replies are dropped when so many times `output_pause` waits to be read by who asked.
-_REPLY_LIMIT = 16
 #: The exchange at which the broker itself answers requests (system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
@@ -200,18 +195,8 @@ class Publisher:
         if route.address.exchange == SYSTEM_EXCHANGE:
             self._system.request(channel, route.address.routing_key, message, facts)
             return
-        consumer = self._broker.reply_consumers.find(route.address.routing_key)
-        if consumer is None:
-            if channel.is_mandatory:
-                channel.return_message(message)
-            return
-        connection = consumer.channel.connection
-        unsent = connection.unsent_bytes + connection.output.size()
-        if unsent > _REPLY_LIMIT * connection.config.output_pause_bytes:
-            # Direct replies are delivered at most once, and nobody else can be made to wait for them.
-            log.warning("reply to %s dropped: it does not read the %d octets that wait for it", connection.peer, unsent)
-            return
-        consumer.deliver_at_once(message, False)
+        if not self._broker.reply_consumers.deliver(message) and channel.is_mandatory:
+            channel.return_message(message)
 
     def cancel_consumer(self, channel: Channel, consumer: Any) -> None:
         """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
@@ -11,6 +10,7 @@ from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.proxies.remote_queue import RemoteQueue
 from exchanges.bindings import QUEUE, Destination
 
 
@@ -23,7 +23,7 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
+def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool = False) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
@@ -32,15 +32,14 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
         return
-    if found is None:
-        reply_when_known(channel, methods.QueueDeclareOk(name, 0, 1), method.nowait, tries)
+    if isinstance(found, RemoteQueue) and not is_counted:
+        # The counts are its home's, and without its home there is no queue.
+        hold = connection.node.hold(connection, method.name)
+        found.ask(hold, lambda: on_queue_declare(channel, method, tries, True))
         return
-
-    def answer() -> None:
-        declared = methods.QueueDeclareOk(name, found.message_count(), found.consumer_count())
-        reply_when_known(channel, declared, method.nowait, tries)
-
-    when_counted(channel, found, method, answer)
+    ready = found.message_count() if found is not None else 0
+    consumers = found.consumer_count() if found is not None else 1
+    reply_when_known(channel, methods.QueueDeclareOk(name, ready, consumers), method.nowait, tries)
 
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
@@ -72,61 +71,35 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
 
 def on_queue_purge(channel: Any, method: Any) -> None:
     """queue.purge"""
-    declarations = channel.connection.node.broker.declarations
-    queue = declarations.find_queue_to_purge(channel.connection, queue_name(channel, method.queue))
+    connection = channel.connection
+    queue = connection.node.broker.declarations.find_purged(connection, queue_name(channel, method.queue))
+
+    def answer(count: int) -> None:
+        if not method.nowait:
+            reply(channel, methods.QueuePurgeOk(count))
+
     if not queue.is_proxy:
-        count = queue.purge()
-        if not method.nowait:
-            reply(channel, methods.QueuePurgeOk(count))
+        answer(queue.purge())
         return
-    hold = channel.connection.node.hold(channel.connection, f"queue.purge '{queue.name}'")
-
-    def answer(refusal: Any, count: int) -> None:
-        if refusal is not None:
-            raise queue.refused(refusal)
-        if not method.nowait:
-            reply(channel, methods.QueuePurgeOk(count))
-
-    queue.clear(lambda refusal, count: hold.release(lambda: answer(refusal, count)))
+    hold = connection.node.hold(connection, method.name)
+    queue.clear(lambda refusal, count: hold.release(lambda: answer(queue.answered(refusal, count))))
 
 
-def on_queue_delete(channel: Any, method: Any) -> None:
+def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None:
     """queue.delete"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
-    queue = declarations.find_queue_to_delete(connection, queue_name(channel, method.queue))
-    if queue is None:
-        proposal = connection.node.broker.unsettled_proposal()
-        reply_when_applied(channel, proposal, methods.QueueDeleteOk(0), method.nowait)
+    name = queue_name(channel, method.queue)
+    queue = connection.vhost.queues.get(name)
+    if isinstance(queue, RemoteQueue) and queue.is_available and not is_counted:
+        declarations.check_delete(connection, name)
+        hold = connection.node.hold(connection, method.name)
+        queue.ask(hold, lambda: on_queue_delete(channel, method, True))
         return
-
-    def answer() -> None:
-        count, proposal = declarations.delete_queue(connection, queue, method.if_unused, method.if_empty)
-        reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
-
-    when_counted(channel, queue, method, answer, is_strict=method.if_unused or method.if_empty)
-
-
-def when_counted(
-    channel: Any, queue: Any, method: Any, answer: Callable[[], None], is_strict: bool = True
-) -> None:
-    """Call `answer` when the counts of a queue are known: at once, or when its home node has told them. A home that is
-    away is an error (404), unless not `is_strict`."""
-    if not queue.is_remote:
-        answer()
-        return
-    if not queue.is_available and not is_strict:
-        answer()
-        return
-    queue.check_available()
-    hold = channel.connection.node.hold(channel.connection, f"{method.name} '{queue.name}'")
-
-    def counted(refusal: Any) -> None:
-        if refusal is not None and is_strict:
-            raise queue.refused(refusal)
-        answer()
-
-    queue.count(lambda refusal: hold.release(lambda: counted(refusal)))
+    if isinstance(queue, RemoteQueue) and not queue.is_available and (method.if_unused or method.if_empty):
+        raise queue.unavailable()
+    count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
+    reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
 
 
 HANDLERS = {

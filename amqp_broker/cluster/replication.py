@@ -2,7 +2,6 @@
 
     group 0      the metadata (metadata_machine.py); broker.propose puts commands into this node's stream
     groups 1..N  quorum queues (proxies/queue_group.py); a queue is in group queue_id % N + 1
-    home, links  classic queues: other nodes' commands to those of this one, and its own to those of others
 
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
@@ -21,8 +20,6 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
-from amqp_broker.proxies.home import HOME_COMMANDS, HOME_EFFECTS, Home
-from amqp_broker.proxies.home_link import HomeLink
 from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
@@ -40,6 +37,8 @@ QueueGroup: Any = None
 METADATA_COMMANDS = 1
 METADATA_APPLIED = 2
 QUEUE_BATCH = 3
+HOME_COMMANDS = 4
+HOME_EFFECTS = 5
 DIRECT_REPLY = 6
 
 #: Sessions are times in milliseconds, shifted by this.
@@ -113,12 +112,8 @@ class Replication:
             METADATA_COMMANDS: self._on_metadata_commands,
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
-            HOME_EFFECTS: self._on_home_effects,
         }
-        self.home = Home(broker, self.send)
-        self.handlers[HOME_COMMANDS] = self.home.receive_commands
-        self._home_links: dict[str, HomeLink] = {}
-        #: There are queues whose log is elsewhere: every turn may have something for it.
+        #: There are quorum queues: every turn may have something for their groups.
         self.is_active = False
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
@@ -163,16 +158,6 @@ class Replication:
     def group_of(self, queue_id: int) -> QueueGroup:
         """The group that a quorum queue is in."""
         return self.queue_groups[queue_id % len(self.queue_groups) + 1]
-
-    def link_to(self, home: str) -> HomeLink:
-        """This node's commands to the classic queues of another node."""
-        link = self._home_links.get(home)
-        if link is None:
-            self._home_links[home] = link = HomeLink(self.own_node, home, self.send, self.now)
-            self.is_active = True
-            if home in self._connected:
-                link.peer_connected(self.now)
-        return link
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
@@ -227,8 +212,6 @@ class Replication:
             self.stream.resend()
         for group in self.queue_groups.values():
             group.peer_connected(name, now)
-        if name in self._home_links:
-            self._home_links[name].peer_connected(now)
         self.absorb(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
@@ -240,9 +223,6 @@ class Replication:
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
-        self.home.peer_disconnected(name, now)
-        if name in self._home_links:
-            self._home_links[name].peer_disconnected(now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -261,9 +241,6 @@ class Replication:
             for group in self.queue_groups.values():
                 group.machine.synced(position)
             self.absorb(now)
-        if self.home.wants_sync:
-            self.is_busy = True
-            self.home.synced(position)
 
     def tick(self, now: int) -> None:
         """Time has passed."""
@@ -366,12 +343,6 @@ class Replication:
             return
         group.receive_batch(name, payload[4:], now)
 
-    # -- classic queues of other nodes -------------------------------------------------------------------------------
-
-    def _on_home_effects(self, name: str, payload: bytes, now: int) -> None:
-        if name in self._home_links:
-            self._home_links[name].receive_effects(payload, now)
-
     # -- output --------------------------------------------------------------------------------------------------------
 
     def send(self, node_id: str, kind: int, payload: bytes) -> bool:
@@ -391,8 +362,6 @@ class Replication:
         self.now = now
         for group in self.queue_groups.values():
             group.end_turn(now)
-        for link in self._home_links.values():
-            link.end_turn(now)
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:
@@ -400,11 +369,10 @@ class Replication:
             elif self._leader is not None:
                 self.send(self._leader, METADATA_COMMANDS, octets)
 
-    def end_turn(self, is_blocked: bool, now: int) -> list[tuple[str, list[bytes]]]:
-        """Everything of this turn is in the journal. is_blocked: publishers have to wait. Returns frames for each peer.
-        For turns that are busy, or where something is `dirty` or `touched`."""
+    def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
+        """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
+        group is `dirty`."""
         self.is_busy = False
-        self.home.end_turn(int(self._broker.store.journal.position), is_blocked, now)
         self.host.end_turn(now)
         position = int(self._broker.store.journal.position)
         for group in self.queue_groups.values():
@@ -421,6 +389,10 @@ class Replication:
             freed += group.relieve(want_bytes - freed)
         return freed
 
+    def is_behind(self, limit_bytes: int) -> bool:
+        """Whether publishers have to wait: a group has not applied so much of what was submitted."""
+        return any(group.backlog_bytes > limit_bytes for group in self.queue_groups.values())
+
     def takes_pages_along(self) -> bool:
         """Whether the next sync has to bring pages to the disk before the journal. Once."""
         wants = False
@@ -433,13 +405,7 @@ class Replication:
     @property
     def wants_sync(self) -> bool:
         """Whether somebody waits for the disk."""
-        return self.host.wants_sync or self.home.wants_sync
-
-    @property
-    def backlog_bytes(self) -> int:
-        """What was submitted and is not applied yet, to groups and to other nodes: the most of each."""
-        sinks = [*self.queue_groups.values(), *self._home_links.values()]
-        return max((sink.backlog_bytes for sink in sinks), default=0)
+        return self.host.wants_sync
 
     def _next_deadline(self) -> int:
         times = [self.host.next_deadline(), self.stream.next_deadline()]

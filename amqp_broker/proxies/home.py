@@ -44,12 +44,13 @@ Send = Callable[[str, int, bytes], bool]
 
 
 class Home:
-    """send(node, kind, payload): an application frame to another node. touched: sessions with something to send."""
+    """send(node, kind, payload): an application frame to another node. sessions: of the nodes that use queues here.
+    touched: those with something to send."""
 
     def __init__(self, broker: Broker, send: Send) -> None:
         self._broker = broker
         self._send = send
-        self._sessions: dict[str, HomeSession] = {}
+        self.sessions: dict[str, HomeSession] = {}
         self._awaiting: dict[HomeSession, None] = {}
         self._starved: dict[RemoteConsumer, None] = {}
         self._retries_at = 0
@@ -76,7 +77,7 @@ class Home:
             frame = decode_to_home(payload, self._addresses)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: {error}") from error
-        session = self._sessions.get(node)
+        session = self.sessions.get(node)
         if isinstance(frame, Batch):
             if frame.origin != node:
                 raise PeerProtocolError(f"{node} sends commands of '{frame.origin}'")
@@ -98,7 +99,7 @@ class Home:
             return None
         self._close(node)
         session = HomeSession(self, node, batch.session)
-        self._sessions[node] = session
+        self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
         return session
@@ -109,7 +110,7 @@ class Home:
         self._close(node)
 
     def _close(self, node: str) -> None:
-        session = self._sessions.pop(node, None)
+        session = self.sessions.pop(node, None)
         if session is None:
             return
         self.touched.pop(session, None)
@@ -125,7 +126,7 @@ class Home:
         self._now = now
         if is_blocked != self._is_blocked:
             self._is_blocked = is_blocked
-            for session in self._sessions.values():
+            for session in self.sessions.values():
                 session.writer.put(Blocked(is_blocked))
                 session.touch()
         for session in self.touched:

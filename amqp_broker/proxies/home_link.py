@@ -105,6 +105,7 @@ class HomeLink(CommandSink):
         self._in_flight = 0
         self._counting: deque[Counted] = deque()
         self._flows: dict[int, Flow] = {}
+        self._untaken: dict[int, Flow] = {}  # those of whom something waits, as of the last look
         self._received = 0
         self._told = 0
 
@@ -184,17 +185,20 @@ class HomeLink(CommandSink):
         consumers: list[tuple[int, int]] = []
         holders = self.holders
         done = []
-        for number, flow in self._flows.items():
+        for number, flow in self._untaken.items():
             holder = holders.get(number)
             if holder is None:
+                self._flows.pop(number, None)
                 done.append(number)
                 continue
             flow.take_all_but(len(holder.waiting))
+            if not flow.sizes:
+                done.append(number)
             if flow.taken - flow.told >= CONSUMER_WINDOW_BYTES // 4:
                 flow.told = flow.taken
                 consumers.append((number, flow.taken))
         for number in done:
-            del self._flows[number]
+            del self._untaken[number]
         if consumers or self._received - self._told >= LINK_WINDOW_BYTES // 4:
             self._told = self._received
             self._send(
@@ -245,6 +249,7 @@ class HomeLink(CommandSink):
             self._flows[number] = flow = Flow()
         flow.received += size
         flow.sizes.append(size)
+        self._untaken[number] = flow
         effects.append(effect)
 
     def _on_confirmed(self, effect: Confirmed) -> None:
@@ -289,6 +294,7 @@ class HomeLink(CommandSink):
         """The link is lost, and everything that was on its way."""
         self.is_connected = self.is_blocked = False
         self._flows.clear()
+        self._untaken.clear()
         self._received = self._told = 0
         self._lose()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.proxies.home import HOME_COMMANDS, HOME_EFFECTS, Home, Send
+from amqp_broker.proxies.home import HOME_COMMANDS, HOME_EFFECTS, Home
 from amqp_broker.proxies.home_link import HomeLink
 from amqp_broker.reply_to import DIRECT_REPLY
 from raft.errors import PeerProtocolError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class Peers(Protocol):
     """What is used of Replication."""
 
+    is_busy: bool
+
     @property
     def own_node(self) -> str: ...
 
@@ -33,14 +35,18 @@ class Peers(Protocol):
 
 
 class Homes:
-    """peers: the node's Replication; its `own_node` is right when the first link is asked for."""
+    """peers: the node's Replication; its `own_node` is right when the first link is asked for.
+
+    While there are no `links`, the node need not call `begin_end_of_turn` and `is_behind`; while there are no
+    `sessions`, not `end_turn` and `wants_sync`: a node alone pays nothing.
+    """
 
     def __init__(self, broker: Broker, peers: Peers) -> None:
         self._broker = broker
         self._peers = peers
-        self._send: Send = peers.send
         self.home = Home(broker, self._send)
         self.links: dict[str, HomeLink] = {}
+        self.sessions = self.home.sessions
         self.handlers = {
             HOME_COMMANDS: self.home.receive_commands,
             HOME_EFFECTS: self._receive_effects,
@@ -51,6 +57,10 @@ class Homes:
         """The node knows its name among the others."""
         self._broker.reply_consumers.own_node = self._peers.own_node
         self._broker.reply_consumers.send = self._send
+
+    def _send(self, node: str, kind: int, payload: bytes) -> bool:
+        self._peers.is_busy = True
+        return self._peers.send(node, kind, payload)
 
     def link_to(self, home: str, now: int) -> HomeLink:
         """The link to the queues of a node."""
@@ -108,12 +118,6 @@ class Homes:
         """Whether somebody waits for the disk."""
         return self.home.wants_sync
 
-    @property
-    def backlog_bytes(self) -> int:
-        """The most that waits for any one home to be confirmed: publishers wait while that is much."""
-        return max((link.backlog_bytes for link in self.links.values()), default=0)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether a home wants publishers to wait."""
-        return any(link.is_blocked for link in self.links.values())
+    def is_behind(self, limit_bytes: int) -> bool:
+        """Whether publishers have to wait: a home is short of memory or disk, or has not confirmed so much."""
+        return any(link.is_blocked or link.backlog_bytes > limit_bytes for link in self.links.values())

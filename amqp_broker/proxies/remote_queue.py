@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
@@ -53,6 +54,24 @@ class RemoteQueue(QueueProxy):
         return self.unavailable()
 
     # -- counts --------------------------------------------------------------------------------------------------------
+
+    def answered(self, refusal: Refusal | None, count: int) -> int:
+        """What the home has answered. Raises ChannelException (404) if it has not."""
+        if refusal is Refusal.UNKNOWN:
+            raise self.unavailable()
+        return count
+
+    def ask(self, hold: Any, then: Callable[[], None]) -> None:
+        """Have the home count, and release the hold: `then` runs when the counts are right. While the home is down the
+        client is told so instead."""
+
+        def answered(refusal: Refusal | None) -> None:
+            hold.release(then if refusal is not Refusal.UNKNOWN else self._refuse)
+
+        self.count(answered)
+
+    def _refuse(self) -> None:
+        raise self.unavailable()
 
     def count(self, then: Callable[[Refusal | None], None]) -> None:
         """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now."""

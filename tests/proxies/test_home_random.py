@@ -118,7 +118,7 @@ class Traffic:
         for name in world.nodes:
             if name not in world.linked:
                 world.connect(name)
-        for node, _, client in self.clients:
+        for _, _, client in self.clients:
             if not client.is_gone:
                 client.queue.remove_consumer(client)
                 client.return_all()
@@ -146,8 +146,8 @@ class Traffic:
         for name, refusal in fates.items():
             assert refusal is not None or name in drained or name in self.acked, f"{name} was confirmed, and is lost"
         for client, queue in zip(last, QUEUES, strict=True):
-            for name in world.nodes:
-                of_one = [each for each in client.names if self.published[each] == name]
+            for publisher in world.nodes:
+                of_one = [each for each in client.names if self.published[each] == publisher]
                 assert of_one == sorted(set(of_one))
             assert world.home.queue(queue).unacked == world.home.queue(queue).ready.count == 0
             assert len(world.home.queue(queue).dispatcher.consumers) == 1
