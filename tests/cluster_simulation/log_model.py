@@ -344,6 +344,8 @@ class LogModel:
             elif command.how is How.REJECT:
                 handing.end = "rejected"
                 handing.copy.end, handing.copy.ended_at = "rejected", index
+            elif command.how is How.RETURN:
+                handing.end = "not passed on"
             else:
                 handing.end = "requeued"
 
@@ -401,7 +403,8 @@ class LogModel:
         for other in copy.handings:
             if other.since and other.since < handing.until and handing.since < other.until:
                 raise Violation(f"{copy} is in two hands: {other} and {handing}")
-            if handing.is_first and (other.is_first or other.since < handing.since):
+            was_there = other.end != "not passed on" and (other.is_first or other.since < handing.since)
+            if handing.is_first and was_there:
                 raise Violation(f"{copy} comes as if for the first time: {handing}; and there was {other}")
 
     # -- what clients see ----------------------------------------------------------------------------------------------
@@ -455,12 +458,12 @@ class LogModel:
 
     def _check_first_deliveries(self, queue: QueueLog) -> None:
         for level in range((queue.kind.max_priority or 0) + 1):
+            # What was handed out and not passed on may be handed out for the first time again: the first time counts.
             first = [
-                handing
+                min(handings, key=lambda each: each.since)
                 for copy in queue.copies.values()
                 if copy.priority == level and not (copy.is_again and queue.kind.name == LETTERS)
-                for handing in copy.handings
-                if handing.is_first and handing.since
+                if (handings := [each for each in copy.handings if each.is_first and each.since])
             ]
             first.sort(key=lambda each: (each.since, each.copy.place))
             for one, two in itertools.pairwise(first):
