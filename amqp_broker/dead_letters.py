@@ -1,8 +1,11 @@
 """DeadLetters: messages that queues give up go to the dead letter exchange, with RabbitMQ's x-death headers.
 
-A queue hands a message over in the middle of its own work, so it is only noted here; `run` publishes what was noted
-when the node has finished with the input. Both happen in the same turn, so the journal has the new place of a message
-in the same batch as the settlement of the old one.
+A classic queue hands a message over in the middle of its own work, so it is only noted here; `run` publishes what was
+noted when the node has finished with the input. Both happen in the same turn, so the journal has the new place of a
+message in the same batch as the settlement of the old one. Where the new place is a queue whose log is elsewhere, nobody
+waits for it: a dead letter of a classic queue gets there once, or with a crash at the wrong moment not at all.
+
+Those of quorum queues come through `publish`, with a receipt (proxies/letter_carrier.py).
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.message_facts import MessageFacts, copy_keys
 from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table, typed
 from amqp_broker.protocol.properties import replace_properties
+from amqp_broker.receipts import Receipt
 from exchanges.router import UnknownExchange
-from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, ClassicQueue
+from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from queues.message import Address, Message, build_message
+from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -31,10 +36,10 @@ class DeadLetters:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.noted: list[tuple[ClassicQueue, Message, str]] = []
+        self.noted: list[tuple[Queue, Message, str]] = []
         self.cycles_dropped = 0
 
-    def add(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
+    def add(self, queue: Queue, message: Message, reason: str, now: int) -> None:
         """Note a dead letter of a queue that has a dead letter exchange."""
         self.noted.append((queue, message, reason))
 
@@ -44,13 +49,15 @@ class DeadLetters:
             noted = self.noted
             self.noted = []
             for queue, message, reason in noted:
-                self._publish(queue, message, reason, now)
+                self.publish(queue, message, reason, now, None)
 
-    def _publish(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
+    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns whether
+        it went somewhere, or nowhere because it was going round in a circle."""
         vhost = self._broker.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
-            return
+            return False
         facts = MessageFacts(message)
         own_key = queue.settings.dead_letter_routing_key
         routing_keys = [message.address.routing_key, *copy_keys(facts)] if own_key is None else [own_key]
@@ -58,16 +65,17 @@ class DeadLetters:
         try:
             route = vhost.router.route(exchange, routing_keys, MessageFacts(letter))
         except UnknownExchange:
-            return
+            return False
         deaths = facts.headers.get("x-death")
         names = [name for name in route.queues if not self._is_cycle(queue, name, reason, deaths)]
         queues = [vhost.queues[name] for name in names if name in vhost.queues]
         if queues:
-            vhost.publish(letter, queues, now)
+            vhost.publish(letter, queues, now, receipt)
         for name in route.delayed:
-            vhost.delayed[name].add(letter, now)
+            vhost.delayed[name].add(letter, now, receipt)
+        return bool(route.queues or route.delayed)
 
-    def _is_cycle(self, source: ClassicQueue, target: str, reason: str, deaths: object) -> bool:
+    def _is_cycle(self, source: Queue, target: str, reason: str, deaths: object) -> bool:
         """A message that comes back to a queue in a cycle without a single rejection is dropped."""
         if reason == REJECTED:
             return False
@@ -93,7 +101,7 @@ class DeadLetters:
 
 
 def _make_letter(
-    queue: ClassicQueue,
+    queue: Queue,
     message: Message,
     reason: str,
     facts: MessageFacts,
@@ -127,7 +135,7 @@ def _make_letter(
 
 
 def _record_death(
-    deaths: list[Any], queue: ClassicQueue, message: Message, reason: str, facts: MessageFacts, now: int
+    deaths: list[Any], queue: Queue, message: Message, reason: str, facts: MessageFacts, now: int
 ) -> list[Any]:
     """x-death with this death counted: one entry for each (queue, reason), the newest first."""
     found = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amqp_broker.errors import ChannelException, inequivalent
+from amqp_broker.errors import ChannelException, inequivalent, precondition_failed
 from amqp_broker.protocol.fields import Table
 
 #: Arguments of a queue that a declaration is compared by, in the order in which differences are reported.
@@ -28,6 +28,9 @@ _QUEUE_ARGUMENTS = (
     "x-queue-mode",
     "x-single-active-consumer",
     "x-delivery-limit",
+    "x-message-deduplication",
+    "x-deduplication-ttl",
+    "x-consumer-timeout",
     "x-queue-type",
     "x-queue-version",
 )
@@ -73,6 +76,16 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
     """Raises ChannelException (406) when the two differ."""
     if received != current:
         raise inequivalent(argument, kind, name, vhost, _flag(received), _flag(current))
+
+
+def check_quorum_declaration(name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
+    """What a quorum queue cannot be; an empty name is one that the broker is to make. Raises ChannelException (406) with
+    RabbitMQ's texts."""
+    if not name:
+        raise precondition_failed("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    for is_wrong, what in ((auto_delete, "auto-delete"), (exclusive, "exclusive-ownership"), (not durable, "non-durable")):
+        if is_wrong:
+            raise precondition_failed(f"invalid property '{what}' for queue '{name}' in vhost '{vhost}'")
 
 
 def check_equivalent_queue(

@@ -10,14 +10,19 @@ import heapq
 from typing import TYPE_CHECKING
 
 from amqp_broker.message_facts import MessageFacts, copy_keys
+from amqp_broker.receipts import JointReceipt, Receipt
 from exchanges.delayed import delay_of
 from exchanges.router import UnknownExchange
 from queues.message import Entry, Message, make_entry
+from queues.quorum.effects import Refusal
 from queues.recovery import RecoveredQueue
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.vhost import VHost
+
+#: A message whose queue was cut off is published again after so long, milliseconds.
+_AGAIN_MS = 1000
 
 
 class DelayedMessages:
@@ -34,12 +39,14 @@ class DelayedMessages:
         self._vhost = vhost
         self._exchange = exchange
         self._due: list[tuple[int, int, Entry]] = []
+        # Published to queues whose log is elsewhere, which have not said yet that they have it.
+        self._under_way: dict[int, Entry] = {}
         self._timer_at = 0
 
     def __len__(self) -> int:
-        return len(self._due)
+        return len(self._due) + len(self._under_way)
 
-    def add(self, message: Message, now: int) -> bool:
+    def add(self, message: Message, now: int, receipt: Receipt | None = None) -> bool:
         """Hold a message back as its header says. Returns whether it was written to the journal."""
         due = now + delay_of(MessageFacts(message).headers)
         segment = 0
@@ -69,12 +76,28 @@ class DelayedMessages:
         self._timer_at = 0
         while self._due and self._due[0][0] <= now:
             entry = heapq.heappop(self._due)[2]
-            self._publish(entry.message, now)
-            self._settle(entry)
+            self._publish(entry, now)
         self._broker.dead_letters.run(now)
         self._watch()
 
-    def _publish(self, message: Message, now: int) -> None:
+    def _publish(self, entry: Entry, now: int) -> None:
+        receipt = JointReceipt()
+        self._under_way[entry.sequence] = entry
+        self._route(entry.message, now, receipt)
+        receipt.seal(lambda refusals: self._published(entry, refusals))
+
+    def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
+        """All of its queues have it, or have refused it."""
+        del self._under_way[entry.sequence]
+        if Refusal.UNKNOWN not in refusals or self.is_deleted:
+            self._settle(entry)
+            return
+        # Its way was cut off. Queues that have it get it again: better twice than never.
+        entry.expires_at = self._broker.now + _AGAIN_MS
+        heapq.heappush(self._due, (entry.expires_at, entry.sequence, entry))
+        self._watch()
+
+    def _route(self, message: Message, now: int, receipt: Receipt) -> None:
         facts = MessageFacts(message)
         routing_keys = [message.address.routing_key, *copy_keys(facts)]
         try:
@@ -83,7 +106,7 @@ class DelayedMessages:
             return
         queues = [self._vhost.queues[name] for name in route.queues if name in self._vhost.queues]
         if queues:
-            self._vhost.publish(message, queues, now)
+            self._vhost.publish(message, queues, now, receipt)
 
     def _settle(self, entry: Entry) -> None:
         store = self._broker.store
@@ -106,7 +129,7 @@ class DelayedMessages:
     def leave_segment(self, segment: int) -> None:
         """Write again what relies on a journal segment up to `segment`."""
         store = self._broker.store
-        for _, _, entry in self._due:
+        for entry in (*[each for _, _, each in self._due], *self._under_way.values()):
             if 0 < entry.journal_segment <= segment:
                 entry.journal_segment = store.segment(self)
                 store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, 0)

@@ -14,6 +14,7 @@ from amqp_broker.message_facts import MessageFacts, copy_keys, with_properties, 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
+from amqp_broker.receipts import Receipt
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routes import PublishRoute
 from exchanges.router import Route
@@ -110,12 +111,20 @@ class Publisher:
         if channel.transaction is not None:
             channel.transaction.add_message(route, message, facts, channel.is_mandatory)
             return
-        self.route_message(channel, route, message, facts, channel.is_mandatory)
+        receipt = channel.confirms.new_receipt() if channel.is_confirming else None
+        self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
 
     def route_message(
-        self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts, is_mandatory: bool
+        self,
+        channel: Channel,
+        route: PublishRoute,
+        message: Message,
+        facts: MessageFacts,
+        is_mandatory: bool,
+        receipt: Receipt | None,
     ) -> None:
-        """Hand a checked message to where it belongs; it is routed by `facts`."""
+        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it in
+        queues whose log is elsewhere."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
@@ -127,11 +136,11 @@ class Publisher:
             queues, delayed = self._queues_of(vhost, route, message, facts)
         stored = False
         for name in delayed:
-            stored = vhost.delayed[name].add(message, vhost.now) or stored
+            stored = vhost.delayed[name].add(message, vhost.now, receipt) or stored
         if stored:
             channel.note_outcome(_STORED)
         if queues:
-            outcome = vhost.publish(message, queues, vhost.now)
+            outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:

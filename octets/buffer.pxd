@@ -42,6 +42,7 @@ cdef class Buffer:
     @cython.locals(source="const unsigned char*")
     cpdef bytes take(self)
     cpdef void clear(self)
+    cpdef int cut(self, Py_ssize_t length) except -1
 
     @cython.locals(target="unsigned char*")
     cpdef int drop_front(self, Py_ssize_t count) except -1

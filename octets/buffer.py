@@ -195,6 +195,14 @@ class Buffer:
             self.data.clear()
         self.length = 0
 
+    def cut(self, length: int) -> None:
+        """Forget all but the first `length` octets."""
+        if length > self.length:
+            raise IndexError(f"cannot cut {self.length} octets to {length}")
+        if not cython.compiled:
+            del self.data[length:]
+        self.length = length
+
     def drop_front(self, count: int) -> None:
         """Forget the first `count` octets."""
         if count > self.length:

@@ -69,7 +69,8 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _integer(key: str, value: object, low: int, high: int | None) -> int:
+def read_integer(key: str, value: object, low: int, high: int | None) -> int:
+    """An integer from low to high. Raises ArgumentError."""
     if not _is_integer(value):
         raise ArgumentError(key, f"expected an integer, got {_kind(value)}")
     number: int = int(value)  # type: ignore[call-overload]
@@ -83,13 +84,14 @@ def _integer(key: str, value: object, low: int, high: int | None) -> int:
 def _name(key: str, value: object) -> str:
     """A string that names something; RabbitMQ words a wrong type of it differently."""
     try:
-        return _string(key, value)
+        return read_string(key, value)
     except ArgumentError as error:
         error.is_name = True
         raise
 
 
-def _string(key: str, value: object) -> str:
+def read_string(key: str, value: object) -> str:
+    """A string. Raises ArgumentError."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     if not isinstance(value, str):
@@ -97,7 +99,8 @@ def _string(key: str, value: object) -> str:
     return value
 
 
-def _boolean(key: str, value: object) -> bool:
+def read_boolean(key: str, value: object) -> bool:
+    """True or false. Raises ArgumentError."""
     if not isinstance(value, bool):
         raise ArgumentError(key, f"expected a boolean, got {_kind(value)}")
     return value
@@ -108,7 +111,7 @@ def _kind(value: object) -> str:
 
 
 def _overflow(key: str, value: object) -> Overflow:
-    text = _string(key, value)
+    text = read_string(key, value)
     try:
         return Overflow(text)
     except ValueError:
@@ -118,27 +121,43 @@ def _overflow(key: str, value: object) -> Overflow:
 
 #: Argument name -> (field of QueueArguments, check).
 _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
-    "x-message-ttl": ("message_ttl", lambda k, v: _integer(k, v, 0, MAX_TIME_MS)),
-    "x-expires": ("expires", lambda k, v: _integer(k, v, 1, MAX_TIME_MS)),
-    "x-max-length": ("max_length", lambda k, v: _integer(k, v, 0, None)),
-    "x-max-length-bytes": ("max_length_bytes", lambda k, v: _integer(k, v, 0, None)),
+    "x-message-ttl": ("message_ttl", lambda k, v: read_integer(k, v, 0, MAX_TIME_MS)),
+    "x-expires": ("expires", lambda k, v: read_integer(k, v, 1, MAX_TIME_MS)),
+    "x-max-length": ("max_length", lambda k, v: read_integer(k, v, 0, None)),
+    "x-max-length-bytes": ("max_length_bytes", lambda k, v: read_integer(k, v, 0, None)),
     "x-overflow": ("overflow", _overflow),
     "x-dead-letter-exchange": ("dead_letter_exchange", _name),
     "x-dead-letter-routing-key": ("dead_letter_routing_key", _string),
-    "x-max-priority": ("max_priority", lambda k, v: _integer(k, v, 0, 255)),
+    "x-max-priority": ("max_priority", lambda k, v: read_integer(k, v, 0, 255)),
     "x-single-active-consumer": ("single_active_consumer", _boolean),
-    "x-delivery-limit": ("delivery_limit", lambda k, v: _integer(k, v, -1, None)),
+    "x-delivery-limit": ("delivery_limit", lambda k, v: read_integer(k, v, -1, None)),
 }
+
+
+def read_fields(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The fields of QueueArguments that are given. Raises ArgumentError; names that are not of queues of every type are
+    passed over."""
+    fields: dict[str, object] = {}
+    for key, value in arguments.items():
+        reader = _READERS.get(key)
+        if reader is not None:
+            fields[reader[0]] = reader[1](key, value)
+    if "dead_letter_routing_key" in fields and "dead_letter_exchange" not in fields:
+        raise ArgumentError("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
+    if fields.get("max_priority") == 0:
+        del fields["max_priority"]
+    return fields
+
 
 
 def _accept(key: str, value: object) -> None:
     """Arguments that are checked and have no effect here."""
-    if key == "x-queue-mode" and _string(key, value) not in ("default", "lazy"):
+    if key == "x-queue-mode" and read_string(key, value) not in ("default", "lazy"):
         raise ArgumentError(key, f"'{value!s}' is not one of default, lazy")
     if key == "x-queue-version":
-        _integer(key, value, 1, 2)
+        read_integer(key, value, 1, 2)
     if key == "x-queue-master-locator":
-        _string(key, value)
+        read_string(key, value)
 
 
 #: Arguments that only quorum or stream queues know.
@@ -153,30 +172,37 @@ _OF_OTHER_TYPES = (
 _ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 
 
+def queue_type_of(arguments: Mapping[str, object], default: str = "classic") -> str:
+    """The type of a queue that is declared so; `default` where x-queue-type is not given. Raises ArgumentError,
+    UnsupportedQueueType."""
+    kind = arguments.get("x-queue-type")
+    if kind is None:
+        return default
+    name = read_string("x-queue-type", kind)
+    if name in ("classic", "quorum"):
+        return name
+    if name in LATER_TYPES:
+        raise UnsupportedQueueType(name)
+    raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
+
+
 def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
     """Check a queue's arguments. Raises ArgumentError, or UnsupportedQueueType; unknown names are ignored."""
     kind = arguments.get("x-queue-type")
     if kind is not None:
-        name = _string("x-queue-type", kind)
+        name = read_string("x-queue-type", kind)
         if name in LATER_TYPES:
             raise UnsupportedQueueType(name)
         if name not in SUPPORTED_TYPES:
             raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
-    fields: dict[str, object] = {}
     for key, value in arguments.items():
         if key in _OF_OTHER_TYPES:
             raise WrongArgument(key, "classic")
-        reader = _READERS.get(key)
-        if reader is not None:
-            fields[reader[0]] = reader[1](key, value)
-        elif key in _ACCEPTED:
+        if key in _ACCEPTED:
             _accept(key, value)
-    if "dead_letter_routing_key" in fields and "dead_letter_exchange" not in fields:
-        raise ArgumentError("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined")
+    fields = read_fields(arguments)
     if fields.get("delivery_limit") == -1:
         del fields["delivery_limit"]
-    if fields.get("max_priority") == 0:
-        del fields["max_priority"]
     return QueueArguments(**fields)  # type: ignore[arg-type]
 
 

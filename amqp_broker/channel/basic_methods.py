@@ -9,6 +9,7 @@ from amqp_broker.auth.permissions import Action
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message, unacked_allowed
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
+from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, reply_with_message
 from amqp_broker.channel.replies import reply
 from amqp_broker.errors import ChannelException, ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c
@@ -35,6 +36,9 @@ def on_basic_qos(channel: Any, method: Any) -> None:
         channel.consumer_prefetch = method.prefetch_count
     reply(channel, methods.BasicQosOk())
     if method.global_:
+        for consumer in channel.consumers.values():
+            if consumer.queue is not None and consumer.queue.is_proxy:
+                consumer.queue.prefetch_changed(consumer)
         channel.revive_all()
 
 
@@ -55,7 +59,10 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         raise precondition_failed(
             f"consumers of the channel have reached the limit of {limit} (max_consumers_per_channel)"
         )
-    _check_exclusive(channel, queue, method.exclusive)
+    if queue.is_proxy:
+        queue.check_available()
+    else:
+        _check_exclusive(channel, queue, method.exclusive)
     priority = method.arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise precondition_failed(
@@ -66,9 +73,12 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         channel, tag, method.no_ack, method.exclusive, priority, channel.consumer_prefetch, method.arguments
     )
     channel.consumers[tag] = consumer
+    queue.had_consumers = True
+    if queue.is_proxy:
+        consume_elsewhere(channel, queue, consumer, method.nowait)
+        return
     if not method.nowait:
         reply(channel, methods.BasicConsumeOk(tag))
-    queue.had_consumers = True
     queue.add_consumer(consumer)
     queue.dispatch(channel.vhost.now)
 
@@ -120,6 +130,9 @@ def on_basic_get(channel: Any, method: Any) -> None:
     queue.last_used = channel.vhost.now
     if not method.no_ack:
         _check_held(channel)
+    if queue.is_proxy:
+        get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
+        return
     entry = queue.get(channel.vhost.now)
     if entry is None:
         reply(channel, methods.BasicGetEmpty())
@@ -130,25 +143,23 @@ def on_basic_get(channel: Any, method: Any) -> None:
         tag = channel.pass_tag()
         queue.take_at_once(entry)
     else:
-        getter = channel.getters.get(queue)
-        if getter is None or getter.queue is not queue:
-            getter = ChannelConsumer(channel, "", False, False, 0, 0, None)
-            getter.prefix = b""
-            getter.queue = queue
-            getter.is_cancelled = True
-            channel.getters[queue] = getter
+        getter = _getter(channel, queue)
         getter.unacked += 1
         queue.take_held(entry, getter)
         tag = channel.hold(entry)
-    address = message.address
-    reply(
-        channel,
-        methods.BasicGetOk(tag, is_redelivered, address.exchange, address.routing_key, queue.ready.count),
-    )
-    channel.output.put_content(message, channel.channel_id, connection.frame_max)
-    if channel.output.size() > connection.config.output_pause_bytes:
-        # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
-        connection.node.sate(connection)
+    reply_with_message(channel, tag, is_redelivered, message, queue.message_count())
+
+
+def _getter(channel: Any, queue: Any) -> ChannelConsumer:
+    """Who holds what basic.get has fetched from this queue."""
+    getter: ChannelConsumer | None = channel.getters.get(queue)
+    if getter is None or getter.queue is not queue:
+        getter = ChannelConsumer(channel, "", False, False, 0, 0, None)
+        getter.prefix = b""
+        getter.queue = queue
+        getter.is_cancelled = True
+        channel.getters[queue] = getter
+    return getter
 
 
 def _check_held(channel: Any) -> None:

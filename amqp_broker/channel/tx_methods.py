@@ -1,7 +1,7 @@
 """The tx class (AMQP 0-9-1 §1.9): publishes and acknowledgements that take effect together at tx.commit.
 
-As in RabbitMQ this is batching per channel: what a commit does is answered once it is on the disk, and it is one turn
-of the node, so nothing of another client comes between.
+As in RabbitMQ this is batching per channel: what a commit does is answered once it is on the disk, and applied by the
+logs of queues elsewhere. It is one turn of the node, so that in its own queues nothing of another client comes between.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from amqp_broker.errors import precondition_failed
 from amqp_broker.message_facts import MessageFacts
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
+from amqp_broker.receipts import JointReceipt
+from queues.quorum.effects import Refusal
 
 _ACK = 0
 _REJECT = 1
@@ -78,10 +80,12 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     broker = connection.node.broker
     channel.transaction = None
     before = broker.ticket()
+    receipt = JointReceipt()
     for route, message, facts, is_mandatory in transaction.messages:
         if route.generation != channel.vhost.generation:
             route = connection.publisher.find_route(channel, route.address.raw)
-        connection.publisher.route_message(channel, route, message, facts, is_mandatory)
+        connection.publisher.route_message(channel, route, message, facts, is_mandatory, receipt)
+    holders = _holders_of(channel, transaction.settlements)
     for tag, outcome in transaction.settlements:
         if outcome == _ACK:
             channel.receive_ack(tag, False)
@@ -89,9 +93,29 @@ def on_tx_commit(channel: Any, method: Any) -> None:
             settle_negatively(channel, [channel.take_one(tag)], outcome == _REQUEUE)
     broker.dead_letters.run(channel.vhost.now)
     broker.store.end_turn()
+    for holder in holders:
+        holder.flush(receipt)
     channel.transaction = Transaction(connection.config.max_tx_size_bytes)
     ticket = broker.ticket()
-    reply_when_synced(channel, ticket if ticket > before else 0, methods.TxCommitOk())
+    if ticket == before:
+        ticket = 0
+    if not receipt.waiting:
+        reply_when_synced(channel, ticket, methods.TxCommitOk())
+        return
+    hold = connection.node.hold(connection, "tx.commit")
+
+    def answer(refusals: list[Refusal]) -> None:
+        if refusals:
+            raise precondition_failed("partial tx completion")
+        reply_when_synced(channel, ticket, methods.TxCommitOk())
+
+    receipt.seal(lambda refusals: hold.release(lambda: answer(refusals)))
+
+
+def _holders_of(channel: Any, settlements: list[tuple[int, int]]) -> list[Any]:
+    """The consumers, in logs elsewhere, of the deliveries that a transaction settles."""
+    entries = [channel.unacked[tag - channel.first_tag] for tag, _ in settlements]
+    return list(dict.fromkeys([each.page for each in entries if each is not None and each.consumer.queue.is_proxy]))
 
 
 def on_tx_rollback(channel: Any, method: Any) -> None:

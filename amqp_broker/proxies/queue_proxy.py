@@ -47,6 +47,12 @@ class QueueProxy(Queue):
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
 
+    refuses_get = False
+    """Whether basic.get is not possible."""
+
+    def check_available(self) -> None:
+        """Raises ChannelException while its log cannot be reached at all."""
+
     # -- consumers -----------------------------------------------------------------------------------------------------
 
     def attach(self, consumer: Any, receipt: Receipt | None) -> ProxyConsumer:

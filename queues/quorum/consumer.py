@@ -5,7 +5,7 @@ Its credit follows from the log alone: it may hold `credit_limit` deliveries, ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queues.consumer import Consumer
 from queues.message import Entry
@@ -41,7 +41,7 @@ class QuorumConsumer(Consumer):
         self.queue: QuorumQueue = queue
         self.origin = origin
         self.consumer_id = consumer_id
-        self.prefetch = prefetch
+        self.set_prefetch(prefetch)
         self.is_exclusive = is_exclusive
         self.tag = tag
         self.is_getter = is_getter
@@ -49,12 +49,10 @@ class QuorumConsumer(Consumer):
         self.next_delivery = 1
         self.held: dict[int, tuple[Entry, int]] = {}
 
-    @property
-    def credit_limit(self) -> int:
-        """How many deliveries it may hold."""
-        if self.no_ack or not self.prefetch:
-            return MOST_IN_FLIGHT
-        return min(self.prefetch, MOST_IN_FLIGHT)
+    def set_prefetch(self, prefetch: int) -> None:
+        """Change how many deliveries it asks for; `credit_limit` is how many it may hold."""
+        self.prefetch = prefetch
+        self.credit_limit = prefetch if prefetch and not self.no_ack and prefetch < MOST_IN_FLIGHT else MOST_IN_FLIGHT
 
     @property
     def is_done(self) -> bool:
@@ -76,16 +74,20 @@ class QuorumConsumer(Consumer):
         """The entries of deliveries first..last that it holds, and how many of these it does not hold."""
         held = self.held
         entries: list[Entry] = []
-        missed = 0
+        missed: Any = 0  # of any size: the ranges are the client's
         for first, last in ranges:
             count = last - first + 1
-            ids = range(first, last + 1) if count <= len(held) else [each for each in held if first <= each <= last]
             before = len(entries)
-            for delivery_id in ids:
-                found = held.pop(delivery_id, None)
-                if found is not None:
-                    entries.append(found[0])
-            missed += count - len(entries) + before
+            if count <= len(held):
+                for offset in range(count):
+                    found = held.pop(first + offset, None)
+                    if found is not None:
+                        entries.append(found[0])
+            else:
+                for delivery_id in [each for each in held if first <= each <= last]:
+                    entries.append(held.pop(delivery_id)[0])
+            if count != len(entries) - before:
+                missed += count - (len(entries) - before)
         return entries, missed
 
     def take_all(self) -> list[Entry]:

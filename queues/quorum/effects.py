@@ -5,6 +5,7 @@ Those of a consumer or a command come on the node whose consumer or command it i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -51,15 +52,40 @@ class Gone(IntEnum):
     """It went while this node was away."""
 
 
-class Delivered(NamedTuple):
+class Delivered:
     """For a consumer; the delivery counts against its prefetch until it is settled, also where the consumer has asked
-    for no acknowledgements: then the node settles it once it is on its way. delivery_count: how often it came back."""
+    for no acknowledgements: then the node settles it once it is on its way. delivery_count: how often it came back.
+    (No tuple like the others: there is one for every message, and compiled code reads it.)"""
 
-    consumer: int
-    delivery_id: int
-    message: Message
-    redelivered: bool
-    delivery_count: int
+    def __init__(
+        self, consumer: int, delivery_id: int, message: Message, redelivered: bool, delivery_count: int
+    ) -> None:
+        self.consumer = consumer
+        self.delivery_id = delivery_id
+        self.message = message
+        self.redelivered = redelivered
+        self.delivery_count = delivery_count
+
+    def __iter__(self) -> Iterator[object]:
+        return iter((self.consumer, self.delivery_id, self.message, self.redelivered, self.delivery_count))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Delivered) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks one up
+
+
+def make_delivered(
+    consumer: int, delivery_id: int, message: Message, redelivered: bool, delivery_count: int
+) -> Delivered:
+    """A Delivered (a function, because a C call costs less than a constructor's argument tuple)."""
+    effect = Delivered.__new__(Delivered)
+    effect.consumer = consumer
+    effect.delivery_id = delivery_id
+    effect.message = message
+    effect.redelivered = redelivered
+    effect.delivery_count = delivery_count
+    return effect
 
 
 class Refused(NamedTuple):

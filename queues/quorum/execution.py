@@ -15,6 +15,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+import cython
+
 from queues.message import Entry
 from queues.pager import Pager
 from queues.quorum.commands import (
@@ -23,13 +25,11 @@ from queues.quorum.commands import (
     Detach,
     Dispatched,
     DropQueue,
-    Enqueue,
     Get,
     NodeDown,
     OpenQueue,
     Prefetch,
     Purge,
-    Settle,
 )
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.effects import (
@@ -38,7 +38,6 @@ from queues.quorum.effects import (
     Confirmed,
     ConsumerCancelled,
     Counted,
-    Delivered,
     Effect,
     GetAnswered,
     Gone,
@@ -49,12 +48,16 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.letters import Letters
-from queues.quorum.queue import QuorumQueue
+from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import U64_MAX
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
+from queues.quorum.traffic import Enqueue, Settle
+
+if not cython.compiled:
+    from queues.quorum.effects import make_delivered
 
 
-class Execution:
+class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
     again after a restart: nobody is there any more to whom that could be told)."""
 
@@ -66,15 +69,13 @@ class Execution:
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
         self._pager = pager
-        self._touched: dict[QuorumQueue, None] = {}
+        self._touched: list[QuorumQueue] = []
         self._refused: list[Refused] = []
         self._watched: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
         self._handlers: dict[type, Callable[[Origin, int, Any], None]] = {
             OpenQueue: self._open_queue,
             DropQueue: self._drop_queue,
-            Enqueue: self._enqueue,
-            Settle: self._settle,
             Attach: self._attach,
             Detach: self._detach,
             Prefetch: self._prefetch,
@@ -96,11 +97,22 @@ class Execution:
                 elif isinstance(command, Dispatched):
                     self._dispatched(command)
         if self._touched:
-            touched, self._touched = self._touched, {}
-            for queue in touched:
-                if queue.queue_id in state.queues:
-                    queue.normalise(state.clock)
-                    self._watch(queue)
+            self._look_at_touched()
+
+    def _touch(self, queue: QuorumQueue) -> None:
+        """Something has happened in a queue."""
+        if not queue.is_touched:
+            queue.is_touched = True
+            self._touched.append(queue)
+
+    def _look_at_touched(self) -> None:
+        state = self.state
+        touched, self._touched = self._touched, []
+        for queue in touched:
+            queue.is_touched = False
+            if state.queues.get(queue.queue_id) is queue:
+                queue.normalise(state.clock)
+                self._watch_touched(queue)
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
@@ -109,13 +121,20 @@ class Execution:
         if origin is None:
             return
         origin.seen(batch.seen)
-        first = origin.last_sequence + 1
-        handlers = self._handlers
-        for command in batch.commands[first - batch.first :]:
-            origin.last_sequence += 1
-            handlers[type(command)](origin, origin.last_sequence, command)
-        if self._is_own(origin) and origin.last_sequence >= first:
-            self.effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(self._refused)))
+        first = sequence = origin.last_sequence + 1
+        skipped = first - batch.first
+        commands = batch.commands[skipped:] if skipped else batch.commands
+        for command in commands:
+            origin.last_sequence = sequence
+            if type(command) is Enqueue:
+                self._enqueue(origin, sequence, command)
+            elif type(command) is Settle:
+                self._settle(origin, sequence, command)
+            else:
+                self._handlers[type(command)](origin, sequence, command)
+            sequence += 1
+        if sequence > first and self._is_own(origin):
+            self.effects.append(Confirmed(origin.session, first, sequence - 1, tuple(self._refused)))
             self._refused = []
 
     def _admit(self, batch: Batch) -> Origin | None:
@@ -139,18 +158,18 @@ class Execution:
             return
         origin.is_open = False
         clock = self.state.clock
-        queues: dict[QuorumQueue, None] = {}
+        queues: dict[int, QuorumQueue] = {}
         consumers = [origin.consumers[number] for number in sorted(origin.consumers)]
         for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
-            queues[consumer.queue] = None
+            queues[consumer.queue.queue_id] = consumer.queue
             if consumer.is_attached:
                 consumer.queue.detach(consumer, clock)
         for consumer in consumers:
             consumer.queue.give_back(consumer)
             self._forget_if_done(origin, consumer)
-        for queue in queues:
+        for queue in queues.values():
             queue.dispatch(clock)
-            self._touched[queue] = None
+            self._touch(queue)
         if self._is_own(origin):
             self.effects.append(SessionClosed(origin.session))
 
@@ -172,7 +191,8 @@ class Execution:
             self.state.queues[command.queue_id] = queue
         else:
             queue.apply_settings(command.settings)
-        self._touched[queue] = None
+            self._watch(queue)  # whatever it has waited for before
+        self._touch(queue)
 
     def _drop_queue(self, origin: Origin, sequence: int, command: DropQueue) -> None:
         queue = self.state.queues.get(command.queue_id)
@@ -190,10 +210,10 @@ class Execution:
             if queue is None:
                 refusal = refusal or Refusal.NO_QUEUE
                 continue
-            is_marked = command.producer or command.message_id
+            is_marked = bool(command.producer or command.message_id)
             if is_marked and queue.deduplication.knows(command, clock):
                 continue
-            self._touched[queue] = None
+            self._touch(queue)
             if not queue.enqueue(command.message, clock):
                 refusal = Refusal.FULL
             elif is_marked:
@@ -209,7 +229,7 @@ class Execution:
             queue = consumer.queue
             missed = queue.settle(consumer, command.how, command.ranges, self.state.clock)
             self._forget_if_done(origin, consumer)
-            self._touched[queue] = None
+            self._touch(queue)
         if missed:
             self._tell(origin, NoticeKind.MISSED, sequence, command.consumer, min(missed, U64_MAX))
 
@@ -232,7 +252,7 @@ class Execution:
         )  # fmt: skip
         origin.consumers[command.consumer] = consumer
         queue.attach(consumer, self.state.clock)
-        self._touched[queue] = None
+        self._touch(queue)
 
     def _detach(self, origin: Origin, sequence: int, command: Detach) -> None:
         consumer = origin.consumers.get(command.consumer)
@@ -245,14 +265,14 @@ class Execution:
             queue.give_back(consumer)
         self._forget_if_done(origin, consumer)
         queue.dispatch(self.state.clock)
-        self._touched[queue] = None
+        self._touch(queue)
 
     def _prefetch(self, origin: Origin, sequence: int, command: Prefetch) -> None:
         consumer = origin.consumers.get(command.consumer)
         if consumer is not None and consumer.is_attached:
-            consumer.prefetch = command.prefetch
+            consumer.set_prefetch(command.prefetch)
             consumer.queue.prefetch_changed(consumer, self.state.clock)
-            self._touched[consumer.queue] = None
+            self._touch(consumer.queue)
 
     def _get(self, origin: Origin, sequence: int, command: Get) -> None:
         queue = self.state.queues.get(command.queue_id)
@@ -265,7 +285,7 @@ class Execution:
                 origin.consumers[command.consumer] = holder
                 queue.add_holder(holder)
             queue.last_used = clock
-            self._touched[queue] = None
+            self._touch(queue)
         origin.last_consumer = max(origin.last_consumer, command.consumer)
         self._tell(origin, NoticeKind.GOT, sequence, command.consumer, delivery_id)
 
@@ -274,7 +294,7 @@ class Execution:
         count = 0
         if queue is not None:
             count = queue.purge()
-            self._touched[queue] = None
+            self._touch(queue)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 
     # -- what the leader and the clock do ------------------------------------------------------------------------------
@@ -283,7 +303,7 @@ class Execution:
         queue = self.state.queues.get(command.queue_id)
         if queue is not None:
             queue.dispatched(command.letter)
-            self._touched[queue] = None
+            self._touch(queue)
 
     def _run_due(self) -> None:
         """Let every queue act that is due."""
@@ -334,7 +354,17 @@ class Execution:
 
     def _watch(self, queue: QuorumQueue) -> None:
         """Look at the queue again when it is due."""
-        due = queue.due_at(self.state.clock)
+        self._watch_at(queue, queue.due_at(self.state.clock))
+
+    def _watch_touched(self, queue: QuorumQueue) -> None:
+        """The same after a batch. What is held since before it has been seen to (invariant 3), so that nobody needs to
+        go over all holders; what is held since is not late before a whole time-out has passed."""
+        clock = self.state.clock
+        self._watch_at(queue, queue.due_without_holders(clock))
+        if queue.timeout >= 0 and queue.unacked:
+            self._watch_at(queue, clock + queue.timeout)
+
+    def _watch_at(self, queue: QuorumQueue, due: int) -> None:
         watched = self._watched.get(queue.queue_id)
         if due and (watched is None or due < watched):
             self._watched[queue.queue_id] = due
@@ -352,7 +382,7 @@ class Execution:
         """A queue has handed a message to a consumer."""
         if consumer.origin == self.own_node and self._is_own(self.state.origins[consumer.origin]):
             self.effects.append(
-                Delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
+                make_delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
             )
 
     def lettered(self, letters: Letters, entry: Entry) -> None:
@@ -368,7 +398,7 @@ class Execution:
         self.is_leader = is_leader
 
     def _forget_if_done(self, origin: Origin, consumer: QuorumConsumer) -> None:
-        if consumer.is_done:
+        if not consumer.is_attached and not consumer.held:
             del origin.consumers[consumer.consumer_id]
             consumer.queue.remove_holder(consumer)
 

@@ -13,13 +13,13 @@ from queues.message import Entry, make_entry
 from queues.page import Page, PageBuilder
 from queues.pager import Pager
 from queues.priority import PriorityReady
-from queues.quorum.commands import read_message
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.image import ATTACHED, EXCLUSIVE, GETTER, NO_ACK, VERSION, Kind, Section
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import Malformed, Reader
 from queues.quorum.settings import get_settings
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
+from queues.quorum.traffic import read_message
 from queues.ready import Ready
 from storage.page_store import PageLocation
 

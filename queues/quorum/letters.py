@@ -12,10 +12,15 @@ from __future__ import annotations
 
 from collections import deque
 
-from queues.message import Entry, Message, make_entry
+import cython
+
+from queues.message import Entry, Message
 from queues.pager import Pager
 from queues.quorum.effects import DeadLettered, Reason
 from queues.ready import Ready
+
+if not cython.compiled:
+    from queues.message import make_entry
 
 #: So many letters of a queue are under way at a time.
 WINDOW = 1000

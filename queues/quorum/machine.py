@@ -34,6 +34,7 @@ class QueueGroupMachine:
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.pager = pager
         self.has_named_pages = False
+        self.role_changes = 0
         self._execution = Execution(own_node, pager)
         self._places = Places(pager)
         self._install: ImageReader | None = None
@@ -91,6 +92,7 @@ class QueueGroupMachine:
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         """A new leader is told of all dead letters that are not known to be dispatched."""
         self._execution.set_leader(is_leader)
+        self.role_changes += 1
 
     def _present_install(self) -> ImageReader:
         if self._install is None:

@@ -16,11 +16,13 @@ Invariants:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+import cython
 
 from queues.arguments import Overflow
 from queues.dispatcher import Dispatcher
-from queues.message import Entry, Message, make_entry
+from queues.message import Entry, Message
 from queues.pager import Pager
 from queues.priority import PriorityReady
 from queues.quorum.commands import How
@@ -28,24 +30,35 @@ from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
 from queues.quorum.effects import Reason
 from queues.quorum.letters import Letters, empty
+from queues.quorum.reader import TIME_MAX
 from queues.quorum.settings import QuorumSettings
 from queues.ready import Ready
+
+if not cython.compiled:
+    from queues.message import make_entry
 
 #: So many messages at most are dropped at a time, because they have expired or are too many; the rest with the next
 #: entry of the log, for which the leader sees to it that there is one soon.
 AT_ONCE = 1000
+_AT_ONCE = AT_ONCE
 #: A page keeps 16 bits of it.
 _MOST_RETURNS = 65_535
+_MOST_TIME = TIME_MAX
+_ACK = How.ACK
+_REQUEUE = How.REQUEUE
+_RETURN = How.RETURN
 
 
-class Sink(Protocol):
+class Sink:
     """Whom a queue tells what has happened."""
 
     def delivered(self, consumer: QuorumConsumer, delivery_id: int, entry: Entry) -> None:
         """A message was handed to a consumer."""
+        raise NotImplementedError
 
     def lettered(self, letters: Letters, entry: Entry) -> None:
         """A dead letter is in transit."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ class QueueStatistics:
 class QuorumQueue:
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
+    timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
+    batch is applied.
     """
 
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
@@ -78,6 +93,7 @@ class QuorumQueue:
         self.unacked = 0
         self.last_used = 0
         self.may_expire = False
+        self.is_touched = False
         self.apply_settings(settings)
 
     def apply_settings(self, settings: QuorumSettings) -> None:
@@ -89,6 +105,11 @@ class QuorumQueue:
         is_limited = self._max_length >= 0 or self._max_bytes >= 0
         self._drops_head = is_limited and arguments.overflow is Overflow.DROP_HEAD
         self._rejects = is_limited and arguments.overflow is not Overflow.DROP_HEAD
+        self._ttl = _duration(arguments.message_ttl)
+        self._expires = _duration(arguments.expires)
+        self.timeout = _duration(settings.consumer_timeout)
+        self._has_dead_letters = arguments.dead_letter_exchange is not None
+        self._delivery_limit = -1 if arguments.delivery_limit is None else arguments.delivery_limit
 
     def levels(self) -> list[Ready]:
         """The runs of ready messages, one for each priority, the lowest first."""
@@ -116,7 +137,7 @@ class QuorumQueue:
         if expires_at:
             self.may_expire = True
         if self._drops_head:
-            self._enforce_limits(AT_ONCE)
+            self._enforce_limits(_AT_ONCE)
         return True
 
     def _has_no_room_for(self, message: Message) -> bool:
@@ -125,10 +146,10 @@ class QuorumQueue:
 
     def _expiry_of(self, message: Message, clock: int) -> int:
         """When it expires, 0 for never: the lower of the queue's and its own TTL."""
-        ttl = self.settings.arguments.message_ttl
-        if message.expiration >= 0 and (ttl is None or message.expiration < ttl):
-            ttl = message.expiration
-        return 0 if ttl is None else clock + ttl
+        ttl = self._ttl
+        if message.expiration >= 0 and (ttl < 0 or message.expiration < ttl):
+            ttl = min(message.expiration, _MOST_TIME)
+        return 0 if ttl < 0 else clock + ttl
 
     def _is_over_limit(self) -> bool:
         ready = self.ready
@@ -149,7 +170,7 @@ class QuorumQueue:
     def dispatch(self, clock: int) -> None:
         """Hand ready messages to consumers while there are both."""
         ready = self.ready
-        most = AT_ONCE
+        most = _AT_ONCE
         while ready.count and most:
             consumer = self.dispatcher.next()
             if consumer is None:
@@ -163,13 +184,14 @@ class QuorumQueue:
             else:
                 self._hand_over(entry, consumer, clock)
 
-    def _hand_over(self, entry: Entry, consumer: Any, clock: int) -> None:
+    def _hand_over(self, entry: Entry, taker: Any, clock: int) -> None:
+        consumer: QuorumConsumer = taker
         self.unacked += 1
         self.sink.delivered(consumer, consumer.hold(entry, clock), entry)
 
     def get(self, holder: QuorumConsumer, clock: int) -> int:
         """The first ready message is held by `holder` now. Returns the delivery id, 0 when there is none."""
-        for _ in range(AT_ONCE):
+        for _ in range(_AT_ONCE):
             entry = self.ready.pop()
             if entry is None:
                 return 0
@@ -217,17 +239,17 @@ class QuorumQueue:
     def settle(self, consumer: QuorumConsumer, how: How, ranges: tuple[tuple[int, int], ...], clock: int) -> int:
         """Settle deliveries first..last of a consumer. Returns how many of them it does not hold."""
         entries, missed = consumer.take(ranges)
-        if how is How.REQUEUE or how is How.RETURN:
-            self._put_back(entries, how is How.REQUEUE)
+        if how is _REQUEUE or how is _RETURN:
+            self._put_back(entries, how is _REQUEUE)
         else:
             self.unacked -= len(entries)
             for entry in entries:
                 entry.consumer = None
-                if how is How.ACK:
+                if how is _ACK:
                     self._forget(entry)
                 else:
                     self._drop(entry, Reason.REJECTED)
-        if consumer.is_attached and entries:
+        if entries and consumer.is_attached:
             self.dispatcher.credit_returned(consumer)
         self.dispatch(clock)
         return missed
@@ -239,14 +261,14 @@ class QuorumQueue:
     def _put_back(self, entries: list[Entry], counts: bool) -> None:
         """To their original positions."""
         kept = []
-        limit = self.settings.arguments.delivery_limit
+        limit = self._delivery_limit
         self.unacked -= len(entries)
         for entry in entries:
             entry.consumer = None
             if counts:
                 entry.is_redelivered = True
                 entry.returns = min(entry.returns + 1, _MOST_RETURNS)
-                if limit is not None and entry.returns > limit:
+                if 0 <= limit < entry.returns:
                     self._drop(entry, Reason.DELIVERY_LIMIT)
                     continue
             kept.append(entry)
@@ -255,7 +277,7 @@ class QuorumQueue:
         if kept:
             self.ready.put_back(kept)
         if self._drops_head:
-            self._enforce_limits(AT_ONCE)
+            self._enforce_limits(_AT_ONCE)
 
     def _drop(self, entry: Entry, reason: Reason) -> None:
         """A message leaves without having been consumed."""
@@ -263,7 +285,7 @@ class QuorumQueue:
         self._forget(entry)
 
     def _bury(self, message: Message, reason: Reason, returns: int) -> None:
-        if self.settings.arguments.dead_letter_exchange is not None:
+        if self._has_dead_letters:
             entry = self.letters.add(message, reason, returns)
             if entry is not None:
                 self.sink.lettered(self.letters, entry)
@@ -284,6 +306,15 @@ class QuorumQueue:
 
     def due_at(self, clock: int) -> int:
         """When something happens here without a command: milliseconds since the epoch, 0 for never."""
+        due = self.due_without_holders(clock)
+        if self.timeout >= 0 and self.unacked:
+            for consumer in self.holders.values():
+                if consumer.held:
+                    due = _earlier(due, consumer.held_since() + self.timeout)
+        return due
+
+    def due_without_holders(self, clock: int) -> int:
+        """The same, but for deliveries that are held for too long."""
         due = 0
         if self._drops_head and self._is_over_limit():
             due = max(1, clock)
@@ -293,38 +324,29 @@ class QuorumQueue:
                 self.may_expire = False
             else:
                 due = _earlier(due, head.expires_at)
-        timeout = self.settings.consumer_timeout
-        if timeout is not None and self.unacked:
-            for consumer in self.holders.values():
-                if consumer.held:
-                    due = _earlier(due, consumer.held_since() + timeout)
-        expires = self.settings.arguments.expires
-        if expires is not None and not self.dispatcher.consumers and not self.letters.count:
-            due = _earlier(due, self.last_used + expires)
+        if self._expires >= 0 and self._is_unused():
+            due = _earlier(due, self.last_used + self._expires)
         return due
 
+    def _is_unused(self) -> bool:
+        """Dead letters keep a queue too."""
+        return not self.dispatcher.consumers and not self.letters.count
+
     def is_expired(self, clock: int) -> bool:
-        """Whether nobody has used it for as long as it lives (x-expires). Dead letters keep it."""
-        expires = self.settings.arguments.expires
-        return (
-            expires is not None
-            and not self.dispatcher.consumers
-            and not self.letters.count
-            and self.last_used + expires <= clock
-        )
+        """Whether nobody has used it for as long as it lives (x-expires)."""
+        return self._expires >= 0 and self._is_unused() and self.last_used + self._expires <= clock
 
     def late_holders(self, clock: int) -> list[QuorumConsumer]:
         """Who has held a delivery for longer than the consumer timeout."""
-        timeout = self.settings.consumer_timeout
-        if timeout is None:
+        if self.timeout < 0:
             return []
-        return [each for each in self.holders.values() if each.held and each.held_since() + timeout <= clock]
+        return [each for each in self.holders.values() if each.held and each.held_since() + self.timeout <= clock]
 
     def normalise(self, clock: int) -> None:
         """Drop from the head what is too much and what has expired, at most AT_ONCE of each."""
         if self._drops_head:
-            self._enforce_limits(AT_ONCE)
-        most = AT_ONCE
+            self._enforce_limits(_AT_ONCE)
+        most = _AT_ONCE
         while self.may_expire and most:
             entry = self.ready.peek()
             if entry is None:
@@ -355,6 +377,11 @@ class QuorumQueue:
         """Its figures now."""
         ready, consumers = self.ready, self.dispatcher.consumers
         return QueueStatistics(ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count)
+
+
+def _duration(milliseconds: int | None) -> int:
+    """-1 for none; no longer than can be added to any time."""
+    return -1 if milliseconds is None else min(milliseconds, TIME_MAX)
 
 
 def _earlier(when: int, other: int) -> int:

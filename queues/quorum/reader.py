@@ -6,14 +6,15 @@ of its range.
 
 from __future__ import annotations
 
-import struct
+import cython
 
-_U16 = struct.Struct(">H")
-_U32 = struct.Struct(">L")
-_U64 = struct.Struct(">Q")
-_I32 = struct.Struct(">l")
+if not cython.compiled:
+    from octets.buffer import get_u16, get_u32, get_u64
 
 U64_MAX = (1 << 64) - 1
+I64_MAX = (1 << 63) - 1
+#: No time is above it, so that the sum of a time and a capped duration fits into 63 bits. Milliseconds.
+TIME_MAX = (1 << 62) - 1
 
 
 class Malformed(ValueError):
@@ -21,17 +22,25 @@ class Malformed(ValueError):
 
 
 class Reader:
-    """The octets data[position:end]; `what` names them in errors."""
+    """The octets data[position:end]; `what`, and `kind` if it is not negative, name them in errors."""
 
     def __init__(self, data: bytes, what: str, position: int = 0, end: int | None = None) -> None:
         self.data = data
         self.position = position
         self.end = len(data) if end is None else end
+        self.kind = -1
         self._what = what
+
+    def enter(self, kind: int, position: int, end: int) -> None:
+        """Go on with data[position:end], which the caller knows to be there, as a thing of this kind."""
+        self.kind = kind
+        self.position = position
+        self.end = end
 
     def fail(self, reason: str) -> Malformed:
         """The error, to be raised."""
-        return Malformed(f"{self._what}, octet {self.position} of {self.end}: {reason}")
+        what = self._what if self.kind < 0 else f"{self._what} {self.kind}"
+        return Malformed(f"{what}, octet {self.position} of {self.end}: {reason}")
 
     def skip(self, count: int) -> int:
         """Pass `count` octets. Returns where they begin."""
@@ -42,19 +51,25 @@ class Reader:
         return start
 
     def u8(self) -> int:
-        return self.data[self.skip(1)]
+        start = self.skip(1)
+        data = self.data
+        return data[start]
 
     def u16(self) -> int:
-        return int(_U16.unpack_from(self.data, self.skip(2))[0])
+        start = self.skip(2)
+        return get_u16(self.data, start)
 
     def u32(self) -> int:
-        return int(_U32.unpack_from(self.data, self.skip(4))[0])
+        start = self.skip(4)
+        return get_u32(self.data, start)
 
     def u64(self) -> int:
-        return int(_U64.unpack_from(self.data, self.skip(8))[0])
+        start = self.skip(8)
+        return get_u64(self.data, start)
 
     def i32(self) -> int:
-        return int(_I32.unpack_from(self.data, self.skip(4))[0])
+        value = self.u32()
+        return value - (1 << 32) if value >= 1 << 31 else value
 
     def flags(self, known: int) -> int:
         """An octet in which only the bits of `known` may be set."""
@@ -72,7 +87,8 @@ class Reader:
 
     def short(self) -> bytes:
         """One octet of length, and so many octets."""
-        return self.octets(self.u8())
+        length = self.u8()
+        return self.octets(length) if length else b""
 
     def name(self) -> str:
         """A short string as text."""

@@ -1,55 +1,74 @@
 """OwnStream: a node's ordered stream of commands to one queue group, on the node's side.
 
-    submit -> unapplied -> take_batches -> the leader proposes -> ... -> Confirmed -> confirmed -> gone
-                  ^------- resend: a new leader, or the link to it was lost
-                  ^------- reopen: the session was closed; the same commands in a new one
+    submit -> the open batch -> take_batches -> the leader proposes -> ... -> Confirmed -> the batch is forgotten
+                  sent batches ---^---- resend: a new leader, or the link to it was lost
+                                  ^---- reopen: the session was closed; the same commands in a new one
 
 It keeps every command until the node's own machine has applied it, so a command is applied exactly once whichever
 leaders come and go: the machine skips what it has, and what comes behind a gap.
+
+Commands are encoded once, into the batch in which they go; of each of them only its token is kept besides.
 
 Invariants:
 1. Commands have consecutive numbers from 1 within a session, in the order of `submit`.
 2. A consumer number is given once, over all sessions: what a late acknowledgement names is never somebody else's.
 3. In a new session only what was not applied in the old one is sent again; not what speaks of the old consumers.
+4. `_tokens` has one item for each command that is not known to be applied; the batches hold these commands, and of the
+   first batch maybe some that are.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
-from queues.quorum.commands import (
-    Attach,
-    Command,
-    Detach,
-    Get,
-    Prefetch,
-    Settle,
-    encode_command,
-    join_batch,
-)
-from queues.quorum.effects import AttachRefused, Confirmed, ConsumerCancelled, Effect, Refusal
+import cython
+
+from octets.buffer import Buffer
+from queues.quorum.commands import Attach, Command, Detach, Get, Prefetch
+from queues.quorum.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
+from queues.quorum.traffic import Enqueue, Settle
+
+if not cython.compiled:
+    from octets.buffer import get_u32
+    from queues.quorum.commands import put_batch_head, put_command
 
 #: What a batch of a turn holds at most, octets (one larger command goes alone).
 BATCH_BYTES = 256 * 1024
+#: Commands that a new session changes.
+_CHANGED = (Attach, Detach, Get, Prefetch)
+#: Octets of a command before its fields: kind and length; the kind of a Settle, which a new session drops.
+_HEAD_BYTES = 5
+_SETTLE = 4
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
-_NUMBER_BITS = 20
+_NUMBER_BITS = 10
+#: A session's number is the time in milliseconds << this, and some random bits: two that begin together differ.
+SESSION_BITS = 8
 
 
-class _Pending(NamedTuple):
-    """A command that is not known to be applied."""
+class _Batch(NamedTuple):
+    """Commands up to number `last`, encoded; they begin at `start`."""
 
     octets: bytes
-    token: Hashable
-    command: Command | None  # kept where a new session changes it
+    start: int
+    last: int
 
 
-class Outcome(NamedTuple):
+class Outcome:
     """What became of a command: token is what was given to `submit`; refusal None is success."""
 
-    token: Hashable
-    refusal: Refusal | None
+    def __init__(self, token: Hashable, refusal: Refusal | None) -> None:
+        self.token = token
+        self.refusal = refusal
+
+    def __iter__(self) -> Iterator[object]:
+        return iter((self.token, self.refusal))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outcome) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks one up
 
 
 class Reopened(NamedTuple):
@@ -61,25 +80,33 @@ class Reopened(NamedTuple):
 
 
 class OwnStream:
-    """The stream of node `origin`. session: above all that this node has ever used, e.g. the time in milliseconds."""
+    """The stream of node `origin`. session: above all that this node has ever used, as times are (SESSION_BITS).
+
+    unapplied_bytes: octets of the commands that are not known to be applied; a batch counts until all of it is.
+    """
 
     def __init__(self, origin: str, session: int) -> None:
         if not 0 < session < 1 << (64 - _NUMBER_BITS):
-            raise ValueError(f"session {session}: use the time in milliseconds")
+            raise ValueError(f"session {session}: use the time in milliseconds << {SESSION_BITS}")
         self.origin = origin
         self.session = session
         self.unapplied_bytes = 0
         self._next_consumer = session << _NUMBER_BITS
-        self._unapplied: deque[_Pending] = deque()
+        self._buffer = Buffer()  # the batch that is being filled, if _filling is above 0
+        self._filling = 0
+        self._start = 0
+        self._batches: deque[_Batch] = deque()
+        self._tokens: deque[Hashable] = deque()
+        self._changes: deque[tuple[int, Command]] = deque()  # what a new session changes, by number
         self._applied = 0
-        self._sent = 0
+        self._sent = 0  # of the batches
         self._is_announced = False
         self._attached: dict[int, Attach] = {}
 
     @property
     def unapplied(self) -> int:
         """How many commands are not known to be applied."""
-        return len(self._unapplied)
+        return len(self._tokens)
 
     def new_consumer(self) -> int:
         """A number for an Attach or a Get."""
@@ -88,35 +115,59 @@ class OwnStream:
 
     def submit(self, command: Command, token: Hashable = None) -> int:
         """Put a command behind the others. Returns its number in the session."""
-        kept = command if isinstance(command, Attach | Detach | Get | Prefetch | Settle) else None
-        octets = encode_command(command)
-        self._unapplied.append(_Pending(octets, token, kept))
-        self.unapplied_bytes += len(octets)
-        return self._applied + len(self._unapplied)
+        buffer = self._open_batch()
+        before = buffer.length
+        put_command(buffer, command)
+        if type(command) is not Enqueue and type(command) is not Settle and isinstance(command, _CHANGED):
+            self._changes.append((self._applied + len(self._tokens) + 1, command))
+        return self._submitted(before, token)
+
+    def _open_batch(self) -> Buffer:
+        """The batch that takes the next command."""
+        buffer = self._buffer
+        if not self._filling:
+            buffer.clear()
+            first = self._applied + len(self._tokens) + 1
+            self._start = put_batch_head(buffer, 0, self.origin, self.session, first, 0) + 4
+        return buffer
+
+    def _submitted(self, before: int, token: Hashable) -> int:
+        """A command was put into the open batch behind `before`. If there is too much in it now, it begins another."""
+        buffer = self._buffer
+        if self._filling and buffer.length - self._start > BATCH_BYTES:
+            octets = buffer.get_bytes(before, buffer.length)
+            buffer.cut(before)
+            self._seal()
+            self._open_batch().put_bytes(octets)
+            before = self._start
+        self.unapplied_bytes += self._buffer.length - before
+        self._filling += 1
+        self._tokens.append(token)
+        return self._applied + len(self._tokens)
+
+    def _seal(self) -> None:
+        """The open batch is whole."""
+        buffer = self._buffer
+        start = self._start
+        buffer.set_u32(start - 4, self._filling)
+        buffer.set_u32(start - 12, self._applied >> 32)
+        buffer.set_u32(start - 8, self._applied & 0xFFFFFFFF)
+        self._filling = 0
+        self._batches.append(_Batch(buffer.take(), start, self._applied + len(self._tokens)))
 
     def take_batches(self) -> list[bytes]:
         """What was not sent yet, as batches for the leader, who puts in the time (`with_time`). The first of a session
         goes even when it is empty: it opens it, and closes the one before."""
-        batches = []
-        commands: list[bytes] = []
-        size = 0
-        first = self._applied + self._sent + 1
-        for index in range(self._sent, len(self._unapplied)):
-            octets = self._unapplied[index].octets
-            if commands and size + len(octets) > BATCH_BYTES:
-                batches.append(self._batch(first, commands))
-                first += len(commands)
-                commands, size = [], 0
-            commands.append(octets)
-            size += len(octets)
-        if commands or not self._is_announced:
-            batches.append(self._batch(first, commands))
-        self._sent = len(self._unapplied)
+        if self._filling:
+            self._seal()
+        batches = [self._batches[place].octets for place in range(self._sent, len(self._batches))]
+        if not batches and not self._is_announced:
+            buffer = Buffer()
+            put_batch_head(buffer, 0, self.origin, self.session, self._applied + 1, self._applied)
+            batches.append(buffer.take())
+        self._sent = len(self._batches)
         self._is_announced = True
         return batches
-
-    def _batch(self, first: int, commands: list[bytes]) -> bytes:
-        return join_batch(0, self.origin, self.session, first, self._applied, commands)
 
     def resend(self) -> None:
         """There is a new leader, or what was sent may be lost: everything goes again that is not known to be
@@ -127,37 +178,62 @@ class OwnStream:
     def on_effects(self, effects: Iterable[Effect]) -> list[Outcome]:
         """Note what the own machine has applied. Returns what became of commands that have a token, in order."""
         outcomes: list[Outcome] = []
+        ended: dict[int, None] = {}  # what ends a consumer may come before it is confirmed that there was one
         for effect in effects:
-            if isinstance(effect, Confirmed) and effect.session == self.session:
-                self._on_confirmed(effect, outcomes)
+            if type(effect) is Delivered:
+                continue
+            if isinstance(effect, Confirmed):
+                if effect.session == self.session:
+                    self._on_confirmed(effect, outcomes, ended)
             elif isinstance(effect, ConsumerCancelled | AttachRefused):
+                ended[effect.consumer] = None
                 self._attached.pop(effect.consumer, None)
         return outcomes
 
-    def _on_confirmed(self, effect: Confirmed, outcomes: list[Outcome]) -> None:
+    def _on_confirmed(self, effect: Confirmed, outcomes: list[Outcome], ended: dict[int, None]) -> None:
         refusals = dict(effect.refused)
-        for sequence in range(self._applied + 1, effect.last + 1):
-            octets, token, command = self._unapplied.popleft()
-            self.unapplied_bytes -= len(octets)
+        tokens = self._tokens
+        sequence = self._applied
+        last = effect.last
+        while sequence < last:
+            sequence += 1
+            token = tokens.popleft()
             if token is not None:
-                outcomes.append(Outcome(token, refusals.get(sequence)))
-            if isinstance(command, Attach):
-                self._attached[command.consumer] = command
-            elif isinstance(command, Detach):
-                self._attached.pop(command.consumer, None)
-            elif isinstance(command, Prefetch) and command.consumer in self._attached:
-                attach = self._attached[command.consumer]
-                self._attached[command.consumer] = attach._replace(prefetch=command.prefetch)
+                outcome = Outcome.__new__(Outcome)
+                outcome.token = token
+                outcome.refusal = refusals.get(sequence) if refusals else None
+                outcomes.append(outcome)
+        self._applied = sequence
+        while self._changes and self._changes[0][0] <= sequence:
+            self._on_change(self._changes.popleft()[1], ended)
+        while self._batches and self._batches[0].last <= sequence:
+            batch = self._batches.popleft()
+            self.unapplied_bytes -= len(batch.octets) - batch.start
             self._sent = max(0, self._sent - 1)
-        self._applied = max(self._applied, effect.last)
+
+    def _on_change(self, command: Command, ended: dict[int, None]) -> None:
+        """A command about a consumer was applied."""
+        if isinstance(command, Attach):
+            if command.consumer not in ended:
+                self._attached[command.consumer] = command
+        elif isinstance(command, Detach):
+            self._attached.pop(command.consumer, None)
+        elif isinstance(command, Prefetch) and command.consumer in self._attached:
+            attach = self._attached[command.consumer]
+            self._attached[command.consumer] = attach._replace(prefetch=command.prefetch)
 
     def reopen(self, session: int) -> Reopened:
         """SessionClosed came: go on in a new session. session: the time; a higher one is taken if it is not above the
         old one. Consumers attach again, under new numbers, and what was not applied follows in its order."""
+        if self._filling:
+            self._seal()
+        waiting = self._unapplied_commands()
         self.session = session = max(session, self.session + 1)
         self._next_consumer = max(self._next_consumer, session << _NUMBER_BITS)
-        waiting, self._unapplied = self._unapplied, deque()
         attached, self._attached = self._attached, {}
+        self._batches.clear()
+        self._tokens.clear()
+        self._changes.clear()
         self.unapplied_bytes = self._applied = self._sent = 0
         self._is_announced = False
         consumers: dict[int, int] = {}
@@ -165,16 +241,38 @@ class OwnStream:
         for attach in attached.values():
             consumers[attach.consumer] = self.new_consumer()
             self.submit(attach._replace(consumer=consumers[attach.consumer]))
-        for pending in waiting:
-            command = pending.command
-            if command is None:
-                self._unapplied.append(pending)
-                self.unapplied_bytes += len(pending.octets)
+        for octets, command, token in waiting:
+            if octets[0] == _SETTLE:
+                dropped.append(token)
+            elif command is None:
+                buffer = self._open_batch()
+                before = buffer.length
+                buffer.put_bytes(octets)
+                self._submitted(before, token)
             elif isinstance(command, Attach | Get):
                 consumers[command.consumer] = self.new_consumer()
-                self.submit(command._replace(consumer=consumers[command.consumer]), pending.token)
+                self.submit(command._replace(consumer=consumers[command.consumer]), token)
             elif isinstance(command, Detach | Prefetch) and command.consumer in consumers:
-                self.submit(command._replace(consumer=consumers[command.consumer]), pending.token)
+                self.submit(command._replace(consumer=consumers[command.consumer]), token)
             else:
-                dropped.append(pending.token)
+                dropped.append(token)
         return Reopened(consumers, [token for token in dropped if token is not None])
+
+    def _unapplied_commands(self) -> list[tuple[bytes, Command | None, Hashable]]:
+        """The octets of each; itself, if it speaks of a consumer; and its token."""
+        found: list[tuple[bytes, Command | None, Hashable]] = []
+        changes = dict(self._changes)
+        for octets, start, last in self._batches:
+            commands = []
+            position = start
+            while position < len(octets):
+                end = position + _HEAD_BYTES + get_u32(octets, position + 1)
+                commands.append(octets[position:end])
+                position = end
+            first = last - len(commands) + 1
+            for number, command in enumerate(commands, first):
+                if number > self._applied:
+                    found.append((command, changes.get(number), self._tokens[len(found)]))
+        return found
+
+

@@ -110,6 +110,13 @@ class BufferMachine(RuleBasedStateMachine):
         for buffer in self.buffers:
             buffer.drop_front(count)
 
+    @rule(data=st.data())
+    def cut(self, data: st.DataObject) -> None:
+        length = data.draw(st.integers(0, len(self.model)))
+        del self.model[length:]
+        for buffer in self.buffers:
+            buffer.cut(length)
+
     @rule()
     def take(self) -> None:
         for buffer in self.buffers:
@@ -156,6 +163,8 @@ def test_what_is_not_there_cannot_be_taken(kind: Any) -> None:
     buffer.put_bytes(b"abc")
     with pytest.raises(IndexError, match="4 of 3"):
         buffer.drop_front(4)
+    with pytest.raises(IndexError, match="3 octets to 4"):
+        buffer.cut(4)
     for start, end in ((0, 4), (-1, 2), (2, 1)):
         with pytest.raises(IndexError):
             buffer.get_bytes(start, end)

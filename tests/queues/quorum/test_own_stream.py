@@ -152,6 +152,38 @@ def test_a_new_session_attaches_the_consumers_again_and_goes_on() -> None:
     assert holders == {f"tag {kept}": 1, f"tag {prefetching}": 7, "late": 1}
 
 
+def test_a_consumer_that_was_refused_is_not_attached_again() -> None:
+    world = World()
+    stream = world.stream
+    stream.submit(Attach(stream.new_consumer(), 9, 1, False, 0, False, "of no queue"))
+    kept = stream.new_consumer()
+    stream.submit(Attach(kept, 1, 1, False, 0, False, "kept"))
+    world.flush()
+    world.group.lead(NodeDown("n1", 500))
+    assert world.learn()
+    assert list(stream.reopen(501).consumers) == [kept]
+
+
+def test_what_goes_again_is_what_went_before() -> None:
+    world = World()
+    stream = world.stream
+    stream.submit(Purge(1))
+    world.flush()
+    for name in range(3):
+        stream.submit(Enqueue((1,), message_named(name)))
+    first = stream.take_batches()
+    stream.submit(Enqueue((1,), message_named(3)))
+    second = stream.take_batches()
+    stream.resend()
+    assert stream.take_batches() == first + second
+    assert [decode_batch(each, AddressBook()).first for each in first + second] == [2, 5]
+    world.propose(first)
+    assert not world.learn()
+    assert stream.unapplied == 1
+    stream.resend()
+    assert stream.take_batches() == second
+
+
 def test_sessions_and_numbers_only_rise() -> None:
     stream = OwnStream("n1", 500)
     number = stream.new_consumer()

@@ -398,6 +398,36 @@ def test_a_consumer_timeout_ends_that_consumer_only() -> None:
     assert deliveries(effects) == []
 
 
+def test_a_consumer_timeout_that_becomes_shorter_counts_at_once() -> None:
+    group, stream = one_node(consumer_timeout=10_000)
+    slow, _ = stream.attach(prefetch=1)
+    stream.publish(1)
+    group.advance(50)
+    group.open(1, settings_of(consumer_timeout=100))
+    assert of_type(group.advance(49)["n1"], ConsumerCancelled) == []
+    assert of_type(group.advance(1)["n1"], ConsumerCancelled) == [ConsumerCancelled(slow, Cancel.TIMEOUT)]
+
+
+def test_who_settles_in_time_is_watched_again() -> None:
+    """What is looked at after each batch is only whether something new is held; the oldest delivery counts anyway."""
+    group, stream = one_node(consumer_timeout=100)
+    consumer, _ = stream.attach(prefetch=2)
+    stream.publish(*range(1, 20))
+    for delivery in range(1, 10):
+        group.advance(40)
+        stream.send(Settle(consumer, How.ACK, ((delivery, delivery),)))
+    assert of_type(group.advance(59)["n1"], ConsumerCancelled) == []
+    assert of_type(group.advance(1)["n1"], ConsumerCancelled) == [ConsumerCancelled(consumer, Cancel.TIMEOUT)]
+
+
+def test_a_message_that_lives_for_ages_stays() -> None:
+    group, stream = one_node(message_ttl=(1 << 63) - 1)
+    stream.publish(1)
+    stream.send(Enqueue((1,), message_named(2, expiration=(1 << 62) + 1)))
+    group.advance(1 << 60)
+    assert ready_names(group.members[0]) == [1, 2]
+
+
 def test_a_getter_has_the_same_timeout() -> None:
     group, stream = one_node(consumer_timeout=100)
     stream.publish(1)

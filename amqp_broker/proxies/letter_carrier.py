@@ -1,0 +1,165 @@
+"""LetterCarrier: takes the dead letters of a group's quorum queues to where they are to go, on the node that leads.
+
+    DeadLettered -> noted -> run: published, with a receipt -> done in all its queues, and synced -> Dispatched
+                      ^------- not done: tried again after RETRY_MS
+
+Letters are part of the group's state until the log says Dispatched, so a leader that is lost loses none; the next one
+takes them all again. A letter can arrive twice.
+
+Invariants:
+1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk.
+2. It names the last letter of a run, so a letter that is tried again holds back those behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amqp_broker.receipts import JointReceipt
+from queues.quorum.commands import Dispatched
+from queues.quorum.effects import DeadLettered, Reason, Refusal
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.proxies.queue_group import QueueGroup
+
+log = logging.getLogger("amqp_broker.proxies")
+
+#: A letter that found no queue, or full ones, is tried again after so long, milliseconds.
+RETRY_MS = 1000
+
+#: Reasons as dead letters of all queues name them (queues/classic.py).
+_REASONS = {
+    Reason.REJECTED: "rejected",
+    Reason.EXPIRED: "expired",
+    Reason.MAXLEN: "maxlen",
+    Reason.DELIVERY_LIMIT: "delivery_limit",
+}
+
+
+class _Unsynced(NamedTuple):
+    """A letter that waits for this node's disk."""
+
+    position: int
+    queue_id: int
+    letter: int
+
+
+class LetterCarrier:
+    """The letters of one group, while this node leads it."""
+
+    def __init__(self, group: QueueGroup, broker: Broker) -> None:
+        self._group = group
+        self._broker = broker
+        self._noted: deque[DeadLettered] = deque()
+        self._again: deque[tuple[int, DeadLettered]] = deque()
+        self._under_way: dict[int, dict[int, bool]] = {}
+        self._unsynced: deque[_Unsynced] = deque()
+        self._synced_position = 0
+        self._dispatched: dict[int, int] = {}
+        self._term = 0
+
+    def reset(self) -> None:
+        """Another one leads, or this one in a later term: letters come again."""
+        self._term += 1
+        self._noted.clear()
+        self._again.clear()
+        self._under_way.clear()
+        self._unsynced.clear()
+        self._dispatched.clear()
+
+    def note(self, effect: DeadLettered) -> None:
+        """A letter is to be published in the next `run`."""
+        self._under_way.setdefault(effect.queue_id, {})[effect.letter] = False
+        self._noted.append(effect)
+
+    def is_due(self, now: int) -> bool:
+        """Whether there is something to `run`."""
+        return bool(self._noted) or (bool(self._again) and self._again[0][0] <= now)
+
+    def run(self, now: int) -> None:
+        """Publish what was noted, and what is due to be tried again."""
+        while self._again and self._again[0][0] <= now:
+            self._noted.append(self._again.popleft()[1])
+        noted, self._noted = self._noted, deque()
+        for effect in noted:
+            self._publish(effect, now)
+
+    def next_deadline(self) -> int | None:
+        """When something is to be tried again."""
+        return self._again[0][0] if self._again else None
+
+    def _publish(self, effect: DeadLettered, now: int) -> None:
+        queue = self._group.queues.get(effect.queue_id)
+        if queue is None:
+            if self._group.is_forgotten(effect.queue_id):
+                self._done(effect.queue_id, effect.letter)  # it was deleted, and its letters go with it
+            else:
+                self._again.append((now + RETRY_MS, effect))
+            return
+        journal = self._broker.store.journal
+        before = journal.position
+        receipt = JointReceipt()
+        was_sent = self._broker.dead_letters.publish(
+            queue, effect.message, _REASONS[effect.reason], now, receipt
+        )
+        if not was_sent and queue.quorum_settings.at_least_once:
+            self._again.append((now + RETRY_MS, effect))
+            return
+        position = int(journal.position) if journal.position != before else 0
+        term = self._term
+        receipt.seal(lambda refusals: self._published(term, queue, effect, position, refusals))
+
+    def _published(
+        self, term: int, queue: Any, effect: DeadLettered, position: int, refusals: list[Refusal]
+    ) -> None:
+        """Its fate is known, but for this node's disk."""
+        if term != self._term:
+            return
+        if Refusal.UNKNOWN in refusals or (
+            queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
+        ):
+            self._again.append((self._group.now + RETRY_MS, effect))
+        elif position > self._synced_position:
+            self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
+        else:
+            self._done(effect.queue_id, effect.letter)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk so far."""
+        self._synced_position = position
+        waiting, self._unsynced = self._unsynced, deque()
+        for each in waiting:
+            if each.position <= position:
+                self._done(each.queue_id, each.letter)
+            else:
+                self._unsynced.append(each)
+
+    def _done(self, queue_id: int, letter: int) -> None:
+        under_way = self._under_way.get(queue_id)
+        if under_way is None or letter not in under_way:
+            return
+        under_way[letter] = True
+        while under_way:
+            number = next(iter(under_way))
+            if not under_way[number]:
+                return
+            del under_way[number]
+            self._dispatched[queue_id] = number
+        del self._under_way[queue_id]
+
+    @property
+    def has_dispatched(self) -> bool:
+        """Whether there is something for the log."""
+        return bool(self._dispatched)
+
+    def take_dispatched(self) -> list[Dispatched]:
+        """What the log has to know."""
+        dispatched, self._dispatched = self._dispatched, {}
+        return [Dispatched(queue_id, letter) for queue_id, letter in dispatched.items()]
+
+    def put_back(self, dispatched: Dispatched) -> None:
+        """The log does not take it now."""
+        self._dispatched.setdefault(dispatched.queue_id, dispatched.letter)

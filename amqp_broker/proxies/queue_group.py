@@ -1,0 +1,387 @@
+"""QueueGroup: one group of quorum queues on this node: its machine, this node's stream of commands, and who waits.
+
+    proxies -> submit -> OwnStream -> end_turn -> the leader proposes (this node, or the one that gets the batch)
+    ... -> committed -> QueueGroupMachine.apply -> absorb: deliveries, answers, receipts
+
+On the node that leads there are chores: the passing of time (Tick), nodes that are gone (NodeDown), queues that the
+metadata have and the log has not, or the other way round (OpenQueue, DropQueue), dead letters (LetterCarrier).
+
+Invariants:
+1. A receipt is complete when the own machine has applied its command, and not before.
+2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news. The
+   machine skips what it has.
+3. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
+   alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.declared import QueueDeclaration
+from amqp_broker.proxies.command_sink import CommandSink
+from amqp_broker.proxies.letter_carrier import LetterCarrier
+from amqp_broker.proxies.quorum_queue import QuorumQueue
+from amqp_broker.receipts import Receipt
+from queues.pager import Pager
+from queues.quorum.commands import (
+    Command,
+    Dispatched,
+    DropQueue,
+    NodeDown,
+    OpenQueue,
+    Tick,
+    decode_batch,
+    encode_leader_batch,
+    origin_of,
+    with_time,
+)
+from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, Refusal, SessionClosed
+from queues.quorum.machine import QueueGroupMachine
+from queues.quorum.reader import Malformed
+from queues.quorum.session import SESSION_BITS, OwnStream
+from queues.quorum.settings import QuorumSettings
+from raft.entry import REGULAR
+from raft.errors import PeerProtocolError
+from raft.group import Group
+
+if TYPE_CHECKING:
+    from amqp_broker.broker import Broker
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.config import Config
+
+log = logging.getLogger("amqp_broker.proxies")
+
+#: The kind of an application's frame that brings a batch to the leader of its group.
+QUEUE_BATCH = 3
+#: What was sent and is not applied after this time goes again, milliseconds.
+RESEND_MS = 1000
+#: While the leader takes no proposals (it hands over), this long passes until the next try, milliseconds.
+_REST_MS = 50
+
+
+class QueueGroup(CommandSink):
+    """queues: those that the metadata have, by id. now: the time of the turn, milliseconds."""
+
+    def __init__(self, group_id: int, replication: Replication, broker: Broker, config: Config) -> None:
+        super().__init__()
+        self.group_id = group_id
+        self.now = replication.now
+        self.queues: dict[int, QuorumQueue] = {}
+        pager = broker.store.pager
+        self.pager = Pager(
+            pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
+        )
+        self.machine = QueueGroupMachine(replication.own_node, self.pager)
+        self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
+        self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
+        self.letters = LetterCarrier(self, broker)
+        self._replication = replication
+        self._broker = broker
+        self._node_down_ms = config.node_down_ms
+        self._role_changes = 0
+        self._is_session_closed = False
+        self._is_waiting = False
+        self._progress_at = 0
+        self._rests_until = 0
+        # Chores of the leader.
+        self._gone: dict[str, int] = {}
+        self._downed: dict[str, int] = {}
+        self._ticked = 0
+        self._unreconciled: dict[int, None] = {}
+        self._dropping: dict[int, None] = {}
+
+    def open(self, raft: Group, now: int) -> None:
+        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of is
+        below it, as sessions are times."""
+        self.raft = raft
+        own = self._replication.own_node
+        newest = self.machine.last_session_of(own)
+        for data, _, _, kind in raft.member.log.entries:
+            if kind == REGULAR and data:
+                origin, session = origin_of(data)
+                if origin == own:
+                    newest = max(newest, session)
+        self.stream = OwnStream(own, max(self._session_at(now), newest + 1))
+        self.machine.own_session = self.stream.session
+
+    def _session_at(self, now: int) -> int:
+        return now << SESSION_BITS | int.from_bytes(self._broker.random_bytes(1), "big")
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
+        return int(self.stream.unapplied_bytes)
+
+    @property
+    def ram_bytes(self) -> int:
+        """What its messages hold in RAM, octets."""
+        return int(self.pager.used)
+
+    def relieve(self, want_bytes: int) -> int:
+        """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
+        return self.machine.relieve(want_bytes)
+
+    # -- queues of the metadata --------------------------------------------------------------------------------------
+
+    def open_queue(
+        self, declaration: QueueDeclaration, queue_id: int, find_settings: Callable[[], QuorumSettings]
+    ) -> QuorumQueue:
+        """A queue that the metadata have from now on."""
+        queue = QuorumQueue(declaration, queue_id, self, find_settings)
+        self.queues[queue_id] = queue
+        self._replication.is_active = True
+        self.settings_changed(queue)
+        return queue
+
+    def settings_changed(self, queue: QuorumQueue) -> None:
+        """The leader sees to it that the log has the present settings."""
+        if self.raft.is_leader:
+            self._unreconciled[queue.queue_id] = None
+            self._replication.is_busy = True
+
+    def forget_queue(self, queue: QuorumQueue) -> None:
+        """The metadata do not have this queue any more, or are about not to."""
+        self.queues.pop(queue.queue_id, None)
+        if self.machine.settings_of(queue.queue_id) is not None:
+            self._dropping[queue.queue_id] = None
+        if self.raft.is_leader:
+            self._unreconciled[queue.queue_id] = None
+            self._replication.is_busy = True
+
+    def is_forgotten(self, queue_id: int) -> bool:
+        """Whether the metadata had this queue once and do not have it now."""
+        if queue_id in self.queues:
+            return False
+        return queue_id in self._dropping or queue_id < self._broker.metadata.next_queue_id
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def submit(self, command: Command, receipt: Receipt | None = None) -> int:
+        """See CommandSink."""
+        if receipt is not None:
+            receipt.expect()
+        self._replication.is_busy = True
+        return self.stream.submit(command, receipt)
+
+    def new_consumer(self) -> int:
+        """See CommandSink."""
+        return self.stream.new_consumer()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, name: str, now: int) -> None:
+        """There is a link to a node."""
+        self._gone.pop(name, None)
+        if name == self.raft.leader:
+            self.stream.resend()
+
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """The link to a node is gone."""
+        self._gone[name] = now
+
+    def receive_batch(self, node: str, payload: bytes, now: int) -> None:
+        """Commands of another node; this one was the leader when they were sent. Raises PeerProtocolError."""
+        if not self.raft.is_leader:
+            return
+        try:
+            batch = decode_batch(payload, self.pager.addresses)
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
+        if batch.origin != node:
+            raise PeerProtocolError(f"{node} sends a batch of '{batch.origin}' for queue group {self.group_id}")
+        self.raft.propose(with_time(payload, now))
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk so far. Raises OSError."""
+        self.machine.synced(position)
+        self.letters.synced(position)
+
+    def absorb(self, now: int) -> None:
+        """What was applied since the last call takes effect."""
+        self.now = now
+        machine = self.machine
+        if machine.role_changes != self._role_changes:
+            self._role_changes = machine.role_changes
+            self._on_role_changed(now)
+        effects = machine.take_effects()
+        if effects:
+            before = self.stream.unapplied
+            outcomes = self.stream.on_effects(effects)
+            if self.stream.unapplied != before:
+                self._progress_at = now
+            self.take_effects(effects)
+            for outcome in outcomes:
+                receipt: Any = outcome.token
+                receipt.complete(outcome.refusal)
+            if self._is_session_closed:
+                self._is_session_closed = False
+                self._reopen(self._session_at(now))
+        if self.letters.is_due(now) and self.raft.is_leader and self._replication.is_ready:
+            self.letters.run(now)
+
+    def other_effect(self, effect: Effect) -> None:
+        """See CommandSink."""
+        if isinstance(effect, DeadLettered):
+            self.letters.note(effect)
+        elif isinstance(effect, SessionClosed):
+            self._is_session_closed = True
+        elif isinstance(effect, QueueGone):
+            self._on_queue_gone(effect)
+
+    def _on_queue_gone(self, effect: QueueGone) -> None:
+        """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
+        queue = self.queues.get(effect.queue_id)
+        self._dropping.pop(effect.queue_id, None)
+        if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
+            return
+        vhost = self._broker.vhosts.get(queue.declaration.vhost)
+        if vhost is not None and vhost.queues.get(queue.name) is queue:
+            log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
+            self._broker.declarations.remove_queue(vhost, queue)
+
+    def _reopen(self, session: int) -> None:
+        """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
+        consumers held is back in the queues."""
+        log.warning("queue group %d: the session of this node is over, a new one begins", self.group_id)
+        reopened = self.stream.reopen(session)
+        self.machine.own_session = self.stream.session
+        self.renumber(reopened.consumers)
+        for token in reopened.dropped:
+            receipt: Any = token
+            receipt.complete(Refusal.UNKNOWN)
+
+    def _on_role_changed(self, now: int) -> None:
+        self.stream.resend()
+        self.letters.reset()
+        self._downed.clear()
+        self._ticked = 0
+        self._rests_until = 0
+        if self.raft.is_leader:
+            self._unreconciled = dict.fromkeys([*self.queues, *self.machine.queue_ids()])
+            for name in self.machine.open_sessions():
+                if name != self.stream.origin and not self._replication.is_connected(name):
+                    self._gone.setdefault(name, now)
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def end_turn(self, now: int) -> None:
+        """What the turn has to say to the group is proposed, or goes to the leader."""
+        self.now = now
+        self.flush()
+        leader = self.raft.leader
+        if leader is None or now < self._rests_until:
+            return
+        if self.raft.is_leader:
+            self._do_chores(now)
+        elif not self._replication.is_connected(leader):
+            return
+        if self._has_waited(now):
+            newest = self.machine.last_session_of(self.stream.origin)
+            if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
+                self._reopen(newest + 1)
+            self.stream.resend()
+        batches = self.stream.take_batches()
+        if not batches:
+            return
+        if not self._is_waiting:
+            self._progress_at = now
+        self._is_waiting = True
+        for batch in batches:
+            if not self._send(leader, batch, now):
+                self.stream.resend()
+                self._rests_until = now + _REST_MS
+                return
+
+    def _send(self, leader: str, batch: bytes, now: int) -> bool:
+        if self.raft.is_leader:
+            return self.raft.propose(with_time(batch, now))
+        return self._replication.send(leader, QUEUE_BATCH, self.group_id.to_bytes(4, "big") + batch)
+
+    def _has_waited(self, now: int) -> bool:
+        """Whether something was sent, and nothing was applied for long."""
+        if not self.stream.unapplied:
+            self._is_waiting = False
+            return False
+        if self._is_waiting and not 0 <= now - self._progress_at < RESEND_MS:
+            self._progress_at = now
+            return True
+        return False
+
+    # -- chores of the leader --------------------------------------------------------------------------------------------
+
+    def _do_chores(self, now: int) -> None:
+        if self._unreconciled and self._replication.is_ready:
+            self._reconcile()
+        commands: list[Tick | NodeDown | Dispatched] = []
+        if self._gone:
+            commands += self._nodes_down(now)
+        if self.letters.has_dispatched:
+            commands += self.letters.take_dispatched()
+        due = self.machine.next_deadline()
+        is_due = due is not None and due <= max(now, self.machine.clock) and self.raft.last_applied >= self._ticked
+        if is_due and not commands:
+            commands.append(Tick())
+        if not commands:
+            return
+        if self.raft.propose(encode_leader_batch(now, commands)):
+            self._ticked = self.raft.last_index
+            return
+        self._rests_until = now + _REST_MS
+        self._downed.clear()
+        for command in commands:
+            if isinstance(command, Dispatched):
+                self.letters.put_back(command)
+
+    def _nodes_down(self, now: int) -> list[NodeDown]:
+        """The nodes that have been gone for so long that their consumers go."""
+        found = []
+        for name, since in self._gone.items():
+            session = self.machine.session_of(name)
+            if session and now - since >= self._node_down_ms and self._downed.get(name) != session:
+                self._downed[name] = session
+                log.warning("queue group %d: node %s is gone for %d ms, its consumers go", self.group_id, name, now - since)
+                found.append(NodeDown(name, session))
+        return found
+
+    def _reconcile(self) -> None:
+        """Queues that the metadata have and the log has not, or has otherwise, or the other way round."""
+        unreconciled, self._unreconciled = self._unreconciled, {}
+        for queue_id in unreconciled:
+            queue = self.queues.get(queue_id)
+            present = self.machine.settings_of(queue_id)
+            if queue is not None:
+                if present != queue.quorum_settings:
+                    queue.is_prepared = True
+                    self.submit(OpenQueue(queue_id, queue.quorum_settings))
+            elif present is not None and self.is_forgotten(queue_id):
+                self.drop(queue_id)
+
+    def drop(self, queue_id: int) -> None:
+        """Have the log forget a queue."""
+        self._tallying.append(lambda refusal, count: None)
+        self.submit(DropQueue(queue_id))
+
+    def next_deadline(self) -> int | None:
+        """When `end_turn` has something to do again."""
+        times: list[int] = []
+        if self._is_waiting and self.stream.unapplied:
+            times.append(self._progress_at + RESEND_MS)
+        if self.raft.is_leader:
+            due = self.machine.next_deadline()
+            if due is not None and self.raft.last_applied >= self._ticked:
+                times.append(due)
+            again = self.letters.next_deadline()
+            if again is not None:
+                times.append(again)
+            for name, since in self._gone.items():
+                session = self.machine.session_of(name)
+                if session and self._downed.get(name) != session:
+                    times.append(since + self._node_down_ms)
+        if not times:
+            return None
+        return max(min(times), self._rests_until)

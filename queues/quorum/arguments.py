@@ -1,0 +1,104 @@
+"""What a quorum queue's arguments (x-...) and the policies on it mean: QuorumSettings.
+
+Beside what every queue knows (queues/arguments.py): x-delivery-limit is 20 where nothing is said,
+x-quorum-initial-group-size is checked (every node of the cluster is a member), and there are x-dead-letter-strategy,
+x-message-deduplication, x-deduplication-ttl and x-consumer-timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from queues.arguments import (
+    MAX_TIME_MS,
+    ArgumentError,
+    QueueArguments,
+    WrongArgument,
+    read_fields,
+    read_integer,
+    read_string,
+    with_policy,
+)
+from queues.quorum.settings import QuorumSettings
+
+#: How often a message may come back where no limit is given (RabbitMQ's).
+DELIVERY_LIMIT = 20
+#: How many message ids are remembered for x-message-deduplication true.
+DEDUPLICATION_WINDOW = 10_000
+MOST_MESSAGE_IDS = 1_000_000
+
+_STRATEGIES = ("at-most-once", "at-least-once")
+_OF_OTHER_TYPES = (
+    "x-queue-mode",
+    "x-queue-version",
+    "x-queue-master-locator",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
+    "x-initial-cluster-size",
+)
+
+
+def _strategy(value: object) -> bool:
+    text = read_string("x-dead-letter-strategy", value)
+    if text not in _STRATEGIES:
+        raise ArgumentError("x-dead-letter-strategy", f"'{text}' is not one of {', '.join(_STRATEGIES)}")
+    return text == "at-least-once"
+
+
+def _window(value: object) -> int:
+    if isinstance(value, bool):
+        return DEDUPLICATION_WINDOW if value else 0
+    return read_integer("x-message-deduplication", value, 0, MOST_MESSAGE_IDS)
+
+
+def parse_quorum_arguments(
+    arguments: Mapping[str, object],
+    policy: Mapping[str, object] | None = None,
+    operator_policy: Mapping[str, object] | None = None,
+) -> QuorumSettings:
+    """The settings in force. Raises ArgumentError, WrongArgument; unknown names are ignored. The definitions of the
+    policies have been checked before."""
+    at_least_once = (policy or {}).get("dead-letter-strategy") == "at-least-once"
+    said = (policy or {}).get("consumer-timeout")
+    timeout = said if isinstance(said, int) else None
+    window = 0
+    window_ttl: int | None = None
+    for key, value in arguments.items():
+        if key in _OF_OTHER_TYPES:
+            raise WrongArgument(key, "quorum")
+        if key == "x-dead-letter-strategy":
+            at_least_once = _strategy(value)
+        elif key == "x-quorum-initial-group-size":
+            read_integer(key, value, 1, None)
+        elif key == "x-queue-leader-locator":
+            read_string(key, value)
+        elif key in ("x-max-in-memory-length", "x-max-in-memory-bytes"):
+            read_integer(key, value, 0, None)
+        elif key == "x-message-deduplication":
+            window = _window(value)
+        elif key == "x-deduplication-ttl":
+            window_ttl = read_integer(key, value, 1, MAX_TIME_MS)
+        elif key == "x-consumer-timeout":
+            timeout = read_integer(key, value, 1, MAX_TIME_MS)
+    if window_ttl is not None and not window:
+        raise ArgumentError("x-deduplication-ttl", "it needs x-message-deduplication")
+    return QuorumSettings(
+        _with_delivery_limit(arguments, policy or {}, operator_policy), timeout, window, window_ttl, at_least_once
+    )
+
+
+def _with_delivery_limit(
+    arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
+) -> QueueArguments:
+    """Arguments and policies together; the default limit where neither says anything, none where the argument is -1."""
+    fields = read_fields(arguments)
+    is_off = fields.get("delivery_limit") == -1
+    if is_off:
+        del fields["delivery_limit"]
+    found = with_policy(QueueArguments(**fields), policy, operator_policy)  # type: ignore[arg-type]
+    is_said = is_off or any(-1 == each.get("delivery-limit") for each in (policy, operator_policy or {}))
+    if found.delivery_limit is None and not is_said:
+        return replace(found, delivery_limit=DELIVERY_LIMIT)
+    return found

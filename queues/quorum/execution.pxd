@@ -1,0 +1,50 @@
+cimport cython
+from queues.message cimport Entry
+from queues.pager cimport Pager
+from queues.quorum.consumer cimport QuorumConsumer
+from queues.quorum.effects cimport make_delivered
+from queues.quorum.letters cimport Letters
+from queues.quorum.queue cimport QuorumQueue, Sink
+from queues.quorum.state cimport GroupState, Origin
+from queues.quorum.traffic cimport Enqueue, Settle
+
+cdef class Execution(Sink):
+    cdef public str own_node
+    cdef public unsigned long long own_session
+    cdef public bint is_leader
+    cdef public GroupState state
+    cdef public list effects
+    cdef public list dropped
+    cdef Pager _pager
+    cdef list _touched
+    cdef list _refused
+    cdef dict _watched
+    cdef list _heap
+    cdef dict _handlers
+
+    @cython.locals(state=GroupState)
+    cpdef int run(self, object batch) except -1
+    cdef int _touch(self, QuorumQueue queue) except -1
+    @cython.locals(state=GroupState, touched=list, queue=QuorumQueue)
+    cdef int _look_at_touched(self) except -1
+    @cython.locals(origin=Origin, first="unsigned long long", sequence="unsigned long long",
+                   skipped="unsigned long long", commands=list)
+    cdef void _run_stream(self, object batch) except *
+    @cython.locals(origin=Origin)
+    cdef Origin _admit(self, object batch)
+    @cython.locals(clock="long long", consumers=list, consumer=QuorumConsumer, queue=QuorumQueue)
+    cdef void _close(self, Origin origin) except *
+    cdef bint _is_own(self, Origin origin) except -1
+    @cython.locals(clock="long long", queue=QuorumQueue, is_marked=bint)
+    cdef int _enqueue(self, Origin origin, unsigned long long sequence, Enqueue command) except -1
+    @cython.locals(consumer=QuorumConsumer, queue=QuorumQueue)
+    cdef int _settle(self, Origin origin, unsigned long long sequence, Settle command) except -1
+    @cython.locals(state=GroupState, heap=list, queue=QuorumQueue)
+    cdef int _run_due(self) except -1
+    cdef int _watch(self, QuorumQueue queue) except -1
+    @cython.locals(clock="long long")
+    cdef int _watch_touched(self, QuorumQueue queue) except -1
+    cdef int _watch_at(self, QuorumQueue queue, long long due) except -1
+    cpdef int delivered(self, QuorumConsumer consumer, unsigned long long delivery_id, Entry entry) except -1
+    cpdef int lettered(self, Letters letters, Entry entry) except -1
+    cdef int _forget_if_done(self, Origin origin, QuorumConsumer consumer) except -1

@@ -1,0 +1,16 @@
+cimport cython
+from queues.message cimport Entry, Message, make_entry
+from queues.pager cimport Pager
+from queues.ready cimport Ready
+
+cdef class Letters:
+    cdef public Pager pager
+    cdef public unsigned long long queue_id
+    cdef public Ready waiting
+    cdef public object transit
+    cdef public unsigned long long next_letter
+
+    @cython.locals(entry=Entry, letter="unsigned long long", facts="long long")
+    cpdef Entry add(self, Message message, int reason, unsigned int delivery_count)
+    @cython.locals(entry=Entry)
+    cdef int _forget(self, Entry entry) except -1

@@ -1,0 +1,45 @@
+cimport cython
+from octets.buffer cimport Buffer, get_u32
+from queues.quorum.commands cimport put_batch_head, put_command
+from queues.quorum.effects cimport Delivered
+from queues.quorum.traffic cimport Enqueue, Settle
+
+cdef Py_ssize_t _HEAD_BYTES
+
+@cython.final
+@cython.freelist(1024)
+cdef class Outcome:
+    cdef public object token
+    cdef public object refusal
+
+cdef class OwnStream:
+    cdef readonly str origin
+    cdef readonly unsigned long long session
+    cdef readonly Py_ssize_t unapplied_bytes
+    cdef unsigned long long _next_consumer
+    cdef Buffer _buffer
+    cdef Py_ssize_t _filling
+    cdef Py_ssize_t _start
+    cdef object _batches
+    cdef object _tokens
+    cdef object _changes
+    cdef unsigned long long _applied
+    cdef Py_ssize_t _sent
+    cdef bint _is_announced
+    cdef dict _attached
+
+    cpdef unsigned long long new_consumer(self)
+    @cython.locals(buffer=Buffer, before=Py_ssize_t)
+    cpdef unsigned long long submit(self, object command, object token=*) except 0
+    @cython.locals(buffer=Buffer)
+    cdef Buffer _open_batch(self)
+    @cython.locals(buffer=Buffer, octets=bytes)
+    cdef unsigned long long _submitted(self, Py_ssize_t before, object token) except 0
+    @cython.locals(buffer=Buffer, start=Py_ssize_t)
+    cdef int _seal(self) except -1
+    cpdef list take_batches(self)
+    cpdef void resend(self)
+    @cython.locals(outcomes=list)
+    cpdef list on_effects(self, object effects)
+    @cython.locals(sequence="unsigned long long", last="unsigned long long", outcome=Outcome)
+    cdef int _on_confirmed(self, object effect, list outcomes, dict ended) except -1
