@@ -29,8 +29,19 @@ from amqp_broker.reply_to import ReplyConsumers
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
-from queues.arguments import ArgumentError, QueueArguments, UnsupportedQueueType, parse_arguments, with_policy
+from queues.arguments import (
+    CLASSIC,
+    QUORUM,
+    ArgumentError,
+    QueueArguments,
+    UnsupportedQueueType,
+    parse_arguments,
+    with_policy,
+)
 from queues.classic import ClassicQueue
+from queues.queue import Queue
+from queues.quorum.arguments import parse_quorum_arguments
+from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
@@ -143,7 +154,12 @@ class Broker:
         StorageError."""
         self.now = now
         recovery = self._recovery
-        ids = [queue.queue_id for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
+        ids = [
+            queue.queue_id
+            for vhost in self.metadata.vhosts()
+            for queue in self.metadata.queues(vhost.name)
+            if queue.type != QUORUM and self._is_here(queue)
+        ]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
         if self.config.recover:
@@ -265,9 +281,13 @@ class Broker:
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
         declaration = QueueDeclaration(
-            record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name
-        )
-        if record.home and record.home != self.replication.own_node:
+            record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
+            record.type,
+        )  # fmt: skip
+        if record.type == QUORUM:
+            self._add_quorum_queue(vhost, declaration, record.queue_id)
+            return
+        if not self._is_here(record):
             self._add_remote_queue(vhost, declaration, record)
             return
         queue = self.add_queue(vhost, declaration, record.queue_id)
@@ -280,15 +300,34 @@ class Broker:
         if recovered is not None:
             queue.restore(recovered, self.now)
 
+    def _is_here(self, record: QueueRecord) -> bool:
+        """Whether this node is the home of a classic queue."""
+        return record.home in ("", self.replication.own_node)
+
+    def _add_quorum_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int) -> None:
+        """A queue whose log is that of a queue group."""
+
+        def settings() -> QuorumSettings:
+            policies = effective_policies(self.metadata, vhost.name, "quorum_queues", declaration.name)
+            return parse_quorum_arguments(declaration.arguments, *policies)
+
+        group = self.replication.group_of(queue_id)
+        self._take_in(vhost, group.open_queue(declaration, queue_id, settings), declaration)
+
+    def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
+        """A queue is there at run time."""
+        queue.declaration = declaration
+        queue.last_used = self.now
+        vhost.queues[declaration.name] = queue
+        self.queue_count += 1
+        vhost.changed()
+
     def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
         """A classic queue of another node."""
         link = self.homes.link_to(record.home, self.now)
         queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
-        queue.declaration = declaration
         queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
-        vhost.queues[record.name] = queue
-        self.queue_count += 1
-        vhost.changed()
+        self._take_in(vhost, queue, declaration)
 
     def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
@@ -317,13 +356,15 @@ class Broker:
             self.timers,
             self.dead_letters.add,
         )
-        queue.declaration = declaration
-        queue.last_used = self.now
-        vhost.queues[declaration.name] = queue
-        self.queue_count += 1
-        vhost.changed()
+        self._take_in(vhost, queue, declaration)
         self.watch_unused(vhost, queue)
         return queue
+
+    def default_queue_type(self, vhost: str, is_lasting: bool) -> str:
+        """The type of a queue that is declared without one: the virtual host's for those that may be of any type
+        (`is_lasting`: durable, not exclusive, not auto-delete)."""
+        record = self.metadata.vhost(vhost)
+        return record.default_queue_type if record is not None and is_lasting else CLASSIC
 
     def queue_settings(self, vhost: str, declaration: QueueDeclaration, arguments: QueueArguments) -> QueueArguments:
         """Arguments, policies and the node's default delivery limit together."""

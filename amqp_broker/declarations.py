@@ -20,6 +20,7 @@ from amqp_broker.declared import (
     check_equivalent_argument,
     check_equivalent_flag,
     check_equivalent_queue,
+    check_quorum_declaration,
     kind_name,
 )
 from amqp_broker.errors import (
@@ -36,8 +37,17 @@ from amqp_broker.reply_to import REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
-from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument, parse_arguments
+from queues.arguments import (
+    CLASSIC,
+    QUORUM,
+    ArgumentError,
+    UnsupportedQueueType,
+    WrongArgument,
+    parse_arguments,
+    queue_type_of,
+)
 from queues.classic import ClassicQueue
+from queues.quorum.arguments import parse_quorum_arguments
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -104,13 +114,21 @@ class Declarations:
         owner = declaration.owner
         if (owner is not None and owner is not connection) or (owner is not None) != method.exclusive:
             raise locked(queue.name, connection.vhost.name)
-        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments)
+        is_lasting = is_durable and not method.auto_delete
+        default = self._broker.default_queue_type(connection.vhost.name, is_lasting)
+        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default)
 
     def _check_arguments(self, connection: Connection, name: str, method: Any) -> None:
         """Values of the arguments, and the permissions that dead-lettering needs."""
         vhost, session = connection.vhost, connection.session
+        kind = CLASSIC
         try:
-            settings = parse_arguments(method.arguments)
+            kind = self._type_of(vhost, method)
+            if kind == QUORUM:
+                check_quorum_declaration(method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete)
+                settings = parse_quorum_arguments(method.arguments).arguments
+            else:
+                settings = parse_arguments(method.arguments)
         except UnsupportedQueueType as error:
             raise ConnectionException(
                 ReplyCode.NOT_IMPLEMENTED,
@@ -133,11 +151,17 @@ class Declarations:
             session.check(Action.READ, "queue", name)
             session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
 
+    def _type_of(self, vhost: VHost, method: Any) -> str:
+        """The type of queue that is asked for. Raises ArgumentError, UnsupportedQueueType."""
+        is_lasting = method.durable and not method.exclusive and not method.auto_delete
+        return queue_type_of(method.arguments, self._broker.default_queue_type(vhost.name, is_lasting))
+
     def _add_queue(
         self, connection: Connection, name: str, method: Any, is_durable: bool
     ) -> tuple[str, ClassicQueue | Wanted]:
         broker, vhost = self._broker, connection.vhost
         self._check_queue_limits(vhost, name)
+        kind = self._type_of(vhost, method)
         if is_durable or broker.is_clustered:
             if method.exclusive:
                 broker.owners[vhost.name, name] = connection
@@ -145,11 +169,12 @@ class Declarations:
                 vhost.name,
                 name,
                 broker.metadata.next_queue_id,
+                type_name=kind,
                 auto_delete=method.auto_delete,
                 arguments_raw=method.arguments.raw,
                 durable=is_durable,
                 exclusive=method.exclusive,
-                home=broker.replication.own_node,
+                home="" if kind == QUORUM else broker.replication.own_node,
             )
             return name, Wanted(command)
         owner = connection if method.exclusive else None

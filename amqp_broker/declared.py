@@ -35,6 +35,8 @@ _QUEUE_ARGUMENTS = (
     "x-queue-version",
 )
 
+_TYPE = "x-queue-type"
+
 _KIND_NAMES = {
     "t": "bool",
     "b": "byte",
@@ -58,7 +60,8 @@ _KIND_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
-    """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to."""
+    """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to; `type` is in force also
+    where the arguments have none."""
 
     name: str
     is_durable: bool
@@ -66,6 +69,7 @@ class QueueDeclaration:
     owner: Any
     arguments: Table
     vhost: str
+    type: str = "classic"
 
 
 def _flag(value: bool) -> str:
@@ -89,22 +93,24 @@ def check_quorum_declaration(name: str, vhost: str, durable: bool, exclusive: bo
 
 
 def check_equivalent_queue(
-    declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table
+    declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table, default_type: str
 ) -> None:
-    """Raises ChannelException (406) for the first difference."""
+    """Raises ChannelException (406) for the first difference. default_type: of a queue that is declared without one."""
     name, vhost = declaration.name, declaration.vhost
     check_equivalent_flag("durable", "queue", name, vhost, is_durable, declaration.is_durable)
     check_equivalent_flag("auto_delete", "queue", name, vhost, is_auto_delete, declaration.is_auto_delete)
     for key in _QUEUE_ARGUMENTS:
-        default = "classic" if key == "x-queue-type" else None
-        check_equivalent_argument(key, "queue", name, vhost, arguments, declaration.arguments, default)
+        if key != _TYPE:
+            check_equivalent_argument(key, "queue", name, vhost, arguments, declaration.arguments)
+        elif arguments.get(_TYPE, default_type) != declaration.type:
+            raise _differing(_TYPE, "queue", name, vhost, arguments, declaration.arguments)
 
 
 def check_equivalent_argument(
-    key: str, kind: str, name: str, vhost: str, received: Table, current: Table, default: object = None
+    key: str, kind: str, name: str, vhost: str, received: Table, current: Table
 ) -> None:
     """Raises ChannelException (406) when a table argument differs; integers of all widths compare by value."""
-    new, old = received.get(key, default), current.get(key, default)
+    new, old = received.get(key), current.get(key)
     if new == old and isinstance(new, bool) == isinstance(old, bool):
         return
     raise _differing(key, kind, name, vhost, received, current)

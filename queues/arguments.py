@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+CLASSIC = "classic"
+QUORUM = "quorum"
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
 MAX_TIME_MS = 315_360_000_000
 
 SUPPORTED_TYPES = ("classic",)
 #: Queue types whose rooms exist but that are not served yet.
-LATER_TYPES = ("quorum", "stream")
+LATER_TYPES = ("stream",)
 
 
 class ArgumentError(ValueError):
@@ -127,9 +129,9 @@ _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "x-max-length-bytes": ("max_length_bytes", lambda k, v: read_integer(k, v, 0, None)),
     "x-overflow": ("overflow", _overflow),
     "x-dead-letter-exchange": ("dead_letter_exchange", _name),
-    "x-dead-letter-routing-key": ("dead_letter_routing_key", _string),
+    "x-dead-letter-routing-key": ("dead_letter_routing_key", read_string),
     "x-max-priority": ("max_priority", lambda k, v: read_integer(k, v, 0, 255)),
-    "x-single-active-consumer": ("single_active_consumer", _boolean),
+    "x-single-active-consumer": ("single_active_consumer", read_boolean),
     "x-delivery-limit": ("delivery_limit", lambda k, v: read_integer(k, v, -1, None)),
 }
 
@@ -179,7 +181,7 @@ def queue_type_of(arguments: Mapping[str, object], default: str = "classic") -> 
     if kind is None:
         return default
     name = read_string("x-queue-type", kind)
-    if name in ("classic", "quorum"):
+    if name in (CLASSIC, QUORUM):
         return name
     if name in LATER_TYPES:
         raise UnsupportedQueueType(name)

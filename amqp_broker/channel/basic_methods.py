@@ -7,9 +7,9 @@ from typing import Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message, unacked_allowed
+from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, reply_with_message
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
-from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, reply_with_message
 from amqp_broker.channel.replies import reply
 from amqp_broker.errors import ChannelException, ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c

@@ -20,6 +20,7 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
+from amqp_broker.proxies.queue_group import QUEUE_BATCH, QueueGroup
 from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
     from amqp_broker.config import Config
 
 log = logging.getLogger("amqp_broker.cluster")
-QueueGroup: Any = None
 
 # What members say to each other besides Raft's own: the first octet of an application's frame.
 METADATA_COMMANDS = 1
 METADATA_APPLIED = 2
-QUEUE_BATCH = 3
 HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 DIRECT_REPLY = 6
@@ -170,10 +169,10 @@ class Replication:
             names = (self._name_of_old(config.node_name),)
             self.host.node_id = names[0]
         bootstrap = () if config.cluster_join else names
-        for group_id in range(1, config.queue_groups + 1) if QueueGroup is not None else ():
+        for group_id in range(1, config.queue_groups + 1):
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
-            group.raft = self.host.open_group(group_id, group.machine, bootstrap, now)
+            group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
         self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, group.member.log.entries)
@@ -239,7 +238,7 @@ class Replication:
             self.is_busy = True
             self.host.synced(position, now)
             for group in self.queue_groups.values():
-                group.machine.synced(position)
+                group.synced(position)
             self.absorb(now)
 
     def tick(self, now: int) -> None:

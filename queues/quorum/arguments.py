@@ -98,7 +98,7 @@ def _with_delivery_limit(
     if is_off:
         del fields["delivery_limit"]
     found = with_policy(QueueArguments(**fields), policy, operator_policy)  # type: ignore[arg-type]
-    is_said = is_off or any(-1 == each.get("delivery-limit") for each in (policy, operator_policy or {}))
+    is_said = is_off or any(each.get("delivery-limit") == -1 for each in (policy, operator_policy or {}))
     if found.delivery_limit is None and not is_said:
         return replace(found, delivery_limit=DELIVERY_LIMIT)
     return found
