@@ -35,6 +35,7 @@ class GroupChecks:
         self._metadata: dict[int, tuple[str, bytes]] = {}
         self._entries: dict[int, bytes] = {}
         self.last_metadata_index = 0
+        self._learning: list[str] = []
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -61,17 +62,21 @@ class GroupChecks:
             if index > self.last_metadata_index:
                 self.last_metadata_index = index
                 self.check_majority(node, _METADATA, index, term)
-                self._learn_names(data)
+                self._learning = [c["name"] for c in json.loads(data)["commands"] if c["op"] == "queue.declare"]
             apply(index, term, data, now)
+            self._learn_names(node)
             if index % _EVERY == 0:
                 self.compare_metadata(node, index)
 
         machine.apply = watched
 
-    def _learn_names(self, data: bytes) -> None:
-        for command in json.loads(data)["commands"]:
-            if command["op"] == "queue.declare":
-                self.log.name_of.setdefault(command["queue_id"], command["name"])
+    def _learn_names(self, node: ClusterNode) -> None:
+        """Which numbers the metadata have given to queues that were declared."""
+        for name in self._learning:
+            record = node.node.broker.metadata.queue("/", name)
+            if record is not None:
+                self.log.name_of.setdefault(record.queue_id, name)
+        self._learning = []
 
     def compare_metadata(self, node: ClusterNode, index: int) -> None:
         """The metadata of a node, as of an index (G4)."""

@@ -87,7 +87,8 @@ class Copy:
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """A consumer, or what has fetched one message. returned_at: from then on it holds nothing of what it held."""
+    """A consumer, or what has fetched one message. returned_at: from then on it holds nothing of what it held. unseen:
+    deliveries above this went back when it left, and when that was."""
 
     origin: str
     number: int
@@ -99,6 +100,7 @@ class Holder:
     attached_at: int = 0
     detached_at: int = NEVER
     returned_at: int = NEVER
+    unseen: tuple[int, int] = (NEVER, NEVER)
     handings: dict[int, Handing] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -234,6 +236,13 @@ class LogModel:
             if not handing.end:
                 handing.end, handing.until = "returned", index
 
+    @staticmethod
+    def _end_unseen(handing: Handing) -> None:
+        """Deliveries that the node had not passed on when the consumer left go back as they came."""
+        seen, index = handing.holder.unseen
+        if not handing.end and handing.delivery_id > seen:
+            handing.end, handing.until = "not passed on", index
+
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def _execute(
@@ -259,6 +268,9 @@ class LogModel:
             holder = history.holders.get((origin, command.consumer))
             if holder is not None:
                 holder.detached_at = min(holder.detached_at, index)
+                holder.unseen = min(holder.unseen, (command.seen, index))
+                for handing in holder.handings.values():
+                    self._end_unseen(handing)
                 if command.gives_back:
                     self._give_back(holder, index)
         elif isinstance(command, OpenQueue):
@@ -385,7 +397,8 @@ class LogModel:
         if copy is None:
             raise Violation(f"message {number} is handed to {holder}, and was never in '{holder.queue.kind.name}'")
         handing = Handing(copy, holder, effect.delivery_id, index if is_exact else 0, not effect.redelivered)
-        if holder.returned_at != NEVER:
+        self._end_unseen(handing)
+        if not handing.end and holder.returned_at != NEVER:
             handing.end, handing.until = "returned", holder.returned_at
         self.counts["handings"] += 1
         holder.handings[effect.delivery_id] = handing
@@ -404,7 +417,7 @@ class LogModel:
             if other.since and other.since < handing.until and handing.since < other.until:
                 raise Violation(f"{copy} is in two hands: {other} and {handing}")
             was_there = other.end != "not passed on" and (other.is_first or other.since < handing.since)
-            if handing.is_first and was_there:
+            if handing.is_first and handing.end != "not passed on" and was_there:
                 raise Violation(f"{copy} comes as if for the first time: {handing}; and there was {other}")
 
     # -- what clients see ----------------------------------------------------------------------------------------------
@@ -462,8 +475,9 @@ class LogModel:
             first = [
                 min(handings, key=lambda each: each.since)
                 for copy in queue.copies.values()
-                if copy.priority == level and not (copy.is_again and queue.kind.name == LETTERS)
-                if (handings := [each for each in copy.handings if each.is_first and each.since])
+                if copy.priority == level and not copy.is_again
+                if (handings := [each for each in copy.handings if each.is_first])
+                and all(each.since for each in handings)
             ]
             first.sort(key=lambda each: (each.since, each.copy.place))
             for one, two in itertools.pairwise(first):
@@ -472,11 +486,19 @@ class LogModel:
                     raise Violation(f"{two.copy} came after {one.copy}: {two}, {one}")
 
     def _check_single_active(self, queue: QueueLog) -> None:
-        handings = [each for copy in queue.copies.values() for each in copy.handings if not each.holder.is_getter]
-        handings.sort(key=lambda each: each.since)
-        for one, two in itertools.pairwise(handings):
-            if one.holder is not two.holder and one.since and one.holder.detached_at > two.since:
-                raise Violation(f"'{queue.kind.name}' has two active consumers: {one}, {two}")
+        spans: dict[Holder, tuple[int, int]] = {}
+        for copy in queue.copies.values():
+            for handing in copy.handings:
+                if handing.since:
+                    first, last = spans.get(handing.holder, (NEVER, 0))
+                    spans[handing.holder] = min(first, handing.since), max(last, handing.since)
+        active = sorted(spans, key=lambda each: spans[each])
+        for one, two in itertools.pairwise(active):
+            begins, ends = spans[two][0], max(spans[one][1], one.detached_at)
+            if spans[one][0] < begins < ends:
+                raise Violation(
+                    f"'{queue.kind.name}' has two active consumers: {one} until {ends}, and {two} from {begins}"
+                )
 
     def _check_end(self, copy: Copy, letters: set[int]) -> None:
         kind = copy.queue.kind

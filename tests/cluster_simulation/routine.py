@@ -206,7 +206,10 @@ class Routine:
             application.cancel(channel, channel.consumers[self._chance.choice(list(channel.consumers))])
 
     def get(self, application: Application, channel: AppChannel) -> None:
-        application.get(channel, self._queue(), no_ack=self._chance.random() < 0.2)
+        queue = self._queue()
+        if self._kinds[queue].is_single_active:
+            return  # RabbitMQ refuses it
+        application.get(channel, queue, no_ack=self._chance.random() < 0.2)
 
     def qos(self, application: Application, channel: AppChannel) -> None:
         application.qos(channel, self._chance.choice([0, 1, 2, 5, 20]), is_global=self._chance.random() < 0.2)
