@@ -36,8 +36,6 @@ if not cython.compiled:
     from queues.message import make_entry
 
 
-#: So many pages behind the one that is unpacked are fetched from the disk meanwhile.
-_PAGES_AHEAD = 4
 #: A head is long when it is above what it may hold by so many pages: one page unpacked does not make it so.
 _LONG_HEAD_PAGES = 4
 #: At most so many pages are unpacked to take in stragglers in one `relieve`.
@@ -142,9 +140,8 @@ class Ready:
         while self.pages is not None:
             if self.pages:
                 page = self.pages.popleft()
-                pager.load(self.queue_id, page)
-                for index in range(min(len(self.pages), _PAGES_AHEAD)):
-                    pager.read_ahead(self.queue_id, self.pages[index])
+                pager.load_to_unpack(self.queue_id, page)
+                pager.read_ahead(self.queue_id, self.pages)
             elif self.tail.count:
                 page = self.tail.seal()
             else:
