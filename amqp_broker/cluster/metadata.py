@@ -468,6 +468,8 @@ class Metadata:
         return True
 
     def _remove_member(self, command: Command) -> bool:
+        if command.get("expected") and set(command["expected"]) != set(self._members):
+            return False
         return self._members.pop(command["node"], None) is not None
 
     def _add_binding(self, command: Command) -> bool:

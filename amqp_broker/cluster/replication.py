@@ -25,6 +25,7 @@ from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
 from raft.host import RaftHost
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -169,6 +170,7 @@ class Replication:
         if not names:
             names = (self._name_of_old(config.node_name),)
             self.host.node_id = names[0]
+        self._check_folder()
         bootstrap = () if config.cluster_join else names
         self.host.salvages = config.recover
         for group_id in range(1, config.queue_groups + 1):
@@ -195,6 +197,20 @@ class Replication:
             log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
             return old
         return name
+
+    def _check_folder(self) -> None:
+        """The folder has to be this node's, with as many groups. Raises StorageError."""
+        voters, groups = self.host.recovered_voters(0), self.host.recovered_groups
+        if len(voters) == 1 and voters[0] != self.own_node:
+            raise StorageError(
+                f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
+                f"that it has, in `cluster` too"
+            )
+        if groups and max(groups) != self._config.queue_groups:
+            raise StorageError(
+                f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
+                f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
+            )
 
     def _started(self, result: Any) -> None:
         """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was

@@ -39,8 +39,8 @@ EXAMPLES: list[Command] = [
     commands.remove_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
     commands.node_started("n1"),
     commands.node_gone("n1"),
-    commands.put_member("n1", "127.0.0.1:7000"),
-    commands.remove_member("n1"),
+    commands.put_member("n1", "127.0.0.1:7101"),
+    commands.remove_member("n1", expected=["n1", "n2"]),
 ]
 
 
@@ -330,3 +330,28 @@ def test_100_000_bindings_and_10_000_queues() -> None:
         metadata.apply(commands.delete_queue("v", f"q{number}", number + 1))
     assert metadata.bindings("v") == []
     assert metadata.queue_count("v") == 0
+
+
+def test_members_come_and_go() -> None:
+    metadata = Metadata()
+    assert metadata.apply(commands.put_member("n1", "h:1"))
+    assert metadata.apply(commands.put_member("n2", "h:2"))
+    assert not metadata.apply(commands.put_member("n2", "h:2"))
+    assert metadata.apply(commands.put_member("n2", "h:3"))
+    assert metadata.members() == {"n1": "h:1", "n2": "h:3"}
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.members() == metadata.members()
+    assert metadata.apply(commands.remove_member("n1"))
+    assert not metadata.apply(commands.remove_member("n1"))
+    assert metadata.members() == {"n2": "h:3"}
+
+
+def test_a_member_is_removed_only_from_among_those_that_were_expected() -> None:
+    metadata = Metadata()
+    for name in ("n1", "n2", "n3"):
+        metadata.apply(commands.put_member(name, f"{name}:1"))
+    assert not metadata.apply(commands.remove_member("n3", expected=["n1", "n3"]))
+    assert metadata.apply(commands.remove_member("n3", expected=["n3", "n2", "n1"]))
+    assert not metadata.apply(commands.remove_member("n2", expected=["n3", "n2", "n1"])), "somebody was faster"
