@@ -68,9 +68,10 @@ def is_voter_everywhere(status: dict[str, Any], name: str) -> bool:
     return all(name in row["voters"] for row in status["groups"])
 
 
-def declare(node: ClusterNode, name: str) -> None:
+def declare(node: ClusterNode, name: str, **arguments: object) -> None:
+    table = Table({key.replace("_", "-"): value for key, value in arguments.items()})
     with Connection.open(node.url) as connection, connection.channel() as channel:
-        channel.call(QueueDeclare(0, name, False, True, False, False, False, Table()))
+        channel.call(QueueDeclare(0, name, False, True, False, False, False, table))
 
 
 def has_queue(node: ClusterNode, name: str) -> bool:
@@ -135,6 +136,37 @@ def test_a_leader_that_stops_hands_over(cluster: RunningCluster) -> None:
     assert status["groups"][0]["leader"] in [node.name for node in rest], "at once: nobody waits for an election"
     assert status["groups"][0]["term"] == term + 1
     assert "groups are handed over" in cluster.node(old).logs
+
+
+def test_a_node_that_stops_gives_back_what_its_clients_held(cluster: RunningCluster) -> None:
+    """At once, and not after node_down: another node's client gets it."""
+    first, second, _ = cluster.nodes
+    declare(first, "q", x_queue_type="quorum")
+    with Connection.open(first.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        channel.publish("", "q", b"held")
+        assert channel.wait_for_confirms() == []
+        assert channel.get("q", no_ack=False) is not None
+        first.stop()
+    with Connection.open(second.url) as connection, connection.channel() as channel:
+        delivery = channel.get("q", no_ack=True)
+        assert delivery is not None
+        assert (delivery.body, delivery.redelivered) == (b"held", True)
+
+
+def test_what_was_confirmed_is_there_without_the_node_that_confirmed_it(cluster: RunningCluster) -> None:
+    first, second, _ = cluster.nodes
+    declare(first, "q", x_queue_type="quorum")
+    with Connection.open(first.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        for number in range(100):
+            channel.publish("", "q", b"%d" % number)
+        assert channel.wait_for_confirms() == []
+        first.kill()
+    until(second, lambda status: all(row["leader"] not in (None, "n1") for row in status["groups"]))
+    with Connection.open(second.url) as connection, connection.channel() as channel:
+        bodies = [int(delivery.body) for delivery in iter(lambda: channel.get("q", no_ack=True), None)]
+    assert bodies == list(range(100))
 
 
 def test_all_at_once_and_all_again(cluster: RunningCluster) -> None:
