@@ -48,7 +48,7 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """A journal. `first_bad` is the first bad record of all, or a missing segment."""
+    """The journal. `first_bad` is the first bad record of all, or a missing segment."""
 
     segments: tuple[SegmentReport, ...]
     first_bad: BadRecord | None

@@ -9,13 +9,12 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
-from amqp_broker.cli.stored_groups import GroupReport
+from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
 from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
@@ -28,9 +27,9 @@ JOURNAL_ENTRIES = {
     PAGES: "page lists",
     RETURNED: "returns",
     RELEASED: "page releases",
-    RAFT_ENTRY: "entries of groups",
-    RAFT_STATE: "states of groups",
-    RAFT_CHECKPOINT: "parts of checkpoints of groups",
+    RAFT_ENTRY: "log entries",
+    RAFT_STATE: "terms and votes",
+    RAFT_CHECKPOINT: "checkpoint parts",
 }
 
 
@@ -47,22 +46,15 @@ def inspect(folder: Path, as_json: bool) -> int:
             raise click.ClickException(
                 f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder"
             )
-        found = Found(report, counting.finish(), counting.groups.reports(), counting.problems, _is_in_use(folder))
+        queues = counting.finish()
     finally:
         disk.close()
-    click.echo(json.dumps(_as_json(found), indent=2) if as_json else "\n".join(_as_lines(folder, found)))
+    is_in_use = _is_in_use(folder)
+    if as_json:
+        click.echo(json.dumps(_as_json(report, counting, queues, is_in_use), indent=2))
+    else:
+        click.echo("\n".join(_as_lines(folder, report, counting, queues, is_in_use)))
     return STATUS_DAMAGED if _is_damaged(report) or counting.problems else 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
-    """What a folder holds. problems: what is wrong beside bad records."""
-
-    report: FolderReport
-    queues: list[QueueCount]
-    groups: list[GroupReport]
-    problems: list[str]
-    is_in_use: bool
 
 
 def _is_in_use(folder: Path) -> bool:
@@ -82,63 +74,64 @@ def _is_damaged(report: FolderReport) -> bool:
 
 
 def _bad_records(report: FolderReport) -> list[BadRecord]:
-    """One of the journal, and all of the pages."""
+    """The first one of the journal, and all of the pages."""
     journal = [report.journal.first_bad] if report.journal.first_bad is not None else []
     return journal + [bad for queue in report.queues for bad in queue.bad]
 
 
-def _as_json(found: Found) -> dict[str, object]:
+def _as_json(
+    report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
+) -> dict[str, object]:
     return {
-        "is_in_use": found.is_in_use,
-        "is_damaged": _is_damaged(found.report),
-        "problems": found.problems,
-        "queues": [dataclasses.asdict(queue) for queue in found.queues],
-        "groups": [dataclasses.asdict(group) for group in found.groups],
-        "folder": dataclasses.asdict(found.report),
+        "is_in_use": is_in_use,
+        "is_damaged": _is_damaged(report),
+        "problems": counting.problems,
+        "groups": [dataclasses.asdict(group) for group in counting.groups()],
+        "queues": [dataclasses.asdict(queue) for queue in queues],
+        "folder": dataclasses.asdict(report),
     }
 
 
-def _as_lines(folder: Path, found: Found) -> list[str]:
-    report, queues = found.report, found.queues
+def _as_lines(
+    folder: Path, report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
+) -> list[str]:
     lines = [f"{folder}: {json.dumps(report.format)}"]
-    if found.is_in_use:
+    if is_in_use:
         lines.append("in use by a running broker: its newest records may look torn")
-    lines += _log_lines("journal", report.journal, JOURNAL_ENTRIES)
+    lines += _journal_lines(report.journal)
+    lines += _group_lines(counting.groups())
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)
     lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
-    lines += [f"groups    {len(found.groups)}", *map(_group_line, found.groups)]
     messages = sum(queue.messages for queue in queues)
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
-    is_clustered = any(len(group.voters) > 1 for group in found.groups)
-    lines += [_queue_line(queue, is_clustered) for queue in queues]
-    lines += ["", *_verdict(report, found.problems)]
+    lines += [
+        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
+        + (f" ({queue.kind})" if queue.kind != "queue" else "")
+        for queue in queues
+    ]
+    lines += ["", *_verdict(report, counting.problems)]
     return lines
 
 
-def _group_line(group: GroupReport) -> str:
-    line = (
-        f"  {group.group}  term {group.term}, {group.entries} entries from {group.checkpoint_index + 1} to "
-        f"{group.last_index}, voters {', '.join(group.voters) or 'none'}"
-    )
-    return line + (f", learners {', '.join(group.learners)}" if group.learners else "")
-
-
-def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
-    line = f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
-    if queue.kind != "classic":
-        line += f" ({queue.kind})"
-    elif is_clustered and queue.home:
-        line += f" (lives on {queue.home})"
-    return line
-
-
-def _log_lines(name: str, log: LogReport, names: Mapping[int, str]) -> list[str]:
-    lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {_octets(log.bytes)}"]
-    for segment in log.segments:
-        counts = [f"{count} {names.get(kind, f'of kind {kind}')}" for kind, count in segment.entries.items()]
+def _journal_lines(journal: LogReport) -> list[str]:
+    lines = [f"journal   {len(journal.segments)} segments, {journal.records} records, {_octets(journal.bytes)}"]
+    for segment in journal.segments:
+        counts = [f"{count} {JOURNAL_ENTRIES.get(kind, f'of kind {kind}')}" for kind, count in segment.entries.items()]
         entries = ", ".join(counts) or "no entries"
         lines.append(f"  {segment.file}  {_octets(segment.bytes)}, {segment.records} records: {entries}")
+    return lines
+
+
+def _group_lines(groups: list[StoredGroup]) -> list[str]:
+    lines = [f"groups    {len(groups)} in the journal"]
+    for group in groups:
+        holds = "metadata" if group.group == METADATA_GROUP else "quorum queues"
+        members = ", ".join((*group.voters, *(f"{name} (learner)" for name in group.learners))) or "nobody"
+        lines.append(
+            f"  {group.group}  {holds} of {members}: checkpoint at {group.checkpoint_index}, {group.entries} entries "
+            f"up to {group.last_index}, term {group.term}"
+        )
     return lines
 
 

@@ -124,6 +124,7 @@ class Replication:
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
+        self._has_populated = False
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -208,12 +209,13 @@ class Replication:
             )
 
     def _started(self, result: Any) -> None:
+        """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
+        one, and whoever leads makes it."""
         if self._broker.metadata.vhosts():
             self.is_ready = True
             return
-        # Everything before this node's first command is applied, and there is no virtual host: the cluster is new. (It
-        # must not be asked before: a leader knows what its log says only when it has committed something of its own.)
-        if self.metadata_group.is_leader:
+        if self.metadata_group.is_leader and not self._has_populated:
+            self._has_populated = True
             self._broker.populate()
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
