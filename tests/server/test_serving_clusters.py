@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -58,6 +59,12 @@ def leader_of(node: ClusterNode, group: int = 0) -> str:
     """Who leads a group, once somebody does."""
     status = until(node, lambda status: status["groups"][group]["leader"] is not None)
     return str(status["groups"][group]["leader"])
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def links_of(status: dict[str, Any]) -> dict[str, bool]:
@@ -219,6 +226,36 @@ def test_a_node_alone_is_grown_by_a_second_and_both_know_each_other_after_a_rest
         for node in cluster.nodes:
             node.broker.wait_until_ready()
             assert links_of(status_of(node)) == {"n1": True, "n2": True}
+
+
+def test_who_has_joined_outlives_the_first(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 4)
+    secret.chmod(0o600)
+    first_address, second_address = free_address(), free_address()
+    both = {"cluster_secret_file": str(secret), "cluster": f"n1={first_address},n2={second_address}"}
+    with amqp_broker.running(
+        node_name="n1", cluster_listen=first_address, cluster_secret_file=str(secret), cluster=f"n1={first_address}"
+    ) as first:
+        with SystemClient(first.url) as client:
+            client.request("cluster.add", node=f"n2={second_address}")
+        with amqp_broker.running(
+            tmp_path / "n2", node_name="n2", cluster_listen=second_address, cluster_join=True, **both
+        ) as second, SystemClient(second.url) as client:
+            deadline = time.monotonic() + PATIENCE_S
+            while not is_voter_everywhere(client.request("cluster.status"), "n2"):
+                assert time.monotonic() < deadline
+            client.request("cluster.remove", node="n1")
+            assert first.process.wait(PATIENCE_S) == 0
+            while len(client.request("cluster.status")["members"]) > 1:
+                assert time.monotonic() < deadline
+    with (
+        amqp_broker.running(
+            tmp_path / "n2", node_name="n2", cluster_listen=second_address, cluster_secret_file=str(secret)
+        ) as second,
+        SystemClient(second.url) as client,
+    ):
+        assert [row["node"] for row in client.request("cluster.status")["members"]] == ["n2"]
 
 
 def test_a_folder_goes_by_the_name_that_it_was_made_under(tmp_path: Path) -> None:
