@@ -1,7 +1,7 @@
 """What the clients of a round do: publishers that want confirms, and consumers that acknowledge.
 
-A publisher has a lane for each queue: a coroutine that publishes a message and awaits its confirm before the next one,
-so that a queue that does not answer holds up nothing else. A message that was not confirmed is published again until it
+A publisher has a lane for each queue: a coroutine with a channel of its own (confirms of a channel come in order) that
+publishes a message and awaits its confirm before the next one, so that a queue that does not answer holds up no other. A message that was not confirmed is published again until it
 is, under the same name. Now and then a lane publishes a burst.
 """
 
@@ -30,6 +30,9 @@ REQUEUE_CHANCE = 0.02
 PREFETCH = 20
 WORK_S = 0.02
 IDLE_S = 0.2
+import os
+
+DEBUG = os.environ.get("CHAOS_DEBUG")
 
 
 def start(history: History, what: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -68,6 +71,8 @@ class Publisher:
         self._is_stopping = True
         _, slow = await asyncio.wait(self._tasks, timeout=patience_s)
         for task in slow:
+            if DEBUG:
+                task.print_stack()
             task.cancel()
         if slow:
             await asyncio.wait(slow)
@@ -90,7 +95,7 @@ class Publisher:
     async def _attempt(self, message: MessageId, queue: str) -> bool:
         history, node = self._history, self._session.node.name
         async with tolerating() as met:
-            channel = await self._session.channel()
+            channel = await self._session.channel(queue)
         if met:
             history.failed("no channel", met[0])
             return False
@@ -135,7 +140,7 @@ class Consumer:
         session = RobustSession(self._node)
         while not self._closing.is_set():
             async with tolerating() as met:
-                channel = await session.channel()
+                channel = await session.channel(queue)
                 await channel.set_qos(PREFETCH)
                 declared = await channel.get_queue(queue)
                 await declared.consume(self._receiver(queue))
