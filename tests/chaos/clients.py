@@ -1,8 +1,9 @@
 """What the clients of a round do: publishers that want confirms, and consumers that acknowledge.
 
 A publisher has a lane for each queue: a coroutine with a channel of its own (confirms of a channel come in order) that
-publishes a message and awaits its confirm before the next one, so that a queue that does not answer holds up no other. A message that was not confirmed is published again until it
-is, under the same name. Now and then a lane publishes a burst.
+publishes a message and awaits its confirm before the next one, so that a queue that does not answer holds up no other.
+A message that was not confirmed is published again until it is, under the same name. Now and then a lane publishes a
+burst.
 """
 
 from __future__ import annotations
@@ -30,9 +31,7 @@ REQUEUE_CHANCE = 0.02
 PREFETCH = 20
 WORK_S = 0.02
 IDLE_S = 0.2
-import os
-
-DEBUG = os.environ.get("CHAOS_DEBUG")
+SHOWN = 5
 
 
 def start(history: History, what: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -71,8 +70,10 @@ class Publisher:
         self._is_stopping = True
         _, slow = await asyncio.wait(self._tasks, timeout=patience_s)
         for task in slow:
-            if DEBUG:
-                task.print_stack()
+            self._history.violated(
+                f"{task.get_name()}: not confirmed {patience_s} s after the last fault was over; no answer to "
+                f"{self._history.pending()[:SHOWN]}"
+            )
             task.cancel()
         if slow:
             await asyncio.wait(slow)
