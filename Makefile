@@ -73,8 +73,9 @@ bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --siz
 bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.compare $(ARGS)
 
-simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500)
-	@exec $(PY) -m tests.simulation.run --steps 800 $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1..500)) $(ARGS)
+simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500); CLUSTER=3 or 5 nodes
+	@exec $(PY) -m tests.simulation $(if $(CLUSTER),--cluster $(CLUSTER),--steps 800) \
+	    $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),$(if $(CLUSTER),1..200,1..500))) $(ARGS)
 
 bench-footprint: setup $(VENV)/tools.stamp ## memory, start, drain, and whether costs stay flat; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.footprint $(ARGS)

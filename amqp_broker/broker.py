@@ -184,12 +184,13 @@ class Broker:
         return _DELAY_IDS + int.from_bytes(digest, "big")
 
     def populate(self) -> None:
-        """The first start: one virtual host, one administrator."""
+        """The first start: one virtual host, one administrator. Who is there already keeps the password."""
         config = self.config
         self.propose(commands.put_vhost(config.default_vhost))
         if config.default_user:
-            stored = hash_password(config.default_password, self.random_bytes)
-            self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
+            if self.metadata.user(config.default_user) is None:
+                stored = hash_password(config.default_password, self.random_bytes)
+                self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
     # -- virtual hosts ---------------------------------------------------------------------------------------------

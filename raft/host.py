@@ -29,6 +29,7 @@ from raft.machine import LogPort, Machine
 from raft.member import NEVER, Chance, Member
 from raft.messages import (
     Append,
+    AppendReply,
     Application,
     Beat,
     BeatReply,
@@ -160,7 +161,9 @@ class RaftHost:
             raise
 
     def _dispatch(self, node_id: str, message: Message, now: int) -> None:
-        if isinstance(message, Heartbeat):
+        if isinstance(message, (Append, AppendReply)):  # the most by far
+            self._receive(node_id, message)
+        elif isinstance(message, Heartbeat):
             self._on_beats(node_id, message.beats, wants_reply=True)
         elif isinstance(message, CommitNotice):
             self._on_beats(node_id, message.beats, wants_reply=False)
@@ -170,11 +173,14 @@ class RaftHost:
             if self.on_application is not None:
                 self.on_application(node_id, message.payload, now)
         else:
-            group = self.groups.get(message.group)
-            if group is not None:
-                self._enter(group)
-                group.member.receive(node_id, message)
-                self._settle(group)
+            self._receive(node_id, message)
+
+    def _receive(self, node_id: str, message: GroupMessage) -> None:
+        group = self.groups.get(message.group)
+        if group is not None:
+            self._enter(group)
+            group.member.receive(node_id, message)
+            self._settle(group)
 
     def _on_beats(self, node_id: str, beats: list[Beat], wants_reply: bool) -> None:
         replies: list[BeatReply] = []

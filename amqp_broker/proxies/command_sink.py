@@ -114,9 +114,11 @@ class CommandSink:
         """Deliveries for this number are the holder's."""
         self.holders[holder.number] = holder
 
-    def detach(self, holder: ProxyConsumer) -> None:
-        """The consumer gets nothing more; what the client holds stays with it."""
-        self.submit(Detach(holder.number, False), DetachReceipt(self, holder))
+    def detach(self, holder: ProxyConsumer, gives_back: bool) -> None:
+        """The consumer gets nothing more; what its client holds stays with it, or goes back."""
+        self.flush()  # what was settled does not go back
+        self.submit(Detach(holder.number, gives_back, holder.seen), DetachReceipt(self, holder))
+        holder.is_released = gives_back
         holder.end()
 
     def fetch(self, holder: ProxyConsumer, queue_id: int, then: Fetched) -> None:

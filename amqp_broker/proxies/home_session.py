@@ -327,6 +327,8 @@ class HomeSession:
         was_attached = consumer.is_attached
         if was_attached:
             self._leave(consumer, now)
+        unseen, _ = consumer.take(((command.seen + 1, consumer.next_delivery),))
+        queue.take_back(unseen, now)
         if command.gives_back:
             queue.put_back(consumer.take_all(), now)
         self.forget_if_done(consumer)

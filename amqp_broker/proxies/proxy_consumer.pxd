@@ -3,7 +3,7 @@ from queues.consumer cimport Consumer
 from queues.message cimport Entry, Message, make_entry
 from amqp_broker.proxies.command_sink cimport CommandSink
 
-cdef object _ACK, _RETURN
+cdef object _ACK
 
 cdef class ProxyConsumer:
     cdef public object proxy
@@ -13,6 +13,8 @@ cdef class ProxyConsumer:
     cdef public unsigned int prefetch
     cdef public bint is_open
     cdef public bint is_ended
+    cdef public bint is_released
+    cdef public unsigned long long seen
     cdef public object refusal
     cdef public object waiting
     cdef public bint is_settling

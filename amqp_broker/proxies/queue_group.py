@@ -30,8 +30,10 @@ from queues.quorum.commands import (
     Command,
     Dispatched,
     DropQueue,
+    Enqueue,
     NodeDown,
     OpenQueue,
+    Settle,
     Tick,
     decode_batch,
     encode_leader_batch,
@@ -163,6 +165,8 @@ class QueueGroup(CommandSink):
 
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:
         """See CommandSink."""
+        if self.settling and not isinstance(command, Enqueue | Settle):
+            self.flush()  # what a client has settled comes before what it fetches then
         if receipt is not None:
             receipt.expect()
         self._replication.is_busy = True

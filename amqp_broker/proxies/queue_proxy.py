@@ -83,6 +83,13 @@ class QueueProxy(Queue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer leaves; what its client holds stays held, what waits for it goes back."""
+        self._leave(consumer, False)
+
+    def release_consumer(self, consumer: Consumer) -> None:
+        """A consumer leaves, and everything that it holds goes back; `put_back` does nothing for these then."""
+        self._leave(consumer, True)
+
+    def _leave(self, consumer: Consumer, gives_back: bool) -> None:
         holder = self.consumers.pop(consumer, None)
         if holder is None:
             return
@@ -90,7 +97,7 @@ class QueueProxy(Queue):
             holder.is_ended = True
             holder.forget()
         else:
-            self.sink.detach(holder)
+            self.sink.detach(holder, gives_back)
 
     def prefetch_changed(self, consumer: Any) -> None:
         """A limit of the consumer, or of its channel, was changed."""
@@ -137,7 +144,7 @@ class QueueProxy(Queue):
         entry.consumer = None
         entry.page = None
         # What was delivered before the stream's session ended has returned to the queue by itself.
-        if entry.journal_segment == self.sink.epoch and not self.is_deleted:
+        if entry.journal_segment == self.sink.epoch and not self.is_deleted and not holder.is_released:
             holder.settle(entry.sequence, how)
 
     # -- answers that come later ---------------------------------------------------------------------------------------

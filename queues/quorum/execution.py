@@ -261,6 +261,8 @@ class Execution(Sink):
         queue = consumer.queue
         if consumer.is_attached:
             queue.detach(consumer, self.state.clock)
+        if command.seen < consumer.next_delivery - 1:
+            queue.give_back_unseen(consumer, command.seen)
         if command.gives_back:
             queue.give_back(consumer)
         self._forget_if_done(origin, consumer)

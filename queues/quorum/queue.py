@@ -258,6 +258,11 @@ class QuorumQueue:
         """Everything that a consumer holds returns. Call `dispatch` afterwards."""
         self._put_back(consumer.take_all(), True)
 
+    def give_back_unseen(self, consumer: QuorumConsumer, seen: int) -> None:
+        """The deliveries above `seen` return as they came. Call `dispatch` afterwards."""
+        entries, _ = consumer.take(((seen + 1, consumer.next_delivery),))
+        self._put_back(entries, False)
+
     def _put_back(self, entries: list[Entry], counts: bool) -> None:
         """To their original positions."""
         kept = []

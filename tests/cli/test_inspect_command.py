@@ -66,6 +66,9 @@ def test_a_whole_folder(written: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert f"orders  {MESSAGES - TAKEN} messages" in report
     assert "empty  0 messages" in report
     assert "whole: the broker can start on it" in report
+    assert "  0  metadata of " in report
+    assert " log entries" in report
+    assert "of kind" not in report
     assert contents(written) == before
 
 
@@ -101,6 +104,9 @@ def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str
         "empty": 0,
     }
     assert report["is_damaged"] is False
+    (metadata,) = [group for group in report["groups"] if not group["group"]]
+    assert metadata["entries"] == metadata["last_index"] - metadata["checkpoint_index"] > 0
+    assert len(metadata["voters"]) == 1
     assert report["is_in_use"] is False
     assert report["folder"]["queues"][0]["pages"] > 0, "some have moved to pages"
 
@@ -110,19 +116,13 @@ def damage_journal(folder: Path) -> str:
     return "journal/00000001.log"
 
 
-def damage_metadata(folder: Path) -> str:
-    (path,) = sorted((folder / "metadata").iterdir())
-    flip(path, 100)
-    return "metadata/"
-
-
 def damage_page(folder: Path) -> str:
     path = sorted((folder / "queues").rglob("*.seg"))[0]
     flip(path, 5000)
     return str(path.relative_to(folder))
 
 
-@pytest.mark.parametrize("damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("damage", [damage_journal, damage_page], ids=lambda each: each.__name__)
 def test_a_damaged_folder_is_reported_and_left_as_it_is(
     damage: Callable[[Path], str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 
 
@@ -221,3 +222,25 @@ def test_memory_that_stays_short_starves_nobody() -> None:
                 consumer.send(1, methods.BasicAck(event.method.delivery_tag, False))
         driver.wait(1000)
     assert received == 6
+
+
+def test_a_binding_that_comes_after_its_queue_was_removed_binds_no_later_queue_of_that_name() -> None:
+    """Its command was applied while the queue's deletion was on its way: a route was left at run time that the metadata
+    did not know, and that a restart took."""
+    driver = NodeDriver()
+    first, second = driver.client(1), driver.client(1)
+    first.send(1, declare("a"))
+    driver.settle()
+    second.send(1, methods.QueueBind(0, "a", "amq.fanout", "", False, Table({})))
+    driver.turn()
+    job = driver.take_sync()
+    first.send(1, methods.QueueDelete(0, "a", False, False, False))
+    driver.turn()
+    driver.synced(job)
+    first.send(1, declare("a"))
+    driver.settle()
+    assert driver.queue("a").queue_id == driver.node.broker.metadata.queue("/", "a").queue_id
+    assert [event.method.name for event in second.take()] == ["channel.close"]
+    router = driver.node.broker.vhosts["/"].router
+    assert router.get("amq.fanout").exchange.is_unused
+    assert driver.node.broker.metadata.bindings("/") == []

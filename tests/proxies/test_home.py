@@ -9,6 +9,7 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.proxies.effects_codec import Blocked, Count, QueueCounted, Taken, encode_count, encode_taken
+from amqp_broker.proxies.home import Home
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
 from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
 from queues.quorum.effects import (
@@ -56,6 +57,18 @@ def test_what_comes_after_a_persistent_publish_is_confirmed_after_it(world: Home
     assert confirmed(peer.publish("q", 2, is_persistent=False)) == []
     world.sync()
     assert confirmed(peer.take()) == [(1, 2)]
+
+
+def test_a_publish_that_comes_in_the_turn_of_a_finished_sync(world: HomeWorld, peer: Peer) -> None:
+    """It was forgotten: the confirms of that sync were sent at once, and the turn did not look at the session again."""
+    peer.publish("q", 1)
+    job = world.begin_sync()
+    peer.send(peer.enqueue("q", message_named(2)))
+    world.finish_sync(job)
+    assert confirmed(peer.turn()) == [(1, 1)]
+    assert world.home.wants_sync
+    world.sync()
+    assert confirmed(peer.take()) == [(2, 2)]
 
 
 def test_a_transient_publish_is_confirmed_with_its_turn(world: HomeWorld, peer: Peer) -> None:
@@ -383,6 +396,33 @@ def test_a_session_that_did_not_begin_on_this_link_is_not_one(world: HomeWorld, 
     world.sent.clear()
     peer.publish("q", 2, is_persistent=False)
     assert (world.ready("q"), world.sent) == ([1], {})
+
+
+def test_what_comes_before_the_queues_are_there_waits(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    late, lost = Peer(world, "n3"), Peer(world, "n4")
+    assert peer.publish("q", 1, is_persistent=False) == []
+    late.sequence = 5
+    late.publish("q", 2, is_persistent=False)
+    lost.publish("q", 3, is_persistent=False)
+    lost.lose_link()
+    peer.attach("q")
+    world.home.start(world.driver.now)
+    effects = peer.turn()
+    assert (confirmed(effects), names(effects)) == ([(1, 2)], [1])
+    assert list(world.sent) == []
+
+
+def test_what_came_too_early_and_makes_no_sense_ends_its_session(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    peer.publish("q", 1, is_persistent=False)
+    peer.sequence = 5
+    peer.publish("q", 2, is_persistent=False)
+    world.home.start(world.driver.now)
+    assert peer.turn() == []
+    assert world.ready("q") == [1]
 
 
 def test_a_node_whose_clock_was_set_back_begins_again(world: HomeWorld) -> None:

@@ -193,6 +193,11 @@ class SimulatedDisk:
 
     # What a simulation does to it
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a sync has failed, so that every one fails."""
+        return self._failure is not None
+
     def crash(self) -> None:
         """The machine goes down and comes up again: only what may survive is still there."""
         for change in self._changes:
