@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
-.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test docs clean
+.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -73,8 +73,9 @@ bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --siz
 bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.compare $(ARGS)
 
-simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500)
-	@exec $(PY) -m tests.simulation.run --steps 800 $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1..500)) $(ARGS)
+simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500); CLUSTER=3 or 5 nodes
+	@exec $(PY) -m tests.simulation $(if $(CLUSTER),--cluster $(CLUSTER),--steps 800) \
+	    $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),$(if $(CLUSTER),1..200,1..500))) $(ARGS)
 
 bench-footprint: setup $(VENV)/tools.stamp ## memory, start, drain, and whether costs stay flat; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.footprint $(ARGS)
@@ -90,6 +91,9 @@ interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or agai
 
 kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the other tests that take minutes
 	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
+
+chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1, ARGS="--report docs/chaos.md")
+	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) $(ARGS)
 
 docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md anew
 	@mkdir -p docs

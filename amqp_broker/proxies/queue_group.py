@@ -40,7 +40,7 @@ from queues.quorum.commands import (
     origin_of,
     with_time,
 )
-from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, Refusal, SessionClosed
+from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream
@@ -93,6 +93,7 @@ class QueueGroup(CommandSink):
         self._downed: dict[str, int] = {}
         self._ticked = 0
         self._unreconciled: dict[int, None] = {}
+        self._opened: dict[int, None] = {}
         self._dropping: dict[int, None] = {}
 
     def open(self, raft: Group, now: int) -> None:
@@ -158,6 +159,10 @@ class QueueGroup(CommandSink):
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
             self._replication.is_busy = True
+
+    def had(self, queue_id: int) -> bool:
+        """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
+        return queue_id in self._opened
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
@@ -240,6 +245,10 @@ class QueueGroup(CommandSink):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
             self._on_queue_gone(effect)
+        elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
+            # It was deleted while the command that opens it was on its way.
+            self._unreconciled[effect.queue_id] = None
+            self._replication.is_busy = True
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""

@@ -52,21 +52,22 @@ class RemoteQueue(QueueProxy):
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def ask(self, hold: Any, then: Callable[[], None]) -> None:
-        """Have the home count, and release the hold: `then` runs when the counts are right. While the home is down the
+        """Have the home count, and release the hold: `then` runs when the counts are right. If there is no answer the
         client is told so instead."""
 
-        def answered(refusal: Refusal | None) -> None:
-            hold.release(then if refusal is not Refusal.UNKNOWN else self._refuse)
+        def go_on(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                raise self.refused(refusal)
+            then()
 
-        self.count(answered)
-
-    def _refuse(self) -> None:
-        raise self.unavailable()
+        self.count(lambda refusal: hold.release(lambda: go_on(refusal)))
 
     def count(self, then: Callable[[Refusal | None], None]) -> None:
         """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now."""
 
         def counted(refusal: Refusal | None, messages: int, unacked: int, consumers: int) -> None:
+            if refusal is Refusal.NO_QUEUE:
+                refusal = None  # it has just been deleted, and that is on its way: it has nothing
             if refusal is None:
                 self._messages, self._unacked, self._consumers = messages, unacked, consumers
             then(refusal)

@@ -245,7 +245,7 @@ def encode_leader_batch(time: int, commands: Sequence[Tick | NodeDown | Dispatch
     return encode_batch(Batch(time, "", 0, 0, 0, list(commands)))
 
 
-def with_time(batch: bytes, time: int) -> bytes:
+def with_time(batch: bytes | memoryview, time: int) -> bytes:
     """The batch with this time, as the leader proposes it."""
     octets = memoryview(batch)
     return b"".join([octets[:_TIME_AT], _TIME.pack(time), octets[_TIME_AT + _TIME.size :]])

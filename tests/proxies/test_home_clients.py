@@ -8,8 +8,10 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare
+from tests.node.node_driver import Client, consume, declare, frame_octets
 
 CANCEL_NOTIFY = ("consumer_cancel_notify",)
 
@@ -18,7 +20,8 @@ CANCEL_NOTIFY = ("consumer_cancel_notify",)
 def cluster() -> NodeCluster:
     made = NodeCluster()
     made.run_until_ready()
-    answer(made, made.nodes["n2"].client(1), declare("dead"), declare("q", x_dead_letter_exchange=""))
+    queue = declare("q", x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    answer(made, made.nodes["n2"].client(1), declare("dead"), queue)
     return made
 
 
@@ -90,7 +93,7 @@ def test_requeue_and_reject(cluster: NodeCluster) -> None:
     found = answer(cluster, client, methods.BasicNack(2, True, True))
     assert [(method.delivery_tag, method.redelivered) for method in found] == [(3, True), (4, True)]
     answer(cluster, client, methods.BasicReject(3, False), methods.BasicReject(4, False))
-    assert counts(cluster) == (0, 0)
+    assert (counts(cluster), counts(cluster, "dead")) == ((0, 0), (2, 0))
 
 
 def test_recover(cluster: NodeCluster) -> None:
@@ -130,7 +133,7 @@ def test_a_client_that_is_lost_gives_back(cluster: NodeCluster) -> None:
     publish(cluster, b"one", b"two")
     client = cluster.nodes["n1"].client(1)
     answer(cluster, client, consume("q"))
-    cluster.nodes["n1"].lose(client)
+    cluster.nodes["n1"].node.connection_lost(client.connection, cluster.now)
     cluster.run(100)
     assert counts(cluster) == (2, 0)
 
@@ -163,7 +166,8 @@ def test_an_exclusive_consumer(cluster: NodeCluster) -> None:
     for node in cluster.nodes.values():
         other = node.client(1)
         [closed] = answer(cluster, other, consume("q"))
-        assert (closed.reply_code, closed.reply_text) == (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
+        assert closed.reply_code == 403
+        assert closed.reply_text == "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"
 
 
 def test_a_shared_prefetch(cluster: NodeCluster) -> None:
@@ -213,11 +217,16 @@ def test_the_home_is_lost_and_comes_back(cluster: NodeCluster) -> None:
             "NOT_FOUND - home node 'n2' of durable queue 'q' in vhost '/' is down or inaccessible"
         )
     cluster.revive("n2", driver)
+    cluster.run(20)
+    assert not driver.node.is_ready
+    early = cluster.nodes["n3"].client(1)
+    early.publish(1, "q", b"early")
     cluster.run(3000)
+    assert counts(cluster) == (3, 0)
+    assert names(answer(cluster, early, methods.BasicGet(0, "q", True))) == ["basic.get-ok"]
     answer(cluster, client, methods.BasicAck(2, False))
     found = answer(cluster, client, consume("q", "again"))
     assert names(found) == ["basic.consume-ok", "basic.deliver", "basic.deliver"]
-    assert [method.redelivered for method in found[1:]] == [False, False]  # as after any restart
 
 
 def test_the_link_is_lost_and_comes_back(cluster: NodeCluster) -> None:
@@ -240,9 +249,8 @@ def test_what_waits_for_an_answer_when_the_client_is_lost_returns(cluster: NodeC
     publish(cluster, b"one")
     client = cluster.nodes["n1"].client(1)
     client.send(1, methods.BasicGet(0, "q", False))
-    cluster.nodes["n1"].turn()
     cluster.step()
-    cluster.nodes["n1"].lose(client)
+    cluster.nodes["n1"].node.connection_lost(client.connection, cluster.now)
     cluster.run(100)
     assert counts(cluster) == (1, 0)
 
@@ -264,3 +272,41 @@ def test_a_client_that_does_not_read_makes_no_other_wait(cluster: NodeCluster) -
         cluster.run(50)
     assert len(bodies(slow)) == 60
     assert counts(cluster) == (0, 0)
+
+
+def test_dead_letters_go_to_queues_of_other_nodes(cluster: NodeCluster) -> None:
+    answer(cluster, cluster.nodes["n3"].client(1), declare("far"))
+    source = declare("source", x_dead_letter_exchange="", x_dead_letter_routing_key="far")
+    answer(cluster, cluster.nodes["n2"].client(1), source)
+    publish(cluster, b"one", queue="source", node="n1")
+    client = cluster.nodes["n1"].client(1)
+    answer(cluster, client, consume("source"))
+    answer(cluster, client, methods.BasicReject(1, False))
+    reader = cluster.nodes["n1"].client(1)
+    assert names(answer(cluster, reader, methods.BasicGet(0, "far", True))) == ["basic.get-ok"]
+
+
+def test_one_message_for_queues_of_all_nodes_has_one_confirm(cluster: NodeCluster) -> None:
+    for name, driver in cluster.nodes.items():
+        bind = methods.QueueBind(0, f"of {name}", "amq.fanout", "", False, Table({}))
+        both = methods.QueueBind(0, f"also {name}", "amq.fanout", "", False, Table({}))
+        answer(cluster, driver.client(1), declare(f"of {name}"), bind, declare(f"also {name}"), both)
+    client = cluster.nodes["n1"].client(1)
+    answer(cluster, client, methods.ConfirmSelect(False))
+    client.send_octets(to_fanout(b"one"))
+    assert [(method.name, method.delivery_tag) for method in answer(cluster, client)] == [("basic.ack", 1)]
+    for name, driver in cluster.nodes.items():
+        assert [driver.queue(f"{word} {name}").message_count() for word in ("of", "also")] == [1, 1]
+    cluster.kill("n2")
+    cluster.run(200)
+    client.send_octets(to_fanout(b"two"))
+    assert [(method.name, method.delivery_tag) for method in answer(cluster, client)] == [("basic.nack", 2)]
+    assert cluster.nodes["n3"].queue("of n3").message_count() == 2
+
+
+def to_fanout(body: bytes) -> bytes:
+    """A persistent message for the exchange amq.fanout."""
+    section = encode_properties({"delivery_mode": 2})
+    octets = encode_method_frame(1, methods.BasicPublish(0, "amq.fanout", "", False, False))
+    octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
+    return octets + frame_octets(3, 1, body)

@@ -1,0 +1,194 @@
+"""ClusterNode: one node of a simulated cluster: one life after another on one disk, each a whole Node.
+
+It does what the server's driver does, without sockets and threads: it turns inputs into turns, takes the output, and
+runs syncs. When things happen is the world's business.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
+from amqp_broker.config import Config
+from amqp_broker.connection.peer import Peer
+from amqp_broker.node import Node, Turn
+from amqp_broker.setting_kinds import Address, MemberAddress
+from amqp_broker.sync_job import SyncJob
+from storage.errors import CorruptRecord, SyncFailed
+from tests.simulation.settings import PASSWORD_HASH, USER
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
+from tests.simulation.state import Violation
+
+if TYPE_CHECKING:
+    from tests.cluster_simulation.application import Application
+
+EPOCH_MS = 1_700_000_000_000
+MS = 1000
+
+
+class Crashed(Exception):
+    """The machine has gone down in the midst of an input."""
+
+
+class ClusterNode:
+    """offset: how far its clock is off, ms. frozen_until, stalls_until: microseconds of the world."""
+
+    node_type: type[Node] = Node
+    disk_type: type[SimulatedDisk] = SimulatedDisk
+
+    def __init__(self, name: str, configs: tuple[Config, Config], seed: int) -> None:
+        self.name = name
+        self.config, self._config_to_join = configs
+        self.chance = random.Random(seed)
+        self.disk = self.disk_type(random.Random(seed + 1))
+        self.is_removed = False
+        self.offset = self.chance.randint(-500, 500)
+        self.is_up = False
+        self.lives = 0
+        self.frozen_until = 0
+        self.stalls_until = 0
+        self.tick_at: int | None = None
+        self.turn_is_due = False
+        self.turns = 0
+        self.job: SyncJob | None = None
+        self.job_has_run = False
+        self.clients: dict[Any, Application] = {}  # by connection
+        self.node: Node
+        self._last_now = 0
+        self._members_version = -1
+        self._others: dict[str, Address] = {}
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def now(self, time: int) -> int:
+        """This node's clock, ms; within a life it never goes back, as the driver's does not."""
+        self._last_now = max(self._last_now, EPOCH_MS + time // MS + self.offset)
+        return self._last_now
+
+    # -- lives ---------------------------------------------------------------------------------------------------------
+
+    def start(self, time: int, watch: Callable[[ClusterNode], None]) -> None:
+        """A new life on the disk. `watch` sees the node before it reads the disk. Raises Crashed, Violation."""
+        self.lives += 1
+        self.is_up = True
+        self.turn_is_due = False
+        self.tick_at = None
+        self.job = None
+        self.job_has_run = False
+        self.clients = {}
+        self._last_now = 0
+        now = self.now(time)
+        try:
+            known = read_members(self.disk)
+            self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
+            watch(self)
+            self.node.recover(now)
+            for check in self.node.take_page_checks():
+                check.run()
+        except CorruptRecord as error:
+            raise Violation(f"{self.name} does not start: {error}") from error
+        except SimulatedCrash:
+            raise Crashed from None
+        if known is not None:
+            self.node.membership.known = dict(known.members)
+        self._others = self.node.membership.addresses()
+        self._members_version = -1
+
+    @property
+    def address(self) -> Address:
+        """Where the others reach it."""
+        return self.config.cluster_listen[0]
+
+    def empty(self, members: tuple[MemberAddress, ...]) -> None:
+        """Throw the disk away: the node is to join these as a new one."""
+        self.disk = self.disk_type(random.Random(self.chance.getrandbits(32)))
+        self.config = self._config_to_join
+        object.__setattr__(self.config, "cluster", members)
+        self.is_removed = False
+
+    def knows(self, peer: str) -> bool:
+        """Whether it wants a link to this one."""
+        return peer in self._others
+
+    def follow_members(self) -> list[str] | None:
+        """At the end of a turn, as ClusterSide does: write down who belongs to the cluster. Returns whom it wants links
+        with, if that has changed. Raises Crashed."""
+        membership = self.node.membership
+        if membership.version == self._members_version:
+            return None
+        self._members_version = membership.version
+        self._others = membership.addresses()
+        members = [MemberAddress(name, address) for name, address in self._others.items()]
+        if membership.own_address is not None:
+            members.append(MemberAddress(self.name, membership.own_address))
+        known = KnownMembers(tuple(sorted(members)), self.config.cluster_join)
+        self.guard(lambda: write_members(self.disk, known))
+        return list(self._others)
+
+    def crash(self, *, is_power: bool) -> None:
+        """The life ends. A sync on its way may have reached the disk, in part, or not."""
+        self.is_up = False
+        self.clients = {}
+        job, self.job = self.job, None
+        if job is not None and not self.job_has_run and not self.disk.is_down and self.chance.random() < 0.7:
+            self.disk.crash_at = self.chance.randint(1, 4)
+            try:
+                job.run()
+            except (SimulatedCrash, OSError):
+                self.disk.crash_at = None
+        if is_power or self.disk.is_down or self.disk.has_failed:
+            self.disk.crash()
+        else:
+            self.disk.come_back()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def guard(self, action: Callable[[], object]) -> None:
+        """Have something done to the node. Raises Crashed, if the disk goes down in it, or Violation."""
+        try:
+            action()
+        except SimulatedCrash:
+            raise Crashed from None
+        except SyncFailed:
+            raise Crashed from None
+        except Violation:
+            raise
+        except Exception as error:
+            if self.disk.is_down:
+                raise Crashed from None
+            raise Violation(f"{self.name} fails: {type(error).__name__}: {error}") from error
+        if self.disk.is_down:
+            raise Crashed
+
+    def connect(self, application: Application, time: int) -> Any:
+        """A client connects. Returns the connection."""
+        peer = Peer("127.0.0.1", 10_000 + len(self.clients), "127.0.0.1", 5672, is_loopback=True)
+        connection = self.node.open_connection(peer, self.now(time))
+        connection.transport = application
+        self.clients[connection] = application
+        return connection
+
+    def end_turn(self, time: int) -> Turn:
+        """The end of a turn, with all of its output."""
+        self.turns += 1
+        return self.node.end_turn(self.now(time))
+
+    def put_user(self) -> None:
+        """Whoever finds no user proposes one, as a first start does."""
+        if self.node.broker.metadata.user(USER) is None:
+            self.node.broker.propose(commands.put_user(USER, PASSWORD_HASH, ["administrator"]))
+            self.node.broker.propose(commands.set_permission(USER, "/", ".*", ".*", ".*"))
+
+    # -- the disk ------------------------------------------------------------------------------------------------------
+
+    def run_job(self) -> None:
+        """The sync that was taken. Raises Crashed."""
+        assert self.job is not None
+        try:
+            self.job.run()
+        except (SimulatedCrash, SyncFailed):
+            raise Crashed from None
+        self.job_has_run = True

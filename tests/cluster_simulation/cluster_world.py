@@ -1,0 +1,440 @@
+"""ClusterWorld: whole nodes, a network between them, their clients, and time; all from one seed.
+
+Time is in microseconds. Events are kept in a heap; an event of a node is lost if the node has crashed since, and late
+if it is paused. What goes wrong is weather.py's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from amqp_broker.protocol import methods
+from raft.errors import PeerProtocolError
+from tests.cluster_simulation.application import Application, Question
+from tests.cluster_simulation.client_model import ClientModel, Consumer
+from tests.cluster_simulation.cluster_node import MS, ClusterNode, Crashed
+from tests.cluster_simulation.cluster_settings import cluster_configs
+from tests.cluster_simulation.group_checks import GroupChecks
+from tests.cluster_simulation.log_model import LogModel
+from tests.cluster_simulation.network import Network
+from tests.cluster_simulation.queue_kinds import queue_kinds
+from tests.cluster_simulation.routine import Routine
+from tests.simulation.state import Violation
+
+SECOND = 1000 * MS
+JOINERS = 1
+#: So long an answer to a declaration waits for members that are linked and silent, microseconds.
+_SETTLE = 2 * SECOND
+
+Action = Callable[[int], object]
+
+
+class Defects(logging.Handler):
+    """Collects what the broker logs as a defect of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class ClusterWorld:
+    """`size` members, and nodes that may join. `trace` is called with a line for each event, for people."""
+
+    node_kind: type[ClusterNode] = ClusterNode
+
+    def __init__(self, seed: int, size: int = 3, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.size = size
+        self.chance = random.Random(f"cluster {seed} {size}")
+        self.time = 0
+        self.counts: Counter[str] = Counter()
+        self.kinds = queue_kinds(self.chance)
+        self.clients = ClientModel(self.kinds)
+        self.log = LogModel(self.kinds)
+        members = [f"n{number}" for number in range(1, size + 1)]
+        joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
+        configs = cluster_configs(self.chance, members, joiners)
+        self.nodes = {name: self.node_kind(name, configs[name], self.chance.getrandbits(32)) for name in configs}
+        self.members = members
+        self.joiners = joiners
+        self.checks = GroupChecks(self.nodes, self.log)
+        timeout = self.chance.choice([200, 600]) * MS
+        self.network = Network(self, list(self.nodes), self.chance, timeout)
+        self.applications: list[Application] = []
+        self.routine = Routine(self)
+        self.is_calm = True
+        self.calm_since = 0
+        self.defects = Defects()
+        self._trace = trace
+        self._hash = hashlib.sha256()
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._next_number = 1
+        self._next_message = 1
+        self._feeding: dict[Application, None] = {}
+
+    # -- numbers and notes ---------------------------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """The same for every run of the same seed, in whatever process."""
+        return self._hash.hexdigest()
+
+    def note(self, line: str) -> None:
+        """Record an event in the digest and the trace."""
+        line = f"{self.time / SECOND:9.4f} {line}"
+        self._hash.update(line.encode())
+        if self._trace is not None:
+            self._trace(line)
+
+    def next_number(self) -> int:
+        self._next_number += 1
+        return self._next_number
+
+    def next_message(self) -> int:
+        self._next_message += 1
+        return self._next_message
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def at(self, time: int, call: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (time, self._sequence, call))
+
+    def after(self, delay: int, call: Callable[[], None]) -> None:
+        """See Inputs."""
+        self.at(self.time + delay, call)
+
+    def run_until(self, end: int) -> None:
+        events = self._events
+        while events and events[0][0] <= end:
+            self.time, _, call = heapq.heappop(events)
+            self.clients.now = self.time
+            call()
+        self.time = self.clients.now = end
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def up(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.is_up]
+
+    def serving(self) -> list[ClusterNode]:
+        """The nodes that accept clients."""
+        return [node for node in self.up() if node.node.is_ready and node.frozen_until <= self.time]
+
+    def on_node(self, node: ClusterNode, delay: int, action: Action) -> None:
+        """Have something happen to a node later, in this life of it."""
+        life = node.lives
+
+        def call() -> None:
+            if node.lives != life or not node.is_up:
+                return
+            if node.frozen_until > self.time:
+                self.at(node.frozen_until, call)
+            else:
+                self.input(node, action)
+
+        self.after(delay, call)
+
+    def input(self, node: ClusterNode, action: Action) -> None:
+        """An input; the turn ends a little later, with whatever else has come."""
+        try:
+            node.guard(lambda: action(node.now(self.time)))
+        except Crashed:
+            self.crash(node)
+            return
+        self._absorb(node)
+        if node.is_up and not node.turn_is_due:
+            node.turn_is_due = True
+            life = node.lives
+
+            def end() -> None:
+                if node.lives != life or not node.is_up:
+                    return
+                if node.frozen_until > self.time:
+                    self.at(node.frozen_until, end)
+                else:
+                    self._end_turn(node)
+
+            self.after(self.chance.choice([0, 20, 200]), end)
+
+    def _absorb(self, node: ClusterNode) -> None:
+        """Note what clients have had handled."""
+        for application in list(node.clients.values()):
+            if application.client is not None and application.client.operations:
+                application.handled(node.turns)
+
+    def _end_turn(self, node: ClusterNode) -> None:
+        node.turn_is_due = False
+        turns: list[Any] = []
+        try:
+            node.guard(lambda: turns.append(node.end_turn(self.time)))
+        except Crashed:
+            self.crash(node)
+            return
+        turn = turns[0]
+        self.checks.on_turn(node)
+        if not self._follow_members(node):
+            return
+        for connection in turn.dirty:
+            self._take_output(node, connection)
+        for connection in turn.reading:
+            application = node.clients.get(connection)
+            if application is not None and not connection.is_paused:
+                self.feed_later(application)
+        for connection in turn.dropped:
+            application = node.clients.get(connection)
+            if application is not None:
+                self.leave(application)
+        for check in turn.checks:
+            check.run()
+            self.on_node(node, 0, lambda now, check=check: node.node.checked(check, now))  # type: ignore[misc]
+        for peer, frames in turn.peers:
+            self.network.send(node.name, peer, frames)
+        if turn.wants_sync:
+            self._take_job(node)
+        self._schedule_tick(node, turn.next_deadline)
+        self._check_defects()
+
+    def _follow_members(self, node: ClusterNode) -> bool:
+        """Links to whom it knows, and none to others; False if the node is no more."""
+        if node.node.membership.is_removed:
+            self.note(f"{node.name} was removed, and stops")
+            self.counts["removed nodes"] += 1
+            node.is_removed = True
+            self.crash(node, is_power=False)
+            return False
+        try:
+            others = node.follow_members()
+        except Crashed:
+            self.crash(node)
+            return False
+        if others is not None:
+            for peer in self.network.links_of(node.name):
+                if peer not in others:
+                    self.network.drop(node.name, peer)
+        return True
+
+    def _check_defects(self) -> None:
+        if self.defects.records:
+            record = self.defects.records[0]
+            cause = record.exc_info[1] if record.exc_info else None
+            raise Violation(f"the broker logged: {record.getMessage()}: {cause!r}") from cause
+
+    def _take_output(self, node: ClusterNode, connection: Any) -> None:
+        application = node.clients.get(connection)
+        if application is None:
+            return
+        application.receive(b"".join(connection.take_output()))
+        if connection.is_starved and connection.is_writable:
+            self.on_node(node, 0, lambda now: self._revive(node, connection, now))
+
+    def _revive(self, node: ClusterNode, connection: Any, now: int) -> None:
+        if connection in node.clients and connection.is_writable:
+            node.node.writable(connection, now)
+
+    def _schedule_tick(self, node: ClusterNode, deadline: int | None) -> None:
+        if deadline is None:
+            return
+        due = self.time + max(1, deadline - node.now(self.time)) * MS
+        if node.tick_at is not None and node.tick_at <= due:
+            return
+        node.tick_at = due
+
+        def tick(now: int) -> None:
+            if node.tick_at is not None and node.tick_at <= self.time:
+                node.tick_at = None
+            node.node.tick(now)
+
+        self.on_node(node, due - self.time, tick)
+
+    # -- the disks -----------------------------------------------------------------------------------------------------
+
+    def _take_job(self, node: ClusterNode) -> None:
+        if node.job is not None:
+            return
+        node.job = node.node.take_sync()
+        node.job_has_run = False
+        if node.job is None:
+            return
+        delay = self.chance.randint(100, 3 * MS) + max(0, node.stalls_until - self.time)
+        life = node.lives
+
+        def run() -> None:
+            if node.lives != life or not node.is_up:
+                return
+            if node.frozen_until > self.time:
+                self.at(node.frozen_until, run)
+                return
+            try:
+                node.run_job()
+            except Crashed:
+                self.note(f"{node.name}: its disk fails or goes down in a sync")
+                self.counts["failed syncs"] += 1
+                self.crash(node)
+                return
+            self.on_node(node, self.chance.choice([0, 0, 100, 1000]), bring_back)
+
+        def bring_back(now: int) -> None:
+            job, node.job = node.job, None
+            assert job is not None
+            node.node.synced(job, now)
+
+        self.after(delay, run)
+
+    # -- lives ---------------------------------------------------------------------------------------------------------
+
+    def start(self, node: ClusterNode) -> None:
+        """Start a node; if it crashes while it recovers, once more."""
+        self.note(f"{node.name} starts")
+        node.frozen_until = 0
+        while True:
+            try:
+                node.start(self.time, self.checks.watch)
+                break
+            except Crashed:
+                self.note(f"{node.name} crashes while it recovers")
+                self.counts["crashes in recovery"] += 1
+                node.disk.crash()
+        self.on_node(node, 0, lambda now: None)
+
+    def crash(self, node: ClusterNode, *, is_power: bool | None = None) -> None:
+        """A node dies at once."""
+        if is_power is None:
+            is_power = node.disk.is_down or self.chance.random() < 0.6
+        self.note(f"{node.name} crashes{' (power)' if is_power else ''}")
+        self.counts["crashes"] += 1
+        clients = list(node.clients.values())
+        self.checks.died(node)
+        node.crash(is_power=is_power)
+        self.network.died(node.name, tells=not is_power or self.chance.random() < 0.5)
+        for application in clients:
+            application.lost()
+        self.defects.records.clear()
+        if self.is_calm and not node.is_removed:
+            self.after(10 * MS, lambda: self.restart(node))
+
+    def restart(self, node: ClusterNode) -> None:
+        """Start a node that is down."""
+        if not node.is_up and not node.is_removed:
+            self.start(node)
+
+    # -- the network's Inputs ------------------------------------------------------------------------------------------
+
+    def is_up(self, name: str) -> bool:
+        """See Inputs."""
+        return self.nodes[name].is_up
+
+    def is_frozen(self, name: str) -> bool:
+        """See Inputs."""
+        return self.nodes[name].frozen_until > self.time
+
+    def knows(self, name: str, peer: str) -> bool:
+        """See Inputs."""
+        return self.nodes[name].knows(peer)
+
+    def connected(self, name: str, peer: str) -> None:
+        """See Inputs."""
+        self.note(f"{name} has a link to {peer}")
+        node = self.nodes[name]
+        self.on_node(node, 0, lambda now: node.node.peer_connected(peer, now))
+
+    def disconnected(self, name: str, peer: str) -> None:
+        """See Inputs."""
+        self.note(f"{name} has no link to {peer} any more")
+        node = self.nodes[name]
+        if node.is_up:
+            self.on_node(node, 0, lambda now: node.node.peer_disconnected(peer, now))
+
+    def receive(self, name: str, peer: str, frame: bytes) -> None:
+        """See Inputs."""
+        node = self.nodes[name]
+
+        def take(now: int) -> None:
+            try:
+                node.node.receive_peer(peer, frame, now)
+            except PeerProtocolError as error:
+                raise Violation(f"{name} does not understand {peer}: {error}") from error
+
+        self.on_node(node, 0, take)
+
+    # -- applications --------------------------------------------------------------------------------------------------
+
+    def connect(self, application: Application, node: ClusterNode) -> None:
+        application.connect(node)
+        self.input(node, lambda now: None)
+
+    def feed_later(self, application: Application) -> None:
+        """What an application has to say reaches its node, in pieces."""
+        if application in self._feeding or application.client is None:
+            return
+        self._feeding[application] = None
+        connection = application.connection
+
+        def feed() -> None:
+            self._feeding.pop(application, None)
+            client, node = application.client, application.node
+            if client is None or node is None or application.connection is not connection or not client.outgoing:
+                return
+            if connection.is_paused:
+                return  # the turn that ends the pause feeds it
+            if node.frozen_until > self.time:
+                self._feeding[application] = None
+                self.at(node.frozen_until, feed)
+                return
+            whole = len(client.outgoing)
+            size = whole if self.chance.random() < 0.7 else self.chance.randint(1, whole)
+            chunk = client.take_chunk(size)
+            self._hash.update(chunk)
+            self.input(node, lambda now: node.node.receive_data(connection, chunk, now))
+            if client.outgoing:
+                self.feed_later(application)
+
+        self.after(self.chance.choice([10, 100, 1000]), feed)
+
+    def leave(self, application: Application) -> None:
+        """The transport of an application's connection is gone."""
+        node, connection = application.node, application.connection
+        application.lost()
+        if node is not None and node.is_up and connection in node.clients:
+            del node.clients[connection]
+            self.on_node(node, 0, lambda now: node.node.connection_lost(connection, now))
+
+    def answered(self, application: Application, question: Question, method: Any) -> None:
+        """A question was answered; what was declared is there on every node that is linked (K7)."""
+        self.counts[f"answered {question.kind}"] += 1
+        if not isinstance(method, methods.QueueDeclareOk) or self.time - question.sent_at >= _SETTLE:
+            return
+        queue = question.queue
+        for removal in self.clients.removals:
+            if removal.queue == queue and removal.answered_at >= question.sent_at:
+                return
+        assert application.node is not None
+        if self.kinds[queue].is_durable:
+            self.checks.declared(application.node, self.network.links_of(application.node.name), queue)
+
+    def cancelled_by_broker(self, consumer: Consumer) -> None:
+        """basic.cancel from the broker."""
+        self.counts["cancelled by the broker"] += 1
+        kind = self.kinds[consumer.queue]
+        if kind.is_quorum and not kind.is_scratch:
+            raise Violation(f"consumer '{consumer.tag}' was cancelled, and '{consumer.queue}' is there")
+
+    def channel_refused(self, application: Application, text: str) -> None:
+        """channel.close for something that is not there."""
+        self.counts["channels closed by the broker"] += 1
+
+    def closed_by_broker(self, application: Application, code: int, text: str) -> None:
+        """connection.close from the broker."""
+        self.counts[f"connections closed with {code}"] += 1
+        if self.is_calm and code != 320 and self.time - self.calm_since > 15 * SECOND:
+            raise Violation(f"{application.name}: connection.close {code} {text}, and all is calm")

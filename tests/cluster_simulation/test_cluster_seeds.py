@@ -1,0 +1,91 @@
+"""Hundreds of runs of a cluster, each another world; and that a run can be replayed.
+
+A seed replays what it found as long as the workload draws the same numbers. So whatever a seed has found is also told
+here, with its cause.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.cluster_simulation.weather import Weather
+from tests.simulation.state import Violation
+
+SEEDS = 200
+MANY_SEEDS = 2000
+SECONDS = 2.0
+_CHUNK = 10
+
+_REPLAY = "replay one with: python -m tests.simulation --cluster SIZE --seed N --seconds S --trace"
+
+
+def failures_of(job: tuple[int, int, int, float]) -> list[str]:
+    """What goes wrong in some seeds: first, how many, members, seconds."""
+    first, count, size, seconds = job
+    failures = []
+    for seed in range(first, first + count):
+        try:
+            Weather(seed, size).run(seconds)
+        except Violation as error:
+            failures.append(str(error))
+    return failures
+
+
+def run_many(seeds: int, size: int, seconds: float) -> list[str]:
+    context = multiprocessing.get_context("spawn")
+    jobs = [(first, _CHUNK, size, seconds) for first in range(1, seeds + 1, _CHUNK)]
+    with ProcessPoolExecutor(2, context) as pool:
+        return [each for found in pool.map(failures_of, jobs) for each in found]
+
+
+def test_no_seed_of_three_nodes_finds_a_violation() -> None:
+    failures = run_many(SEEDS, 3, SECONDS)
+    assert not failures, _REPLAY
+
+
+def test_no_seed_of_five_nodes_finds_a_violation() -> None:
+    failures = run_many(20, 5, SECONDS)
+    assert not failures, _REPLAY
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("size", "seeds"), [(3, MANY_SEEDS), (5, 200)])
+def test_no_seed_of_many_finds_a_violation(size: int, seeds: int) -> None:
+    failures = run_many(seeds, size, 4.0)
+    assert not failures, _REPLAY
+
+
+@pytest.mark.parametrize("seed", [5, 8])
+def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+    """Nothing depends on the order of a set, on an address or on a clock."""
+    outputs = []
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "tests.simulation", "--cluster", "3", "--seed", str(seed), "--seconds", "1.5"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        outputs.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert outputs[0] == outputs[1]
+    assert f"seed {seed}: " in outputs[0]
+
+
+def test_runs_see_everything_that_they_are_for() -> None:
+    """A simulation that never installs or never loses a link would prove nothing."""
+    counts: Counter[str] = Counter()
+    for seed in range(1001, 1021):
+        world = Weather(seed, 3)
+        world.run(3)
+        counts.update(world.counts + world.clients.counts + world.log.counts + world.network.counts)
+    for what in (
+        "crashes", "partitions", "one-way partitions", "pauses", "clock jumps", "stalls", "transfers", "failed syncs",
+        "cluster.add", "stops", "resets", "timeouts", "installs", "sessions closed", "covered acks", "letters",
+        "published again", "returns", "nack", "lost", "digests",
+    ):  # fmt: skip
+        assert counts[what] > 0, what
+    assert counts["kept"] > 1000
+    assert counts["acknowledged"] > 1000

@@ -1,0 +1,65 @@
+"""Weather of one kind, for rules that the usual one seldom needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cluster_simulation.weather import Weather
+
+
+class ElectionWeather(Weather):
+    """Elections all the time."""
+
+    faults = ("crash_one", "crash_leader", "crash_leader", "partition", "heal", "heal", "transfer", "crash_all")
+    pause = (5, 150)
+    downtime = (1, 5, 20, 100)
+
+
+class SessionWeather(Weather):
+    """Nodes are taken for dead, and are not: their sessions end, and begin anew."""
+
+    faults = ("freeze", "freeze", "partition", "partition_one_way", "heal", "heal", "reset_link", "jump")
+    pause = (20, 300)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for node in self.nodes.values():
+            object.__setattr__(node.config, "node_down_ms", 100)
+
+
+class InstallWeather(Weather):
+    """Members stay away for long, and come back to a leader that has trimmed its log."""
+
+    faults = ("partition", "heal", "crash_one", "crash_all", "stall", "crash_leader")
+    pause = (50, 400)
+    downtime = (1, 5, 1000)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for node in self.nodes.values():
+            for field in ("raft_log_size_bytes", "raft_log_cap_bytes"):
+                object.__setattr__(node.config, field, 2_000)
+
+
+class MembershipWeather(Weather):
+    """Members come and go in a network that is cut again and again."""
+
+    faults = ("change_members",) * 4 + ("crash_leader", "crash_one", "partition", "heal", "heal", "freeze", "stall")
+    pause = (20, 200)
+
+
+class LinkWeather(Weather):
+    """Nothing dies but links."""
+
+    faults = ("reset_link", "reset_link", "partition_one_way", "partition", "heal", "heal", "slow_down")
+    pause = (5, 150)
+
+
+KINDS: dict[str, type[Weather]] = {
+    "any": Weather,
+    "election": ElectionWeather,
+    "session": SessionWeather,
+    "install": InstallWeather,
+    "membership": MembershipWeather,
+    "link": LinkWeather,
+}
