@@ -254,6 +254,8 @@ class QueueGroup(CommandSink):
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
         self._dropping.pop(effect.queue_id, None)
+        if queue is not None:
+            queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
         name = queue.name
