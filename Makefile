@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
-.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test docs clean
+.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -91,6 +91,9 @@ interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or agai
 
 kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the other tests that take minutes
 	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
+
+chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1, ARGS="--report docs/chaos.md")
+	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) $(ARGS)
 
 docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md anew
 	@mkdir -p docs

@@ -147,6 +147,10 @@ class Declarations:
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
             ) from None
+        if kind == "quorum":
+            check_quorum_declaration(
+                method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete
+            )
         if settings.dead_letter_exchange is not None:
             session.check(Action.READ, "queue", name)
             session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)

@@ -173,6 +173,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
+        self.homes.start(now)
         self.membership.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)

@@ -20,8 +20,8 @@ from typing import Any
 from octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
-from queues.quorum.commands import read_message
 from queues.quorum.reader import Malformed, Reader
+from queues.quorum.traffic import read_message
 from raft.errors import PeerProtocolError
 
 log = logging.getLogger("amqp_broker")

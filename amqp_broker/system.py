@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from amqp_broker.node import Node
 
 Request = dict[str, Any]
-#: An answer's fields, and what has to be applied before it is given.
+#: An answer's fields, which may change until it is given, and what has to be applied before that.
 Answer = tuple[dict[str, Any], Proposal | None]
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
@@ -70,10 +70,9 @@ class System:
         except (ValueError, KeyError, TypeError) as error:
             text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
             answer, proposal = {"ok": False, "error": f"{verb}: {text}"}, None
-        octets = json.dumps(answer).encode()
 
         def send() -> None:
-            self._send(channel, reply_to, facts, octets)
+            self._send(channel, reply_to, facts, json.dumps({"ok": True, **answer}).encode())
 
         if proposal is None or proposal.is_done:
             send()
@@ -92,8 +91,7 @@ class System:
         request = json.loads(body) if body else {}
         if not isinstance(request, dict):
             raise ValueError("the body has to be a JSON object")
-        fields, proposal = handler(request)
-        return {"ok": True, **fields}, proposal
+        return handler(request)
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
         """Deliver an answer as a message to the default exchange."""

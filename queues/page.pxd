@@ -24,6 +24,7 @@ cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressB
 @cython.final
 cdef class Page:
     cdef public bytes data
+    cdef public Py_ssize_t start
     cdef public Py_ssize_t size
     cdef public object location
     cdef public Py_ssize_t count
@@ -40,7 +41,7 @@ cdef class Page:
     cdef public bint is_repacked
     cdef public Page origin
 
-    @cython.locals(blob=bytes, data="const unsigned char*", length=Py_ssize_t, position=Py_ssize_t, found=list,
+    @cython.locals(blob=bytes, data="const unsigned char*", limit=Py_ssize_t, position=Py_ssize_t, found=list,
                    size=Py_ssize_t, end=Py_ssize_t, sequence="unsigned long long", message=Message, entry=Entry)
     cpdef list entries(self, AddressBook addresses)
 

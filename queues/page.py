@@ -139,6 +139,8 @@ def _get_chunks(blob: bytes, position: int, end: int) -> tuple[list[bytes], int]
 class Page:
     """A sealed page. `data` is None while it is only on disk; `location` is None while it is only in RAM.
 
+    Its octets are data[start : start + size], all of `data` but for a page that is just being unpacked.
+
     count, message_bytes: its messages and the sum of their body sizes; durable_count, durable_bytes: the persistent
     ones among them. first, last: sequences. oldest_segment: the oldest journal segment that one of its messages relies
     on, 0 for none. is_recovered: found at a restart, so that its transient messages are gone. is_named: a journal entry
@@ -149,6 +151,7 @@ class Page:
 
     def __init__(self, data: bytes | None, count: int, first: int, last: int, message_bytes: int) -> None:
         self.data = data
+        self.start = 0
         self.size = len(data) if data is not None else 0
         self.location: Any = None
         self.count = count
@@ -172,20 +175,24 @@ class Page:
         """
         blob: Any = self.data
         data = blob
-        length = len(blob)
-        position = 0
+        position = self.start
+        limit = position + self.size
+        if limit > len(blob):
+            raise ValueError(f"page of {len(blob)} octets ends before {limit}")
         found = []
         page = self.origin
         if page is None and self.location is not None:
             page = self
-        while position < length:
-            if length - position < 4 + _ENTRY_FIXED:
-                raise ValueError(f"page of {length} octets is cut at {position}")
+        while position < limit:
+            if limit - position < 4 + _ENTRY_FIXED:
+                raise ValueError(f"page of {self.size} octets is cut at {position - self.start}")
             size = get_u32(data, position)
             position += 4
             end = position + size
-            if end > length or size < _ENTRY_FIXED:
-                raise ValueError(f"page of {length} octets: the record at {position} announces {size}")
+            if end > limit or size < _ENTRY_FIXED:
+                raise ValueError(
+                    f"page of {self.size} octets: the record at {position - self.start} announces {size}"
+                )
             sequence = get_u64(data, position)
             message = get_message(blob, position + _ENTRY_FIXED, end, addresses)
             if self.is_recovered and not message.is_persistent:

@@ -12,6 +12,7 @@ cdef class Pager:
     cdef public bint has_no_room
     cdef public list released
     cdef public Py_ssize_t page_bytes
+    cdef public Py_ssize_t pages_ahead
     cdef public Py_ssize_t head_messages
     cdef public long long head_bytes
     cdef public long long pages_stored
@@ -20,6 +21,9 @@ cdef class Pager:
     cpdef int store(self, unsigned long long queue_id, Page page) except -1
     cpdef int drop(self, Page page) except -1
     cpdef int load(self, unsigned long long queue_id, Page page) except -1
-    cpdef int read_ahead(self, unsigned long long queue_id, Page page) except -1
+    cpdef int load_to_unpack(self, unsigned long long queue_id, Page page) except -1
+    cdef int _loaded(self, Page page, Py_ssize_t size) except -1
+    @cython.locals(count=Py_ssize_t, begin=Py_ssize_t, page=Page)
+    cpdef int read_ahead(self, unsigned long long queue_id, object pages) except -1
     cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1

@@ -9,6 +9,8 @@ long; a queue that pages delays nobody else.
 from __future__ import annotations
 
 import errno
+from collections import deque
+from itertools import islice
 from typing import Any
 
 from queues.page import AddressBook, Page
@@ -16,6 +18,9 @@ from storage.page_store import PageStore
 
 #: Share of the budget above which new pages go to disk.
 _TIGHT_PERCENT = 60
+#: Pages are fetched ahead so many octets at a time: each time the thread that does it has to wait for the interpreter,
+#: which a busy loop seldom lets go.
+_AHEAD_BYTES = 1024 * 1024
 
 
 class Pager:
@@ -33,6 +38,7 @@ class Pager:
         self.budget_bytes = budget_bytes
         self.tight_bytes = budget_bytes * _TIGHT_PERCENT // 100
         self.page_bytes = page_bytes
+        self.pages_ahead = max(1, _AHEAD_BYTES // page_bytes)
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
@@ -69,14 +75,29 @@ class Pager:
         """Bring the octets of a stored page back to RAM."""
         if page.data is None:
             page.data = self.page_store.read(queue_id, page.location)
-            page.size = len(page.data)
-            self.used += page.size
-            self.pages_loaded += 1
+            page.start = 0
+            self._loaded(page, len(page.data))
 
-    def read_ahead(self, queue_id: int, page: Page) -> None:
-        """Tell the disk that this page is wanted soon."""
+    def load_to_unpack(self, queue_id: int, page: Page) -> None:
+        """As `load`, without a copy: the octets are shared with other pages, so the caller unpacks and forgets them."""
         if page.data is None:
-            self.page_store.read_ahead(queue_id, page.location)
+            page.data, page.start = self.page_store.take(queue_id, page.location)
+            self._loaded(page, page.location.length)
+
+    def _loaded(self, page: Page, size: int) -> None:
+        page.size = size
+        self.used += size
+        self.pages_loaded += 1
+
+    def read_ahead(self, queue_id: int, pages: deque[Page]) -> None:
+        """The first of these pages are wanted soon: fetch `pages_ahead` of them while as many others are consumed."""
+        count = self.pages_ahead
+        for begin in (0, count):
+            if begin < len(pages):
+                page = pages[begin]
+                if page.data is None and not self.page_store.is_coming(queue_id, page.location):
+                    following = islice(pages, begin, begin + count)
+                    self.page_store.read_ahead(queue_id, [each.location for each in following if each.data is None])
 
     def settle(self, queue_id: int, page: Page, count: int = 1) -> None:
         """Messages of a stored page are settled, or stored elsewhere; the page's place is released with the last."""

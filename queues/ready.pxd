@@ -3,7 +3,7 @@ from queues.message cimport Entry, Message, make_entry
 from queues.page cimport Page, PageBuilder
 from queues.pager cimport Pager
 
-cdef Py_ssize_t _PAGES_AHEAD
+cdef object _NOTHING
 
 cdef class Ready:
     cdef public Pager pager

@@ -36,12 +36,15 @@ if not cython.compiled:
     from queues.message import make_entry
 
 
-#: So many pages behind the one that is unpacked are fetched from the disk meanwhile.
-_PAGES_AHEAD = 4
 #: A head is long when it is above what it may hold by so many pages: one page unpacked does not make it so.
 _LONG_HEAD_PAGES = 4
 #: At most so many pages are unpacked to take in stragglers in one `relieve`.
 _STRAGGLER_PAGES = 16
+
+
+#: What the head and the stragglers are before they have held anything: a deque takes 760 octets, and most queues are
+#: empty.
+_NOTHING: Any = ()
 
 
 def _first_of(page: Page) -> int:
@@ -54,13 +57,15 @@ def _sequence_of(entry: Entry) -> int:
 
 def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
     """Entries put among those that are there, in order of sequence."""
-    if len(entries) == 1:
-        if not there or entries[0].sequence < there[0].sequence:
+    if len(entries) == 1 and there is not _NOTHING:
+        sequence = entries[0].sequence
+        if not there or sequence < there[0].sequence:
             there.appendleft(entries[0])
-            return there
-        if entries[0].sequence > there[-1].sequence:
+        elif sequence > there[-1].sequence:
             there.append(entries[0])
-            return there
+        else:
+            there.insert(bisect_right(there, sequence, key=_sequence_of), entries[0])
+        return there
     return deque(sorted([*entries, *there], key=_sequence_of)) if entries else there
 
 
@@ -70,9 +75,9 @@ class Ready:
     def __init__(self, pager: Pager, queue_id: int) -> None:
         self.pager = pager
         self.queue_id = queue_id
-        self.head: deque[Entry] = deque()
+        self.head: deque[Entry] = _NOTHING
         self.head_size = 0
-        self.stragglers: deque[Entry] = deque()
+        self.stragglers: deque[Entry] = _NOTHING
         self.stragglers_size = 0
         self.pages: Any = None
         self.tail: Any = None
@@ -88,6 +93,8 @@ class Ready:
             and self.count < pager.head_messages
             and pager.used < pager.tight_bytes
         ):
+            if self.head is _NOTHING:
+                self.head = deque()
             self.head.append(make_entry(message, sequence, expires_at, journal_segment))
             self.head_size += message.size
             pager.used += message.size
@@ -135,9 +142,8 @@ class Ready:
         while self.pages is not None:
             if self.pages:
                 page = self.pages.popleft()
-                pager.load(self.queue_id, page)
-                for index in range(min(len(self.pages), _PAGES_AHEAD)):
-                    pager.read_ahead(self.queue_id, self.pages[index])
+                pager.load_to_unpack(self.queue_id, page)
+                pager.read_ahead(self.queue_id, self.pages)
             elif self.tail.count:
                 page = self.tail.seal()
             else:
@@ -149,6 +155,8 @@ class Ready:
                 entries = self._with_stragglers(entries)
             for entry in entries:
                 self.head_size += entry.message.size
+            if self.head is _NOTHING:
+                self.head = deque()
             self.head.extend(entries)
             if entries:
                 return True
@@ -193,6 +201,14 @@ class Ready:
             self.head_size += entry.message.size
         self.head = _merged(self.head, entries)
 
+    def insert(self, message: Message, sequence: int, expires_at: int) -> None:
+        """A new message, at the place among the others that its sequence says. The journal does not have it."""
+        if self.tail is not None and self.tail.count:
+            self._seal()  # its messages may stand on both sides
+        entry = make_entry(message, sequence, expires_at, 0)
+        self.pager.used += message.size
+        self.put_back([entry])
+
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""
         pager = self.pager
@@ -212,6 +228,8 @@ class Ready:
                 and self.count < pager.head_messages
                 and pager.used < pager.tight_bytes
             ):
+                if self.head is _NOTHING:
+                    self.head = deque()
                 self.head.append(item)
                 self.head_size += item.message.size
                 self.count += 1
@@ -396,9 +414,9 @@ class Ready:
             pages = list(self.pages)
             if self.tail.count:
                 pages.append(self.tail.seal())
-        self.head = deque()
+        self.head = _NOTHING
         self.head_size = 0
-        self.stragglers = deque()
+        self.stragglers = _NOTHING
         self.stragglers_size = 0
         self.pages = None
         self.tail = None

@@ -19,6 +19,7 @@ class Campaign:
     """The role of a candidate, or of one who asks whether to become one."""
 
     name = "candidate"
+    transfers_given_up = 0
     leader: str | None = None
 
     def __init__(self, member: Member, is_pre: bool, is_transfer: bool) -> None:

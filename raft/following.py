@@ -22,6 +22,7 @@ class Following:
     """The role of a follower, from when it begins to follow until its term or its leader changes."""
 
     name = "follower"
+    transfers_given_up = 0
 
     def __init__(self, member: Member, leader: str | None) -> None:
         self.member = member

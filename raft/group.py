@@ -52,6 +52,7 @@ class Group:
         self.group_id = group_id
         self.member: Member = None  # type: ignore[assignment]  # open_group sets it: the log has to know its owner first
         self._announced: tuple[bool, str | None, int, int] = (False, None, 0, 0)
+        self._seen: tuple[object, str | None, int] = (None, None, 0)  # what that followed from
         self._dirty = dirty  # the host's: groups that have something to send
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -184,12 +185,18 @@ class Group:
         """After anything has happened: apply what is committed, tell the machine of a new role."""
         member = self.member
         role = member.role
-        given_up = role.transfers_given_up if isinstance(role, Leadership) else 0
-        state = (member.is_leader, member.leader, member.current_term, given_up)
+        seen = self._seen
+        if role is not seen[0] or role.leader != seen[1] or role.transfers_given_up != seen[2]:
+            self._seen = (role, role.leader, role.transfers_given_up)
+            self._announce(member)
+        member.apply_committed()
+
+    def _announce(self, member: Member) -> None:
+        """Tell the machine if its role is another one (a role has one term)."""
+        state = (member.is_leader, member.leader, member.current_term, member.role.transfers_given_up)
         if state != self._announced:
             self._announced = state
             try:
                 member.machine.role_changed(state[0], state[1], state[2], member.now)
             except Exception as error:
                 raise member.failed("telling the machine of its role", error) from error
-        member.apply_committed()

@@ -29,7 +29,10 @@ _GROUP = struct.Struct(">I")
 def put_entry(buffer: Buffer, group_id: int, entry: Entry) -> None:
     """The payload of a RAFT_ENTRY."""
     data, index, term, kind = entry
-    buffer.put_bytes(_ENTRY.pack(group_id, index, term, kind))
+    buffer.put_u32(group_id)
+    buffer.put_u64(index)
+    buffer.put_u64(term)
+    buffer.put_u8(kind)
     buffer.put_bytes(data)
 
 

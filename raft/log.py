@@ -21,20 +21,17 @@ from collections import deque
 from operator import itemgetter
 from typing import Any
 
+import cython
 from pysyncobj.journal import Journal
 
 from raft.configuration import Configuration, decode_configuration
 from raft.entry import ENTRY_OVERHEAD_BYTES, MEMBERSHIP, NO_OP, REGULAR, Entry
-from raft.journal_records import (
-    RAFT_CHECKPOINT,
-    RAFT_ENTRY,
-    RAFT_STATE,
-    put_checkpoint,
-    put_entry,
-    put_state,
-)
+from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE, put_checkpoint, put_state
 from raft.machine import LogPort
 from raft.recovery import RecoveredGroup
+
+if not cython.compiled:
+    from raft.journal_records import put_entry
 
 _TERM = itemgetter(2)
 
@@ -271,7 +268,8 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
 
     def oldest_needed_segment(self) -> int:
         """The oldest journal segment that holds the checkpoint, or an entry above it."""
-        return min((self.checkpoint_segment, *(segment for _, segment in self._runs)))
+        oldest = self.checkpoint_segment
+        return min(oldest, min((segment for _, segment in self._runs), default=oldest))
 
     def oldest_entry_segment(self) -> int:
         """The oldest journal segment with an entry above the checkpoint; the current one if there is none."""
@@ -286,6 +284,13 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
         self._runs.clear()
         for entry in self.entries_between(self.checkpoint_index + 1, self.last_index):
             self._note_run(entry[1], self._write_entry(entry))
+
+    def write_again(self, chunks: list[bytes]) -> None:
+        """Write everything once more, in place of all that the journal has of the group. chunks: of the checkpoint."""
+        index = self.checkpoint_index
+        self.rewrite_state()
+        self._write_checkpoint(index, self.entries[0][2], self.configuration_at(index), chunks, replaces=True)
+        self.rewrite_entries()
 
     # -- inner workings ----------------------------------------------------------------------------------------------
 

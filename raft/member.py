@@ -81,7 +81,7 @@ class _Outlet(Transport):  # type: ignore[misc]
         return True
 
 
-def _not_here(self: Member, *_arguments: object, **_named: object) -> NoReturn:
+def _not_here(*_arguments: object, **_named: object) -> NoReturn:
     """Stands in for a stock method that must never run."""
     raise RuntimeError("a method of the stock pysyncobj was called that is not safe; use propose and add_member")
 
@@ -109,6 +109,7 @@ class Member(SyncObj):  # type: ignore[misc]
         self.deadline = NEVER
         self.timeout = settings.election_timeout_max_ms
         self.is_stopped = False
+        self._peers: dict[str, Node] = {}  # pysyncobj's objects for names
         self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
         self.is_connected = is_connected
         self._chance = chance
@@ -169,31 +170,43 @@ class Member(SyncObj):  # type: ignore[misc]
 
     def send(self, peer: str, message: GroupMessage) -> None:
         """Post a message to another member."""
-        self._SyncObj__transport.send(Node(peer), message)
+        self._SyncObj__transport.send(self._peer(peer), message)
+
+    def _peer(self, name: str) -> Node:
+        node = self._peers.get(name)
+        if node is None:
+            self._peers[name] = node = Node(name)
+        return node
 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: GroupMessage) -> None:
         """A message of this group from another member."""
-        self._SyncObj__onMessageReceived(Node(sender), message)
+        self._SyncObj__onMessageReceived(self._peer(sender), message)
 
     def _SyncObj__onMessageReceived(self, node: Node, message: GroupMessage) -> None:  # noqa: N802
         sender: str = node.id
-        if isinstance(message, VoteRequest):
-            consider(self, sender, message)
-            return
-        if isinstance(message, VoteReply):
-            self._on_vote_reply(sender, message)
-            return
-        if isinstance(message, Append | InstallChunk):
+        if isinstance(message, Append):
             following = self.accept_leader(sender, message.term)
             if following is None:
                 self._refuse_stale(sender, message)
-            elif isinstance(message, Append):
+            else:
                 following.on_append(message)
+        elif isinstance(message, InstallChunk):
+            following = self.accept_leader(sender, message.term)
+            if following is None:
+                self._refuse_stale(sender, message)
             else:
                 following.on_install_chunk(message)
-            return
+        elif isinstance(message, VoteRequest):
+            consider(self, sender, message)
+        elif isinstance(message, VoteReply):
+            self._on_vote_reply(sender, message)
+        else:
+            self._on_reply(sender, message)
+
+    def _on_reply(self, sender: str, message: AppendReply | InstallReply | TimeoutNow) -> None:
+        """What counts only in its own term."""
         if message.term > self.current_term:
             self.follow(message.term, None)
         if message.term < self.current_term:
@@ -205,7 +218,7 @@ class Member(SyncObj):  # type: ignore[misc]
         elif isinstance(role, Leadership):
             if isinstance(message, AppendReply):
                 role.on_append_reply(sender, message)
-            elif isinstance(message, InstallReply):
+            else:
                 role.on_install_reply(sender, message)
 
     def _on_vote_reply(self, sender: str, reply: VoteReply) -> None:
@@ -217,7 +230,7 @@ class Member(SyncObj):  # type: ignore[misc]
     def _refuse_stale(self, sender: str, message: Append | InstallChunk) -> None:
         """Tell a deposed leader of the term."""
         if isinstance(message, Append):
-            self._SyncObj__sendNextNodeIdx(Node(sender), AppendReply(
+            self._SyncObj__sendNextNodeIdx(self._peer(sender), AppendReply(
                 self.group_id, self.current_term, False, 0, 0, message.prev_index
             ))  # fmt: skip
         else:
@@ -251,7 +264,7 @@ class Member(SyncObj):  # type: ignore[misc]
 
     def accept_leader(self, sender: str, term: int) -> Following | None:
         """Follow whoever leads in `term`; None if that is over."""
-        current = self.current_term
+        current: int = self._SyncObj__raftCurrentTerm
         if term < current:
             return None
         role = self.role
@@ -341,8 +354,9 @@ class Member(SyncObj):  # type: ignore[misc]
             self._SyncObj__applyLogEntries()
 
     def _SyncObj__applyLogEntries(self) -> None:  # noqa: N802
-        while self.last_applied < self.commit_index:
-            for entry in self.log.entries_between(self.last_applied + 1, self.commit_index):
+        while self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
+            first, last = self._SyncObj__raftLastApplied + 1, self._SyncObj__raftCommitIndex
+            for entry in self.log.entries_between(first, last):
                 self._SyncObj__raftLastApplied = entry[1]
                 if entry[3] == REGULAR:
                     self._SyncObj__doApplyCommand(entry)

@@ -32,20 +32,6 @@ INSTALL = ProgressState.INSTALL
 class Progress:
     """One member as its leader sees it. Indexes as in Figure 2 of the paper."""
 
-    __slots__ = (
-        "_beats_since_probe",
-        "_in_flight",
-        "in_flight_bytes",
-        "install",
-        "is_connected",
-        "is_probing",
-        "match_index",
-        "next_index",
-        "replied_at",
-        "state",
-        "told_commit_index",
-    )
-
     def __init__(self, next_index: int, clock: int, is_connected: bool) -> None:
         self.state = PROBE
         self.next_index = next_index

@@ -48,7 +48,7 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """A journal, or the metadata log. `first_bad` is the first bad record of all, or a missing segment."""
+    """The journal. `first_bad` is the first bad record of all, or a missing segment."""
 
     segments: tuple[SegmentReport, ...]
     first_bad: BadRecord | None
@@ -89,20 +89,17 @@ class FolderReport:
     format: dict[str, object] | None
     format_error: str
     journal: LogReport
-    metadata: LogReport
     queues: tuple[QueueReport, ...]
     damaged_parts: tuple[str, ...]
 
     @property
     def first_bad(self) -> BadRecord | None:
-        """The first bad record: of the journal, else of the metadata log, else of the pages."""
+        """The first bad record: of the journal, else of the pages."""
         pages = next((queue.bad[0] for queue in self.queues if queue.bad), None)
-        return self.journal.first_bad or self.metadata.first_bad or pages
+        return self.journal.first_bad or pages
 
 
-def inspect_folder(
-    disk: Disk, on_entry: EntryLook | None = None, journal: str = "journal", metadata: str = "metadata"
-) -> FolderReport:
+def inspect_folder(disk: Disk, on_entry: EntryLook | None = None, journal: str = "journal") -> FolderReport:
     """Read everything in a data folder and report. Raises OSError where the system cannot read at all.
 
     `on_entry(segment number, kind, payload)` is called for every entry of the journal that can be read, in
@@ -117,7 +114,6 @@ def inspect_folder(
         format=contents,
         format_error=format_error,
         journal=_inspect_log(disk, journal, on_entry),
-        metadata=_inspect_log(disk, metadata, None),
         queues=tuple(_inspect_queue(disk, queue_id) for queue_id in queue_ids),
         damaged_parts=tuple(disk.list("damaged")),
     )

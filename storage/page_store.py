@@ -19,10 +19,12 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from storage.aside import DAMAGED_FOLDER, Aside
+from storage.checksums import first_wrong
 from storage.disk import Disk, Octets
 from storage.errors import CorruptRecord
 from storage.read_ahead import ReadAhead
-from storage.records import HEADER_BYTES, Fault, RecordKind, check_record, pack_header, payload_length
+from storage.records import HEADER_BYTES, Fault, RecordKind, check_header, pack_header, payload_length
 
 PAGES_FOLDER = "queues"
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -129,41 +131,56 @@ class PageStore:
 
     def read(self, queue_id: int, location: PageLocation) -> bytes:
         """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
-        page = self._ahead.take((queue_id, location))
-        return read_page(self._disk, queue_id, location) if page is None else page
+        data, start = self.take(queue_id, location)
+        return data[start : start + location.length]
+
+    def take(self, queue_id: int, location: PageLocation) -> tuple[bytes, int]:
+        """The page without a copy: octets, and where among them it begins. Others may lie around it. Raises as
+        `read` does.
+        """
+        found = self._ahead.take(queue_id, location)
+        return found or (read_stretch(self._disk, queue_id, [location]), HEADER_BYTES)
 
     def verify(self, queue_id: int, location: PageLocation) -> None:
         """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""
-        read_page(self._disk, queue_id, location)
+        read_stretch(self._disk, queue_id, [location])
 
     def set_aside(self, queue_id: int, location: PageLocation) -> str:
         """Copy the octets of a page that cannot be read to the folder damaged/. Returns the copy's path."""
         path = page_path(queue_id, location.segment)
-        copy = f"damaged/queue-{queue_id}-{location.segment:08d}-{location.offset}.page"
+        copy = f"{DAMAGED_FOLDER}/queue-{queue_id}-{location.segment:08d}-{location.offset}.page"
         try:
             data = self._disk.read(path, location.offset, location.disk_bytes)
         except FileNotFoundError:
             data = b""
-        self._disk.make_folder("damaged")
+        self._disk.make_folder(DAMAGED_FOLDER)
         self._disk.append(copy, [data])
         self._disk.sync(copy)
-        self._disk.sync_folder("damaged")
+        self._disk.sync_folder(DAMAGED_FOLDER)
         return copy
 
-    def read_ahead(self, queue_id: int, location: PageLocation) -> None:
-        """Have a page fetched that is going to be read soon. What is wrong with it `read` says. Raises OSError."""
-        if not self._ahead.start(
-            (queue_id, location), location.length, partial(read_page, self._disk, queue_id, location)
-        ):
-            path = page_path(queue_id, location.segment)
-            with suppress(FileNotFoundError):
-                self._disk.read_ahead(path, location.offset, location.disk_bytes)
+    def is_coming(self, queue_id: int, location: PageLocation) -> bool:
+        """Whether this page is being fetched ahead, or has been."""
+        return self._ahead.has(queue_id, location)
+
+    def read_ahead(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
+        """Have pages fetched that are going to be read soon, those that are neighbours in a file together. What is
+        wrong with one `read` says. Raises OSError.
+        """
+        wanted = [location for location in locations if not self._ahead.has(queue_id, location)]
+        for stretch in stretches(wanted):
+            begin = stretch[0].offset
+            places = {location: location.offset - begin + HEADER_BYTES for location in stretch}
+            length = stretch[-1].offset + stretch[-1].disk_bytes - begin
+            if not self._ahead.start(queue_id, places, length, partial(read_stretch, self._disk, queue_id, stretch)):
+                with suppress(FileNotFoundError):
+                    self._disk.read_ahead(page_path(queue_id, stretch[0].segment), begin, length)
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
         already). A queue that was dropped has taken its pages along.
         """
-        self._ahead.drop((queue_id, location))
+        self._ahead.drop(queue_id, location)
         queue = self._queues.get(queue_id)
         if queue is None:
             return
@@ -258,8 +275,33 @@ class PageStore:
                 if number not in live:
                     self._disk.remove(page_path(queue_id, number))
 
+    def stored_queues(self) -> list[int]:
+        """The ids of all queues that have a folder."""
+        return sorted(int(name) for name in self._disk.list(PAGES_FOLDER) if name.isdigit())
+
+    def set_orphans_aside(self, known: Container[int], also: Iterable[int] = ()) -> list[str]:
+        """As `drop_orphans`, where something was lost that may have known them: they are moved to the folder damaged/.
+        Of the queues in `also`, which are known and go soon, everything is copied there. Returns the new paths."""
+        self._orphans_are_gone = True
+        aside = Aside(self._disk)
+        for queue_id in also:
+            for number in page_segments(self._disk, queue_id):
+                aside.copy(page_path(queue_id, number), f"queue-{queue_id}-{number:08d}{SUFFIX}")
+        for queue_id in self.stored_queues():
+            queue = self._queues.get(queue_id)
+            live = queue.segments if queue is not None and queue_id in known else {}
+            for number in page_segments(self._disk, queue_id):
+                if number not in live:
+                    aside.move(page_path(queue_id, number), f"queue-{queue_id}-{number:08d}{SUFFIX}")
+        copies = aside.finish()
+        for queue_id in self.stored_queues():
+            if queue_id not in known:
+                self.drop_queue(queue_id)
+        return copies
+
     def drop_queue(self, queue_id: int) -> None:
         """Remove all pages of a queue that is durably gone. Raises OSError."""
+        self._ahead.drop_all(queue_id)
         self._queues.pop(queue_id, None)
         self._dirty_queues.pop(queue_id, None)
         self._dead = deque(one for one in self._dead if one[1] != queue_id) if self._dead else self._dead
@@ -327,25 +369,46 @@ class PageStore:
             self._disk.remove(path)
 
 
-def read_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    """A page, checked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
-    path = page_path(queue_id, location.segment)
+def stretches(locations: Iterable[PageLocation]) -> list[list[PageLocation]]:
+    """Pages that lie in a file one behind the other, put together."""
+    found: list[list[PageLocation]] = []
+    for location in sorted(locations):
+        last = found[-1][-1] if found else None
+        if last is not None and location[:2] == (last.segment, last.offset + last.disk_bytes):
+            found[-1].append(location)
+        else:
+            found.append([location])
+    return found
+
+
+def read_stretch(disk: Disk, queue_id: int, stretch: list[PageLocation]) -> bytes:
+    """The records of pages that lie one behind the other, each of them checked. It only reads: it may run in any
+    thread. Raises CorruptRecord, OSError.
+    """
+    first, last = stretch[0], stretch[-1]
+    path = page_path(queue_id, first.segment)
     try:
         # In one piece: a thread that reads waits for the interpreter after each call.
-        data = disk.read(path, location.offset, location.disk_bytes)
+        data = disk.read(path, first.offset, last.offset + last.disk_bytes - first.offset)
     except FileNotFoundError:
-        raise CorruptRecord(path, location.offset, "the file is missing") from None
-    if len(data) < location.disk_bytes:
-        raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
-    if payload_length(data, 0) != location.length:
-        raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
-    found = check_record(data, 0, location.offset)
-    if isinstance(found, Fault):
-        raise CorruptRecord(path, location.offset, found.value)
-    place = (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset))
-    if (found.kind, found.context, found.position) != place:
-        raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
-    return data[HEADER_BYTES:]
+        raise CorruptRecord(path, first.offset, "the file is missing") from None
+    for location in stretch:
+        start = location.offset - first.offset
+        if len(data) < start + location.disk_bytes:
+            raise CorruptRecord(path, location.offset, Fault.SHORT_PAYLOAD.value)
+        if payload_length(data, start) != location.length:
+            raise CorruptRecord(path, location.offset, f"the page does not have the length {location.length}")
+    wrong = first_wrong(data, len(stretch))
+    if wrong >= 0:
+        raise CorruptRecord(path, stretch[wrong].offset, Fault.CRC.value)
+    for location in stretch:
+        start = location.offset - first.offset
+        found = check_header(data[start : start + HEADER_BYTES])
+        if isinstance(found, Fault):
+            raise CorruptRecord(path, location.offset, found.value)
+        if found != (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset)):
+            raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
+    return data
 
 
 def page_position(segment: int, offset: int) -> int:

@@ -1,21 +1,35 @@
-"""ReadAhead: pages that are read and checked in the background before they are asked for.
+"""ReadAhead: stretches of files that are read and checked in the background before their parts are asked for.
 
-It knows a page as a key and a piece of work that fetches it. Where the disk has no background the work is done
-when the page is asked for, and the disk gets a hint at most.
+It knows a stretch as a piece of work that fetches its octets, and the parts of it as an owner's keys. Where the
+disk has no background nothing is fetched.
 
 Invariants:
-1. At most `limit_bytes` are fetched ahead, whatever is asked for.
-2. What the work raises is raised when the page is taken, and nowhere else.
+1. At most `limit_bytes` are fetched ahead, whatever is asked for; a stretch counts until all its parts are
+   taken or dropped.
+2. Work that raises has fetched nothing: whoever takes a part of it has to read it, and finds out why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 from storage.disk import Disk, Pending
+from storage.errors import StorageError
 
 #: Octets that are fetched ahead at most, of all queues together.
 AHEAD_BYTES = 8 * 1024 * 1024
+
+
+class _Stretch:
+    """parts: how many of its parts are neither taken nor dropped."""
+
+    __slots__ = ("length", "parts", "pending")
+
+    def __init__(self, pending: Pending, length: int, parts: int) -> None:
+        self.pending = pending
+        self.length = length
+        self.parts = parts
 
 
 class ReadAhead:
@@ -25,33 +39,62 @@ class ReadAhead:
         self._disk = disk
         self._limit_bytes = limit_bytes
         self._bytes = 0
-        self._pending: dict[Hashable, tuple[int, Pending]] = {}
+        self._parts: dict[Hashable, dict[Hashable, tuple[_Stretch, int]]] = {}
 
-    def start(self, key: Hashable, length: int, fetch: Callable[[], bytes]) -> bool:
-        """Have `fetch` run in the background, unless it does already. Returns whether it does."""
-        if key in self._pending:
-            return True
+    def has(self, owner: Hashable, key: Hashable) -> bool:
+        """Whether this part is being fetched, or is there."""
+        return key in self._parts.get(owner, ())
+
+    def start(
+        self, owner: Hashable, places: Mapping[Any, int], length: int, fetch: Callable[[], bytes]
+    ) -> bool:
+        """Have `fetch` get a stretch of `length` octets in the background. Returns whether it does.
+
+        places: its parts, none of which is there already, and where in the stretch each begins.
+        """
         if self._bytes + length > self._limit_bytes:
             return False
         pending = self._disk.in_background(fetch)
         if pending is None:
             return False
-        self._pending[key] = (length, pending)
+        stretch = _Stretch(pending, length, len(places))
+        parts = self._parts.setdefault(owner, {})
+        for key, place in places.items():
+            parts[key] = (stretch, place)
         self._bytes += length
         return True
 
-    def take(self, key: Hashable) -> bytes | None:
-        """What `fetch` returned, waited for if need be; None: it was not started. Raises what `fetch` raised."""
-        pending = self._forget(key)
-        return None if pending is None else pending.result()
-
-    def drop(self, key: Hashable) -> None:
-        """It is not wanted any more."""
-        self._forget(key)
-
-    def _forget(self, key: Hashable) -> Pending | None:
-        if not self._pending:
+    def take(self, owner: Hashable, key: Hashable) -> tuple[bytes, int] | None:
+        """The stretch with this part, waited for if need be, and where in it the part begins. None: read it
+        yourself.
+        """
+        found = self._forget(owner, key)
+        if found is None:
             return None
-        length, pending = self._pending.pop(key, (0, None))
-        self._bytes -= length
-        return pending
+        stretch, place = found
+        try:
+            return stretch.pending.result(), place
+        except (StorageError, OSError):
+            return None
+
+    def drop(self, owner: Hashable, key: Hashable) -> None:
+        """This part is not wanted any more."""
+        self._forget(owner, key)
+
+    def drop_all(self, owner: Hashable) -> None:
+        """Nothing of this owner is wanted any more."""
+        for key in list(self._parts.get(owner, ())):
+            self._forget(owner, key)
+
+    def _forget(self, owner: Hashable, key: Hashable) -> tuple[_Stretch, int] | None:
+        parts = self._parts.get(owner)
+        found = parts.pop(key, None) if parts is not None else None
+        if found is None:
+            return None
+        if not parts:
+            del self._parts[owner]
+        stretch = found[0]
+        stretch.parts -= 1
+        if not stretch.parts:
+            self._bytes -= stretch.length
+        return found

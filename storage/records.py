@@ -105,9 +105,15 @@ def check_record(data: bytes, start: int, offset: int) -> Record | Fault:
 
 def check_parts(header: bytes, payload: Octets) -> tuple[int, int, int] | Fault:
     """Kind, context and position of a record whose header and payload are not in one piece; see `check_record`."""
-    _, crc, version, kind, _, context, position = _HEADER.unpack(header)
+    crc = int.from_bytes(header[4:8], "little")
     if crc != zlib.crc32(payload, zlib.crc32(header[8:], zlib.crc32(header[:4]))):
         return Fault.CRC
+    return check_header(header)
+
+
+def check_header(header: bytes) -> tuple[int, int, int] | Fault:
+    """Kind, context and position of a record whose checksum holds."""
+    _, _, version, kind, _, context, position = _HEADER.unpack(header)
     if version != VERSION:
         return Fault.VERSION
     if kind not in KINDS:

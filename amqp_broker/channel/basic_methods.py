@@ -16,6 +16,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.reply_to import REPLY_TO
+from queues.quorum.effects import Refusal
 
 
 class ReplyConsumer(ChannelConsumer):
@@ -61,6 +62,8 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         )
     if queue.is_proxy:
         queue.check_available()
+        if method.exclusive and queue.settings.single_active_consumer:
+            raise queue.refused(Refusal.EXCLUSIVE)
     else:
         _check_exclusive(channel, queue, method.exclusive)
     priority = method.arguments.get("x-priority", 0)

@@ -43,6 +43,6 @@ cdef class Confirms:
     @cython.locals(last="unsigned long long", record=ConfirmRecord)
     cdef int _confirm_done(self) except -1
     @cython.locals(channel=Channel, nacked=list, refused="unsigned long long")
-    cdef int _confirm(self, unsigned long long last) except -1
+    cdef void _confirm(self, unsigned long long last) except *
     @cython.locals(channel=Channel, count="long long")
-    cdef int _ack_until(self, unsigned long long last) except -1
+    cdef void _ack_until(self, unsigned long long last) except *

@@ -69,7 +69,10 @@ def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:
     """All consumers of the channel leave their queues, which are added to `queues`."""
     for consumer in list(channel.consumers.values()):
         consumer.is_cancelled = True
-        consumer.queue.remove_consumer(consumer)
+        if consumer.queue.is_proxy:
+            consumer.queue.release_consumer(consumer)
+        else:
+            consumer.queue.remove_consumer(consumer)
         consumer.queue.last_used = channel.vhost.now
         queues[consumer.queue] = None
     channel.consumers.clear()

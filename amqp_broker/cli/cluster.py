@@ -185,7 +185,7 @@ def join_command(
     try:
         with _asking(url) as client:
             answer = client.request("cluster.add", node=f"{node_name}={reached}")
-        write_members(disk, KnownMembers(parse_members(",".join(answer["members"])), joins=True))
+        write_members(disk, KnownMembers(node_name, parse_members(",".join(answer["members"])), joins=True))
     finally:
         disk.close()
     click.echo(f"{node_name} is a member of {answer['cluster']}. Start it:")
@@ -228,9 +228,9 @@ def _new_folder(folder: Path, node_name: str) -> FileDisk:
     except (StorageError, OSError) as error:
         disk.close()
         raise click.ClickException(str(error)) from error
-    if known is not None and node_name not in [member.name for member in known.members]:
+    if known is not None and known.node != node_name:
         disk.close()
-        raise click.ClickException(f"{folder}: it was made for another node; name a new folder")
+        raise click.ClickException(f"{folder}: it was made for node {known.node}; name a new folder")
     return disk
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from storage.metadata_log import MetadataEntry
 
 from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
+from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
 from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
 
@@ -27,12 +27,9 @@ JOURNAL_ENTRIES = {
     PAGES: "page lists",
     RETURNED: "returns",
     RELEASED: "page releases",
-}
-METADATA_ENTRIES: dict[int, str] = {
-    MetadataEntry.COMMAND: "commands",
-    MetadataEntry.SNAPSHOT_BEGIN: "snapshots begun",
-    MetadataEntry.SNAPSHOT_END: "snapshots ended",
-    MetadataEntry.SNAPSHOT_ABANDONED: "snapshots abandoned",
+    RAFT_ENTRY: "log entries",
+    RAFT_STATE: "terms and votes",
+    RAFT_CHECKPOINT: "checkpoint parts",
 }
 
 
@@ -54,9 +51,9 @@ def inspect(folder: Path, as_json: bool) -> int:
         disk.close()
     is_in_use = _is_in_use(folder)
     if as_json:
-        click.echo(json.dumps(_as_json(report, queues, counting.problems, is_in_use), indent=2))
+        click.echo(json.dumps(_as_json(report, counting, queues, is_in_use), indent=2))
     else:
-        click.echo("\n".join(_as_lines(folder, report, queues, counting.problems, is_in_use)))
+        click.echo("\n".join(_as_lines(folder, report, counting, queues, is_in_use)))
     return STATUS_DAMAGED if _is_damaged(report) or counting.problems else 0
 
 
@@ -77,29 +74,32 @@ def _is_damaged(report: FolderReport) -> bool:
 
 
 def _bad_records(report: FolderReport) -> list[BadRecord]:
-    """One for each log, and all of the pages."""
-    logs = [log.first_bad for log in (report.journal, report.metadata) if log.first_bad is not None]
-    return logs + [bad for queue in report.queues for bad in queue.bad]
+    """The first one of the journal, and all of the pages."""
+    journal = [report.journal.first_bad] if report.journal.first_bad is not None else []
+    return journal + [bad for queue in report.queues for bad in queue.bad]
 
 
-def _as_json(report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool) -> dict[str, object]:
+def _as_json(
+    report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
+) -> dict[str, object]:
     return {
         "is_in_use": is_in_use,
         "is_damaged": _is_damaged(report),
-        "problems": problems,
+        "problems": counting.problems,
+        "groups": [dataclasses.asdict(group) for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
         "folder": dataclasses.asdict(report),
     }
 
 
 def _as_lines(
-    folder: Path, report: FolderReport, queues: list[QueueCount], problems: list[str], is_in_use: bool
+    folder: Path, report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
 ) -> list[str]:
     lines = [f"{folder}: {json.dumps(report.format)}"]
     if is_in_use:
         lines.append("in use by a running broker: its newest records may look torn")
-    lines += _log_lines("journal", report.journal, JOURNAL_ENTRIES)
-    lines += _log_lines("metadata", report.metadata, METADATA_ENTRIES)
+    lines += _journal_lines(report.journal)
+    lines += _group_lines(counting.groups())
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)
     lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
@@ -107,19 +107,31 @@ def _as_lines(
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
     lines += [
         f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
-        + (" (delayed)" if queue.kind == "delayed" else "")
+        + (f" ({queue.kind})" if queue.kind != "queue" else "")
         for queue in queues
     ]
-    lines += ["", *_verdict(report, problems)]
+    lines += ["", *_verdict(report, counting.problems)]
     return lines
 
 
-def _log_lines(name: str, log: LogReport, names: Mapping[int, str]) -> list[str]:
-    lines = [f"{name:<9} {len(log.segments)} segments, {log.records} records, {_octets(log.bytes)}"]
-    for segment in log.segments:
-        counts = [f"{count} {names.get(kind, f'of kind {kind}')}" for kind, count in segment.entries.items()]
+def _journal_lines(journal: LogReport) -> list[str]:
+    lines = [f"journal   {len(journal.segments)} segments, {journal.records} records, {_octets(journal.bytes)}"]
+    for segment in journal.segments:
+        counts = [f"{count} {JOURNAL_ENTRIES.get(kind, f'of kind {kind}')}" for kind, count in segment.entries.items()]
         entries = ", ".join(counts) or "no entries"
         lines.append(f"  {segment.file}  {_octets(segment.bytes)}, {segment.records} records: {entries}")
+    return lines
+
+
+def _group_lines(groups: list[StoredGroup]) -> list[str]:
+    lines = [f"groups    {len(groups)} in the journal"]
+    for group in groups:
+        holds = "metadata" if group.group == METADATA_GROUP else "quorum queues"
+        members = ", ".join((*group.voters, *(f"{name} (learner)" for name in group.learners))) or "nobody"
+        lines.append(
+            f"  {group.group}  {holds} of {members}: checkpoint at {group.checkpoint_index}, {group.entries} entries "
+            f"up to {group.last_index}, term {group.term}"
+        )
     return lines
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from amqp_broker.broker import Broker
 from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.cluster.stored_metadata import StoredMetadata
+from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from exchanges.delayed import DelayedExchange
 from queues.page import Page
 from queues.pager import Pager
@@ -61,7 +61,8 @@ class UnchangedDisk(FileDisk):
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """A durable queue, or a delayed-message exchange (kind "delayed"): its messages and their octets."""
+    """A durable queue (kind "queue" or "quorum"), or a delayed-message exchange (kind "delayed"): its messages and
+    their octets; of a quorum queue the octets of bodies."""
 
     vhost: str
     name: str
@@ -77,39 +78,72 @@ class Counting:
     def __init__(self, disk: UnchangedDisk) -> None:
         self.problems: list[str] = []
         self._disk = disk
-        self._metadata = StoredMetadata()
-        self._recovery = Recovery(Pager(PageStore(disk), 1 << 62, 1 << 18, 1, 1 << 12))
+        self._groups = StoredGroups()
+        self._recovery = Recovery(self._pager())
+
+    def _pager(self) -> Pager:
+        return Pager(PageStore(self._disk), 1 << 62, 1 << 18, 1, 1 << 12)
 
     def take(self, segment: int, kind: int, payload: memoryview) -> None:
+        """An entry of the journal."""
         try:
             if kind >= FIRST_RAFT_KIND:
-                self._metadata.take(segment, kind, bytes(payload))
+                self._groups.take(segment, kind, bytes(payload))
             else:
                 self._recovery.take(segment, kind, bytes(payload))
         except (CorruptLog, ValueError) as error:
             self.problems.append(f"journal segment {segment}: {error}")
 
+    def groups(self) -> list[StoredGroup]:
+        """The groups in figures."""
+        return self._groups.describe()
+
     def finish(self) -> list[QueueCount]:
-        """The queues in order of virtual host and name; none, with a problem noted, if it is not known."""
+        """The queues in order of virtual host and name. What cannot be named or counted is missing, and noted as a
+        problem."""
         try:
-            metadata = self._metadata.read()
+            metadata = self._groups.metadata()
         except (CorruptLog, ValueError) as error:
             self.problems.append(f"queues cannot be named or counted: {error}")
             return []
         places = _places(metadata)
+        counts = self._count_quorum()
         try:
-            self._recovery.finish([queue_id for _, _, _, queue_id in places])
+            self._recovery.finish([queue_id for _, _, kind, queue_id in places if kind != "quorum"])
         except (CorruptRecord, OSError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
-        return [QueueCount(*place, *_count(self._recovery.queue(place[3]))) for place in places]
+        for queue_id, queue in self._recovery.queues.items():
+            counts[queue_id] = _count(queue)
+        return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
+
+    def _count_quorum(self) -> dict[int, tuple[int, int]]:
+        """Messages and octets of the quorum queues, by id. One that was declared and not opened is not there yet."""
+        counts: dict[int, tuple[int, int]] = {}
+        for group_id in self._groups.group_ids():
+            if group_id == METADATA_GROUP:
+                continue
+            try:
+                machine = self._groups.queue_group(group_id, self._pager())
+            except (CorruptLog, CorruptRecord, ValueError, OSError) as error:
+                self.problems.append(f"the quorum queues of group {group_id} cannot be counted: {error}")
+                continue
+            for queue_id in machine.queue_ids():
+                figures = machine.statistics(queue_id)
+                if figures is not None:
+                    counts[queue_id] = (figures.ready + figures.unacked, figures.ready_bytes)
+        return counts
 
 
 def _places(metadata: Metadata) -> list[tuple[str, str, str, int]]:
     """Virtual host, name, kind and id of everything that stores messages."""
     places = []
     for vhost in metadata.vhosts():
-        places += [(vhost.name, queue.name, "queue", queue.queue_id) for queue in metadata.queues(vhost.name)]
+        places += [
+            (vhost.name, queue.name, "quorum" if queue.type == "quorum" else "queue", queue.queue_id)
+            for queue in metadata.queues(vhost.name)
+            if queue.durable
+        ]
         places += [
             (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name))
             for exchange in metadata.exchanges(vhost.name)

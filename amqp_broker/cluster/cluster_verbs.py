@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from raft.group import Group
 
 Request = dict[str, Any]
-#: An answer's fields, and what has to be applied before it is given.
+#: An answer's fields, which may change until it is given, and what has to be applied before that.
 Answer = tuple[dict[str, Any], Proposal | None]
 
 METADATA = "metadata"
@@ -156,18 +156,25 @@ class ClusterVerbs:
     def _remove(self, request: Request) -> Answer:
         """`node` is to be no member any more. Refused if the others could not go on without it."""
         name = _text(request, "node")
-        recorded = self._node.broker.metadata.members()
+        membership, recorded = self._membership, self._node.broker.metadata.members()
         if name not in recorded:
+            if any(row["node"] == name and row["is_leaving"] for row in self._describe_members()):
+                return {"remaining": list(recorded), "dropped_queues": 0}, None
             names = ", ".join(recorded) or "none but this node"
             raise ValueError(f"no member '{name}'; there are {names}")
-        rest = [other for other in recorded if other != name]
-        linked = [other for other in rest if self._membership.is_linked(other)]
-        if 2 * len(linked) <= len(rest):
-            gone = ", ".join(other for other in rest if other not in linked) or "nobody"
+        if not membership.is_settled:
             raise ValueError(
-                f"without {name} there would be no majority: {len(linked)} of the {len(rest)} others are linked; "
-                f"remove who is gone ({gone}) first"
+                f"another change of members is going on; `amqp-broker cluster status` shows when all groups have the "
+                f"members {', '.join(recorded)}"
             )
+        for group in self._node.replication.host.groups.values():
+            rest = [other for other in group.members if other != name]
+            gone = [other for other in rest if not membership.is_linked(other)]
+            if 2 * len(gone) >= len(rest):
+                raise ValueError(
+                    f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "
+                    f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
+                )
         lost = self._queues_at(name)
         if lost and not request.get("drops_queues"):
             listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
@@ -175,11 +182,20 @@ class ClusterVerbs:
                 f"{len(lost)} durable classic queues live on {name} and would be gone: {listed}; "
                 f"delete them, or say that they may be dropped (--drop-queues)"
             )
+        fields = {"remaining": [other for other in recorded if other != name], "dropped_queues": len(lost)}
         propose = self._node.replication.propose
-        for queue in lost:
-            propose(commands.delete_queue(queue.vhost, queue.name, queue.queue_id))
-        propose(commands.node_gone(name))
-        return {"remaining": rest, "dropped_queues": len(lost)}, propose(commands.remove_member(name))
+        proposal = propose(commands.remove_member(name, expected=list(recorded)))
+
+        def look(changed: object) -> None:
+            if not changed:
+                fields.update(ok=False, error="cluster.remove: somebody else has changed the members; ask again")
+                return
+            propose(commands.node_gone(name))
+            for queue in lost:
+                propose(commands.delete_queue(queue.vhost, queue.name, queue.queue_id))
+
+        proposal.when_done(look)
+        return fields, proposal
 
     def _queues_at(self, name: str) -> list[QueueRecord]:
         """The durable classic queues that live on a node."""

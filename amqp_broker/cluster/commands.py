@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from amqp_broker.cluster.entities import DESTINATION_KINDS, BindingRecord
@@ -143,13 +143,14 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "node.started": {"node": _TEXT},
     "node.gone": {"node": _TEXT},
     "member.put": {"node": _TEXT, "address": _TEXT},
-    "member.remove": {"node": _TEXT},
+    "member.remove": {"node": _TEXT, "expected": _TEXTS},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "exchange.declare": {"durable": True},
     "queue.declare": {"durable": True, "exclusive": False, "home": ""},
+    "member.remove": {"expected": []},
 }
 """What an optional field means where it is left out."""
 
@@ -379,8 +380,9 @@ def put_member(node: str, address: str) -> Command:
     return {"op": "member.put", "node": node, "address": address}
 
 
-def remove_member(node: str) -> Command:
-    return {"op": "member.remove", "node": node}
+def remove_member(node: str, *, expected: Sequence[str] = ()) -> Command:
+    """A node is no member any more. expected: only if these are the members then; nothing: whoever they are."""
+    return _with_options({"expected": list(expected)}, {"op": "member.remove", "node": node})
 
 
 def reserve_queue_ids(next_queue_id: int) -> Command:

@@ -6,6 +6,7 @@ nothing here looks inside. Names are text with surrogateescape.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -137,3 +138,12 @@ def predeclared_exchanges(vhost: str) -> list[ExchangeRecord]:
         ExchangeRecord(vhost, name, type_name, internal=internal, is_predeclared=True)
         for name, type_name, internal in PREDECLARED
     ]
+
+
+def is_same(known: object, new: object, json_field: str) -> bool:
+    """Whether two entities are equal, in their JSON field also by type: 1, 1.0 and true are three values."""
+    return known == new and _as_text(known, json_field) == _as_text(new, json_field)
+
+
+def _as_text(entity: object, json_field: str) -> str:
+    return json.dumps(getattr(entity, json_field), sort_keys=True)

@@ -21,8 +21,10 @@ _MAX_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class KnownMembers:
-    """All members, this node too, with their addresses. joins: the folder was made to be added to a cluster."""
+    """node: whose folder it is. members: all whose address is known. joins: the folder was made to be added to a
+    cluster."""
 
+    node: str
     members: tuple[MemberAddress, ...]
     joins: bool
 
@@ -35,7 +37,8 @@ def read_members(disk: Disk) -> KnownMembers | None:
         contents = json.loads(disk.read(MEMBERS_FILE, 0, _MAX_BYTES))
         if contents["version"] != _VERSION:
             raise ValueError(f"version {contents['version']!r} instead of {_VERSION}")
-        return KnownMembers(tuple(map(parse_member, contents["members"])), bool(contents["joins"]))
+        members = tuple(map(parse_member, contents["members"]))
+        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
             f"{MEMBERS_FILE} in the data folder cannot be read ({error!r}): restore it from a copy, or write it anew "
@@ -47,7 +50,8 @@ def write_members(disk: Disk, known: KnownMembers) -> None:
     """Replace the file, durably. Raises OSError."""
     if disk.exists(_DRAFT):
         disk.remove(_DRAFT)
-    contents = {"version": _VERSION, "members": [str(member) for member in known.members], "joins": known.joins}
+    members = [str(member) for member in known.members]
+    contents = {"version": _VERSION, "node": known.node, "members": members, "joins": known.joins}
     disk.append(_DRAFT, [json.dumps(contents).encode() + b"\n"])
     disk.sync(_DRAFT)
     disk.rename(_DRAFT, MEMBERS_FILE)

@@ -13,6 +13,8 @@ Invariants:
    fewer than half of those in the group.
 2. A link is kept to everybody who is in the metadata, or still in a group.
 3. The setting `cluster` of a node overrules the addresses of the metadata, on this node.
+4. A node that is removed goes on voting until a majority of the members has released it, because no group that they
+   know of has it any more; or until nobody has talked to it for a while.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ log = logging.getLogger("amqp_broker.cluster")
 LOOK_MS = 500
 #: All members have been linked for so long before leaders are spread by themselves, milliseconds.
 CALM_MS = 30_000
-#: The kind of an application's frame: a request to lead no more, {"group": 3, "to": "n2"}.
+# Kinds of an application's frames: a request to lead no more, {"group": 3, "to": "n2"}; and the word, without anything
+# else, that whoever gets it is in no group any more, as far as the one knows who says so.
 TRANSFER_REQUEST = 7
+RELEASE = 8
 
 _ANY_HOST = ("0.0.0.0", "::", "")
 
@@ -61,7 +65,12 @@ class Membership:
         self._calm_since: int | None = None
         self._has_spread = False
         self._told: dict[int, MembershipResult] = {}
+        self._released: dict[str, None] = {}  # whom this node has told so,
+        self._leaving: dict[str, None] = {}  # and only now
+        self._releasing: dict[str, None] = {}  # who has told this node so
+        self._lonely_since: int | None = None
         self._replication.handlers[TRANSFER_REQUEST] = self._on_transfer_request
+        self._replication.handlers[RELEASE] = self._on_release
 
     def _find_own_address(self) -> Address | None:
         """Where the others reach this node, as far as its settings say."""
@@ -88,8 +97,7 @@ class Membership:
         recorded = {} if not self._node.is_ready else self._node.broker.metadata.members()
         names = dict.fromkeys(recorded)
         if recorded:
-            for group in replication.host.groups.values():
-                names |= dict.fromkeys((*group.members, *group.learners))
+            names |= self._grouped() | self._leaving
         else:
             names = dict.fromkeys((*config.others, *self.known))
         found: dict[str, Address] = {}
@@ -100,20 +108,55 @@ class Membership:
                 found[name] = address
         return found
 
+    def _grouped(self) -> dict[str, None]:
+        """Everybody who is in a group, as far as this node knows."""
+        groups = self._replication.host.groups.values()
+        return dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no change of members is going on, as far as this node knows."""
+        recorded = self._node.broker.metadata.members()
+        groups = self._replication.host.groups.values()
+        return all({*group.members, *group.learners} == set(recorded) for group in groups)
+
     def _look(self, now: int) -> None:
         self._node.timers.at(now + LOOK_MS, self._look)
         recorded = self._node.broker.metadata.members()
         self._register(recorded)
         if recorded:
-            # It is needed until no group has it any more, and the others then close their links to it.
-            self.is_removed = self._replication.own_node not in recorded and not self._replication.connected()
             for group in list(self._replication.host.groups.values()):
                 self._reconcile(group, recorded)
+            self._release(recorded)
+            self._look_for_release(recorded, now)
         addresses = self.addresses()
         if addresses != self._addresses:
             self._addresses = addresses
             self.version += 1
         self._spread_after_calm(now)
+
+    def _release(self, recorded: Mapping[str, str]) -> None:
+        """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
+        grouped = self._grouped()
+        linked = self._replication.connected()
+        released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
+        for name in released:
+            self._replication.send(name, RELEASE, b"")
+        self._leaving = {name: None for name in released if name not in self._released}
+        self._released = released
+
+    def _on_release(self, name: str, payload: bytes, now: int) -> None:
+        self._releasing[name] = None
+
+    def _look_for_release(self, recorded: Mapping[str, str], now: int) -> None:
+        if self._replication.own_node in recorded:
+            self._releasing.clear()
+            self._lonely_since = None
+            return
+        if self._replication.connected() or self._lonely_since is None:
+            self._lonely_since = now
+        is_released = 2 * sum(name in recorded for name in self._releasing) > len(recorded)
+        self.is_removed = is_released or now - self._lonely_since >= CALM_MS
 
     def _register(self, recorded: Mapping[str, str]) -> None:
         """Tell the metadata of the first members, and where this node is."""

@@ -1,10 +1,9 @@
 """Metadata: the state machine of all that outlives a restart, save messages.
 
-Vhosts, users, permissions, policies, parameters, durable exchanges and queues, and the bindings between
-them. It is fed by a log of commands (commands.py) and is the same on every node that has applied the same
-commands. It knows no AMQP error, no clock, no disk and no other node: whether a command makes sense is
-checked before it is proposed. One that has been overtaken (its vhost is gone, its name is taken) changes
-nothing, and the proposer sees so by looking.
+Vhosts, users, permissions, policies, parameters, exchanges, queues, bindings. It is fed by a log of commands
+(commands.py) and is the same on every node that has applied the same commands. It knows no AMQP error, no clock,
+no disk and no other node: whether a command makes sense is checked before it is proposed. One that has been
+overtaken (its vhost is gone, its name is taken) changes nothing, and the proposer sees so by looking.
 
 Invariants:
 1. `apply` depends on the state and the command only; applied twice in a row, a command changes nothing
@@ -22,7 +21,6 @@ Invariants:
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -39,8 +37,10 @@ from amqp_broker.cluster.entities import (
     TopicGrant,
     User,
     VHost,
+    is_same,
 )
-from amqp_broker.cluster.vhost_state import VHostState, describe_content, describe_queue, describe_vhost
+from amqp_broker.cluster.snapshot import snapshot_of
+from amqp_broker.cluster.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
@@ -100,32 +100,7 @@ class Metadata:
 
     def snapshot(self) -> list[Command]:
         """The commands that make this state out of an empty one."""
-        taken = [command for state in self._vhosts.values() for command in describe_vhost(state.vhost)]
-        for user in self._users.values():
-            taken.append(commands.put_user(user.name, user.password_hash, user.tags))
-            if user.limits:
-                taken.append(commands.limit_user(user.name, user.limits))
-        for grant in self._permissions.values():
-            taken.append(
-                commands.set_permission(grant.user, grant.vhost, grant.configure, grant.write, grant.read)
-            )
-        for topic in self.topic_permissions():
-            taken.append(
-                commands.set_topic_permission(
-                    topic.user, topic.vhost, topic.exchange, topic.write, topic.read
-                )
-            )
-        for parameter in self._global_parameters.values():
-            taken.append(commands.set_global_parameter(parameter.name, copy.deepcopy(parameter.value)))
-        for state in self._vhosts.values():
-            taken.extend(describe_content(state))
-        for queue in self._queues_by_id.values():
-            taken.append(describe_queue(queue))
-        taken.append(commands.reserve_queue_ids(self._next_queue_id))
-        taken.extend(commands.put_member(node, address) for node, address in self._members.items())
-        for name, state in self._vhosts.items():
-            taken.extend(commands.add_binding(name, binding) for binding in state.bindings.all())
-        return taken
+        return snapshot_of(self)
 
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
@@ -325,7 +300,7 @@ class Metadata:
             command["priority"],
             copy.deepcopy(command["definition"]),
         )
-        if policies is None or _is_same(policies.get(policy.name), policy, "definition"):
+        if policies is None or is_same(policies.get(policy.name), policy, "definition"):
             return False
         policies[policy.name] = policy
         self.policy_generation += 1
@@ -342,7 +317,7 @@ class Metadata:
         state = self._vhosts.get(command["vhost"])
         key, value = (command["component"], command["name"]), copy.deepcopy(command["value"])
         parameter = Parameter(command["vhost"], *key, value)
-        if state is None or _is_same(state.parameters.get(key), parameter, "value"):
+        if state is None or is_same(state.parameters.get(key), parameter, "value"):
             return False
         state.parameters[key] = parameter
         return True
@@ -354,7 +329,7 @@ class Metadata:
 
     def _set_global_parameter(self, command: Command) -> bool:
         parameter = GlobalParameter(command["name"], copy.deepcopy(command["value"]))
-        if _is_same(self._global_parameters.get(parameter.name), parameter, "value"):
+        if is_same(self._global_parameters.get(parameter.name), parameter, "value"):
             return False
         self._global_parameters[parameter.name] = parameter
         return True
@@ -384,6 +359,10 @@ class Metadata:
 
     def queue_by_id(self, queue_id: int) -> QueueRecord | None:
         return self._queues_by_id.get(queue_id)
+
+    def all_queues(self) -> list[QueueRecord]:
+        """Those of all virtual hosts, in the order of their ids."""
+        return list(self._queues_by_id.values())
 
     def queues(self, vhost: str) -> list[QueueRecord]:
         state = self._vhosts.get(vhost)
@@ -489,6 +468,8 @@ class Metadata:
         return True
 
     def _remove_member(self, command: Command) -> bool:
+        if command.get("expected") and set(command["expected"]) != set(self._members):
+            return False
         return self._members.pop(command["node"], None) is not None
 
     def _add_binding(self, command: Command) -> bool:
@@ -519,12 +500,3 @@ class Metadata:
                 commands.decode_arguments(command["arguments_raw"]),
             )
         )
-
-
-def _is_same(known: object, new: object, json_field: str) -> bool:
-    """Whether two entities are equal, in their JSON field also by type: 1, 1.0 and true are three values."""
-    return known == new and _as_text(known, json_field) == _as_text(new, json_field)
-
-
-def _as_text(entity: object, json_field: str) -> str:
-    return json.dumps(getattr(entity, json_field), sort_keys=True)

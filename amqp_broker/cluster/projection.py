@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.cluster.commands import Command, decode_arguments
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import decode_table
-from exchanges.bindings import Binding, Destination
+from exchanges.bindings import EXCHANGE, Binding, Destination
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ class Projection:
     def _broker(self) -> Broker:
         broker: Broker = self._node.broker
         return broker
-
-    def leads(self, is_leader: bool) -> None:
-        """This node's part in the metadata group has changed: somebody has to make the first virtual host."""
-        if is_leader and not self._broker.metadata.vhosts():
-            self._broker.populate()
 
     def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
@@ -134,10 +129,19 @@ class Projection:
         if vhost.router.get(source) is None:
             return
         if verb == "add":
-            vhost.router.bind(source, destination, key, arguments)
+            # What was removed here meanwhile has a command of its own on its way, and takes the binding along.
+            if self._is_there(vhost, destination):
+                vhost.router.bind(source, destination, key, arguments)
         elif vhost.router.unbind(source, destination, key, arguments):
             self._clean_up(vhost, [(source, Binding(destination, key, arguments))], is_own)
         vhost.changed()
+
+    def _is_there(self, vhost: VHost, destination: Destination) -> bool:
+        """Whether what the metadata have under this name is there at run time, too."""
+        if destination.kind == EXCHANGE:
+            return vhost.router.get(destination.name) is not None
+        queue, record = vhost.queues.get(destination.name), self._broker.metadata.queue(vhost.name, destination.name)
+        return queue is not None and record is not None and queue.queue_id == record.queue_id
 
     def _clean_up(self, vhost: VHost, removed: list[tuple[str, Binding]], is_own: bool) -> None:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""

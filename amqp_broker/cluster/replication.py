@@ -25,6 +25,7 @@ from octets.buffer import Buffer
 from queues.store import MessageStore
 from raft.group import Group
 from raft.host import RaftHost
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
@@ -123,6 +124,7 @@ class Replication:
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
+        self._has_populated = False
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -168,14 +170,18 @@ class Replication:
         if not names:
             names = (self._name_of_old(config.node_name),)
             self.host.node_id = names[0]
+        self._check_folder()
         bootstrap = () if config.cluster_join else names
+        self.host.salvages = config.recover
         for group_id in range(1, config.queue_groups + 1):
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
-        self.metadata_group = group = self.host.open_group(0, self.machine, bootstrap, now)
+        self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        for line in self.host.losses:
+            log.warning("the journal is damaged: %s", line)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
-        known = self.machine.last_session(self.own_node, group.member.log.entries)
+        known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes
@@ -184,18 +190,38 @@ class Replication:
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
         the host does in containers: the members of its groups are known by name."""
-        voters = self.host.recovered_voters(0)
+        known = (self.host.recovered_voters(group_id) for group_id in sorted(self.host.recovered_groups))
+        voters = next((voters for voters in known if voters), ())
         if len(voters) == 1 and voters[0] != name:
             old = voters[0]
             log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
             return old
         return name
 
+    def _check_folder(self) -> None:
+        """The folder has to be this node's, with as many groups. Raises StorageError."""
+        voters, groups = self.host.recovered_voters(0), self.host.recovered_groups
+        if len(voters) == 1 and voters[0] != self.own_node:
+            raise StorageError(
+                f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
+                f"that it has, in `cluster` too"
+            )
+        if groups and max(groups) != self._config.queue_groups:
+            raise StorageError(
+                f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
+                f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
+            )
+
     def _started(self, result: Any) -> None:
+        """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
+        one, and whoever leads makes it."""
         if self._broker.metadata.vhosts():
             self.is_ready = True
-        else:  # whoever leads is about to make the first one
-            self.stream.propose(commands.node_started(self.own_node), self._started)
+            return
+        if self.metadata_group.is_leader and not self._has_populated:
+            self._has_populated = True
+            self._broker.populate()
+        self.stream.propose(commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -318,7 +344,6 @@ class Replication:
         self._leader = leader
         if self.stream is not None:
             self.stream.resend()
-        self._projection.leads(is_leader)
 
     def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
         if self.metadata_group.is_leader:

@@ -14,6 +14,7 @@ from amqp_broker.auth import passwords
 from amqp_broker.cluster.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.definitions.arguments import describe_arguments
+from exchanges.bindings import EXCHANGE, QUEUE
 
 RABBIT_VERSION: Final = "3.13.0"
 """The release of RabbitMQ whose form of definitions this is."""
@@ -38,11 +39,9 @@ def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
     inside: dict[str, list[dict[str, Any]]] = {
         "parameters": [item for found in vhosts for item in _parameters(metadata, found)],
         "policies": [_policy(item) for found in vhosts for item in metadata.policies(found.name)],
-        "queues": [_queue(item) for found in vhosts for item in metadata.queues(found.name)],
+        "queues": [_queue(item) for found in vhosts for item in _queues(metadata, found.name)],
         "exchanges": [_exchange(item) for found in vhosts for item in _own_exchanges(metadata, found.name)],
-        "bindings": [
-            _binding(found.name, item) for found in vhosts for item in metadata.bindings(found.name)
-        ],
+        "bindings": [_binding(found.name, item) for found in vhosts for item in _bindings(metadata, found.name)],
     }
     if vhost is not None:
         for items in inside.values():
@@ -138,7 +137,23 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 
 def _own_exchanges(metadata: Metadata, vhost: str) -> list[ExchangeRecord]:
-    return [exchange for exchange in metadata.exchanges(vhost) if not exchange.is_predeclared]
+    return [each for each in metadata.exchanges(vhost) if each.durable and not each.is_predeclared]
+
+
+def _queues(metadata: Metadata, vhost: str) -> list[QueueRecord]:
+    """Those that are durable: in a cluster the metadata know the others too, which whoever needs them declares."""
+    return [each for each in metadata.queues(vhost) if each.durable]
+
+
+def _bindings(metadata: Metadata, vhost: str) -> list[BindingRecord]:
+    """Those between durable ends."""
+    exchanges = {each.name for each in metadata.exchanges(vhost) if each.durable}
+    ends = {EXCHANGE: exchanges, QUEUE: {each.name for each in _queues(metadata, vhost)}}
+    return [
+        each
+        for each in metadata.bindings(vhost)
+        if each.source in exchanges and each.destination in ends[each.destination_kind]
+    ]
 
 
 def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:

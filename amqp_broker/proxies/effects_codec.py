@@ -11,13 +11,14 @@ The decoders are strict: what they accept encodes to the same octets. They raise
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
 from octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
-from queues.quorum.commands import Batch, decode_batch, read_message
+from queues.quorum.commands import Batch, decode_batch
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -29,8 +30,10 @@ from queues.quorum.effects import (
     Refusal,
     Refused,
     SettleMissed,
+    make_delivered,
 )
 from queues.quorum.reader import Reader
+from queues.quorum.traffic import read_message
 
 VERSION = 1
 #: Effects in a frame, octets at most (one larger effect goes alone).
@@ -44,7 +47,9 @@ _DELIVERED, _CONFIRMED, _GET_ANSWERED, _COUNTED, _ATTACH_REFUSED, _SETTLE_MISSED
 _QUEUE_COUNTED, _BLOCKED = 16, 17
 _COUNT_AT = 9
 _FRAME_HEAD = 13
-_EFFECT_HEAD = 5
+_EFFECT = struct.Struct(">BL")
+_EFFECT_HEAD = _EFFECT.size
+_DELIVERY = struct.Struct(">QQBL")
 _HAS_MESSAGE = 1
 _IS_REDELIVERED = 2
 
@@ -299,13 +304,14 @@ def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
     if not count:
         raise reader.fail("a frame without effects")
     effects: list[HomeEffect] = []
+    fields = Reader(data, "effect")
     for _ in range(count):
-        kind, length = reader.u8(), reader.u32()
+        kind, length = _EFFECT.unpack_from(data, reader.skip(_EFFECT_HEAD))
+        start = reader.skip(length)
+        fields.enter(kind, start, start + length)
         read = _READERS.get(kind)
         if read is None:
             raise reader.fail(f"effect of unknown kind {kind}: written by a newer version?")
-        start = reader.skip(length)
-        fields = Reader(data, f"effect {kind}", start, reader.position)
         effects.append(read(fields, session, addresses))
         fields.finish()
     reader.finish()
@@ -313,10 +319,10 @@ def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
 
 
 def _get_delivered(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    consumer, delivery_id = reader.u64(), reader.u64()
-    is_redelivered = bool(reader.flags(_IS_REDELIVERED))
-    delivery_count = reader.u32()
-    return Delivered(consumer, delivery_id, read_message(reader, addresses), is_redelivered, delivery_count)
+    consumer, delivery_id, flags, delivery_count = _DELIVERY.unpack_from(reader.data, reader.skip(_DELIVERY.size))
+    if flags & ~_IS_REDELIVERED:
+        raise reader.fail(f"a delivery with flags {flags:#x}")
+    return make_delivered(consumer, delivery_id, read_message(reader, addresses), flags != 0, delivery_count)
 
 
 def _get_confirmed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:

@@ -1,7 +1,7 @@
 """Home: serves the classic queues of this node to the other nodes of the cluster.
 
     receive_commands -> HomeSession.run -> ClassicQueue -> effects
-    end_turn, synced -> frames of effects
+    synced -> confirms;  end_turn -> frames of effects
 
 A node's session begins with its first frame and ends with the link, or with the first frame of a newer session. What a
 session is confirmed, fetches, counts and is delivered goes to it in order, in frames of effects_codec.py.
@@ -9,6 +9,7 @@ session is confirmed, fetches, counts and is delivered goes to it in order, in f
 Invariants:
 1. A persistent publish is confirmed after the journal is synced past it, and everything behind it after that.
 2. A frame of an older session, or of one that did not begin on this link, changes nothing.
+3. What comes before this node knows its queues waits until it does; that is at most what a node may have in flight.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Home:
         self._queues: dict[int, ClassicQueue] = {}
         self._queues_known_at: list[tuple[str, int]] = []
         self._is_blocked = False
+        self._is_started = False
+        self._early: list[tuple[str, bytes]] = []
         self._now = 0
         self.touched: dict[HomeSession, None] = {}
 
@@ -70,9 +73,23 @@ class Home:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+        self._is_started = True
+        early, self._early = self._early, []
+        for node, payload in early:
+            try:
+                self.receive_commands(node, payload, now)
+            except PeerProtocolError as error:
+                log.error("%s; nothing more of its session is executed", error)
+                self._close(node)
+
     def receive_commands(self, node: str, payload: bytes, now: int) -> None:
         """A frame from another node. Raises PeerProtocolError."""
         self._now = now
+        if not self._is_started:
+            self._early.append((node, payload))
+            return
         try:
             frame = decode_to_home(payload, self._addresses)
         except Malformed as error:
@@ -107,6 +124,7 @@ class Home:
     def peer_disconnected(self, node: str, now: int) -> None:
         """The link to a node is lost: everything that its consumers held returns."""
         self._now = now
+        self._early = [each for each in self._early if each[0] != node]
         self._close(node)
 
     def _close(self, node: str) -> None:
@@ -129,22 +147,17 @@ class Home:
             for session in self.sessions.values():
                 session.writer.put(Blocked(is_blocked))
                 session.touch()
-        for session in self.touched:
-            if session.end_turn(position):
-                self._awaiting[session] = None
-        self._flush()
-
-    def synced(self, position: int) -> None:
-        """The journal is on the disk up to there: what waited for that is confirmed."""
-        if self._awaiting:
-            self._awaiting = {session: None for session in self._awaiting if session.synced(position)}
-            self._flush()
-
-    def _flush(self) -> None:
         touched, self.touched = self.touched, {}
         for session in touched:
+            if session.end_turn(position):
+                self._awaiting[session] = None
             for frame in session.writer.take():
                 self._send(session.peer, HOME_EFFECTS, frame)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""
+        if self._awaiting:
+            self._awaiting = {session: None for session in self._awaiting if session.synced(position)}
 
     # -- for the sessions --------------------------------------------------------------------------------------------
 

@@ -36,8 +36,9 @@ from amqp_broker.proxies.effects_codec import (
 )
 from amqp_broker.proxies.home import HOME_COMMANDS
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
+from octets.buffer import Buffer
 from queues.page import AddressBook
-from queues.quorum.commands import Command, Detach, Enqueue, Settle, encode_command, join_batch
+from queues.quorum.commands import Command, Detach, Enqueue, Settle, put_batch_head, put_command
 from queues.quorum.effects import Confirmed, Delivered, GetAnswered, Refusal
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
@@ -99,6 +100,7 @@ class HomeLink(CommandSink):
         self.applied = 0
         self._send = send
         self._addresses = AddressBook()
+        self._buffer = Buffer(1024)
         self._next_consumer = now << _NUMBER_BITS
         self._unconfirmed: deque[tuple[Receipt | None, int]] = deque()
         self._unsent: deque[bytes | int] = deque()  # a command's octets, or the queue id of a Count
@@ -115,9 +117,8 @@ class HomeLink(CommandSink):
         """See CommandSink."""
         if self.settling and not isinstance(command, Enqueue | Settle):
             self.flush()  # what a client has settled comes before what it fetches or counts then
-        return self._submit(encode_command(command), receipt)
-
-    def _submit(self, octets: bytes, receipt: Receipt | None) -> int:
+        put_command(self._buffer, command)
+        octets = self._buffer.take()
         if receipt is not None:
             receipt.expect()
         self._unsent.append(octets)
@@ -177,8 +178,10 @@ class HomeLink(CommandSink):
         return self.applied + len(self._unconfirmed) - len(self._unsent) + 1
 
     def _send_commands(self, first: int, commands: list[bytes]) -> None:
-        batch = join_batch(0, self.own_node, self.session, first, self.applied, commands)
-        self._send(self.home, HOME_COMMANDS, batch)
+        buffer = self._buffer
+        count_at = put_batch_head(buffer, 0, self.own_node, self.session, first, self.applied)
+        buffer.set_u32(count_at, len(commands))
+        self._send(self.home, HOME_COMMANDS, b"".join([buffer.take(), *commands]))
 
     def _tell_taken(self) -> None:
         """The home learns what was taken, when it is much."""

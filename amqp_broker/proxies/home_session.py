@@ -142,7 +142,7 @@ class RemoteConsumer(Consumer):
 
 
 class HomeSession:
-    """The present session of node `peer`. halted: attached consumers that the link's window keeps waiting, in turn."""
+    """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn."""
 
     def __init__(self, home: Home, peer: str, session: int) -> None:
         self.home = home
@@ -227,12 +227,11 @@ class HomeSession:
                     f"and {consumer.taken} before"
                 )
             consumer.taken = octets
-            self._revive(consumer)
-        self._dispatch(now)
+            self.halted.setdefault(consumer)  # behind those who have waited for the link
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:
-        """Consumers that the link's window kept waiting are served in turn; who is served goes to the end."""
+        """Consumers that a window kept waiting are served in turn; who is served goes to the end."""
         waiting, self.halted = self.halted, {}
         while waiting and self.sent - self.taken < LINK_WINDOW_BYTES:
             consumer = next(iter(waiting))
@@ -328,6 +327,8 @@ class HomeSession:
         was_attached = consumer.is_attached
         if was_attached:
             self._leave(consumer, now)
+        unseen, _ = consumer.take(((command.seen + 1, consumer.next_delivery),))
+        queue.take_back(unseen, now)
         if command.gives_back:
             queue.put_back(consumer.take_all(), now)
         self.forget_if_done(consumer)

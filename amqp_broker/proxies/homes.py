@@ -58,6 +58,10 @@ class Homes:
         self._broker.reply_consumers.own_node = self._peers.own_node
         self._broker.reply_consumers.send = self._send
 
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+        self.home.start(now)
+
     def _send(self, node: str, kind: int, payload: bytes) -> bool:
         self._peers.is_busy = True
         return self._peers.send(node, kind, payload)

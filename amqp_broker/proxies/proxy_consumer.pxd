@@ -3,7 +3,7 @@ from queues.consumer cimport Consumer
 from queues.message cimport Entry, Message, make_entry
 from amqp_broker.proxies.command_sink cimport CommandSink
 
-cdef object _ACK, _RETURN
+cdef object _ACK
 
 cdef class ProxyConsumer:
     cdef public object proxy
@@ -13,6 +13,8 @@ cdef class ProxyConsumer:
     cdef public unsigned int prefetch
     cdef public bint is_open
     cdef public bint is_ended
+    cdef public bint is_released
+    cdef public unsigned long long seen
     cdef public object refusal
     cdef public object waiting
     cdef public bint is_settling
@@ -22,13 +24,13 @@ cdef class ProxyConsumer:
     cdef list _ranges
 
     @cython.locals(entry=Entry, consumer=Consumer)
-    cpdef int deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
-                      unsigned int returns) except -1
+    cpdef void deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
+                      unsigned int returns) except *
     @cython.locals(entry=Entry)
     cpdef Entry entry(self, unsigned long long delivery_id, Message message, bint is_redelivered, unsigned int returns)
     @cython.locals(consumer=Consumer, message=Message)
-    cdef int _hand_over(self, Entry entry) except -1
+    cdef void _hand_over(self, Entry entry) except *
     @cython.locals(consumer=Consumer)
-    cpdef int hand_out(self) except -1
-    cpdef int settle(self, unsigned long long delivery_id, object how) except -1
-    cpdef int flush(self, object receipt) except -1
+    cpdef void hand_out(self) except *
+    cpdef void settle(self, unsigned long long delivery_id, object how) except *
+    cpdef void flush(self, object receipt) except *

@@ -26,12 +26,12 @@ if not cython.compiled:
     from queues.message import make_entry
 
 _ACK = How.ACK
-_RETURN = How.RETURN
 
 
 class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
-    client knows; deliveries before that wait. is_ended: it gets nothing more. prefetch: the limit that the log keeps.
+    client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
+    what its client held goes back with it. seen: the last delivery that was handed to the client. prefetch: the limit that the log keeps.
     refusal: why the log did not take it."""
 
     def __init__(self, proxy: Any, sink: Any, consumer: Any, number: int, prefetch: int) -> None:
@@ -42,6 +42,8 @@ class ProxyConsumer:
         self.prefetch = prefetch
         self.is_open = False
         self.is_ended = False
+        self.is_released = False
+        self.seen = 0
         self.refusal: Any = None
         self.waiting: deque[Entry] = deque()
         self.is_settling = False
@@ -55,9 +57,7 @@ class ProxyConsumer:
     def deliver(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> None:
         """The log has assigned it a message."""
         if self.is_ended:
-            if not self.proxy.is_deleted:
-                self.settle(delivery_id, _RETURN)
-            return
+            return  # its Detach gives it back
         entry = self.entry(delivery_id, message, is_redelivered, returns)
         consumer = self.consumer
         if self.waiting or not self.is_open or not consumer.has_credit():
@@ -76,6 +76,7 @@ class ProxyConsumer:
 
     def _hand_over(self, entry: Entry) -> None:
         consumer = self.consumer
+        self.seen = entry.sequence
         if consumer.no_ack:
             # It is on its way to the client, who is not going to say more about it.
             self.settle(entry.sequence, _ACK)
@@ -99,15 +100,14 @@ class ProxyConsumer:
         self.hand_out()
 
     def end(self) -> None:
-        """Nothing more is handed to the client. What waits goes back, in the order in which it came."""
+        """Nothing more is handed to the client; what waits is above what the client has `seen`."""
         self.is_ended = True
-        waiting, self.waiting = self.waiting, deque()
-        for entry in waiting:
-            self.settle(entry.sequence, _RETURN)
+        self.waiting.clear()
 
     def forget(self) -> None:
         """What it has got, and has not settled, is no longer its: the stream's epoch is over."""
         self.waiting.clear()
+        self.seen = 0
         self._ranges = []
         self._first = 0
         self.consumer.is_waiting = True

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_broker.errors import AmqpException, ChannelException, not_found
+from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.command_sink import CommandSink, Fetched, Tallied
 from amqp_broker.proxies.proxy_consumer import ProxyConsumer
 from amqp_broker.receipts import Receipt
@@ -22,6 +24,7 @@ from queues.consumer import Consumer
 from queues.message import Entry
 from queues.queue import Queue
 from queues.quorum.commands import Attach, How, Prefetch
+from queues.quorum.effects import Refusal
 
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
@@ -80,6 +83,13 @@ class QueueProxy(Queue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer leaves; what its client holds stays held, what waits for it goes back."""
+        self._leave(consumer, False)
+
+    def release_consumer(self, consumer: Consumer) -> None:
+        """A consumer leaves, and everything that it holds goes back; `put_back` does nothing for these then."""
+        self._leave(consumer, True)
+
+    def _leave(self, consumer: Consumer, gives_back: bool) -> None:
         holder = self.consumers.pop(consumer, None)
         if holder is None:
             return
@@ -87,7 +97,7 @@ class QueueProxy(Queue):
             holder.is_ended = True
             holder.forget()
         else:
-            self.sink.detach(holder)
+            self.sink.detach(holder, gives_back)
 
     def prefetch_changed(self, consumer: Any) -> None:
         """A limit of the consumer, or of its channel, was changed."""
@@ -134,7 +144,7 @@ class QueueProxy(Queue):
         entry.consumer = None
         entry.page = None
         # What was delivered before the stream's session ended has returned to the queue by itself.
-        if entry.journal_segment == self.sink.epoch and not self.is_deleted:
+        if entry.journal_segment == self.sink.epoch and not self.is_deleted and not holder.is_released:
             holder.settle(entry.sequence, how)
 
     # -- answers that come later ---------------------------------------------------------------------------------------
@@ -157,6 +167,26 @@ class QueueProxy(Queue):
         if not self.is_prepared:
             self.prepare()
         self.sink.purge(self.queue_id, then)
+
+    def unavailable(self) -> AmqpException:
+        """What a client is told when nobody knows what became of its command."""
+        raise NotImplementedError
+
+    def refused(self, refusal: Refusal) -> AmqpException:
+        """What a client is told when its command had no success."""
+        vhost = self.declaration.vhost
+        if refusal is Refusal.NO_QUEUE:
+            return not_found("queue", self.name, vhost)
+        if refusal is Refusal.EXCLUSIVE:
+            text = f"queue '{self.name}' in vhost '{vhost}' in exclusive use"
+            return ChannelException(ReplyCode.ACCESS_REFUSED, text)
+        return self.unavailable()
+
+    def answered(self, refusal: Refusal | None, count: int) -> int:
+        """The count of an answer. Raises AmqpException when there is none."""
+        if refusal is not None:
+            raise self.refused(refusal)
+        return count
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

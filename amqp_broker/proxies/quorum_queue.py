@@ -10,11 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.declared import QueueDeclaration
-from amqp_broker.errors import AmqpException, ChannelException, ConnectionException, not_found
+from amqp_broker.errors import AmqpException, ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.queue_proxy import QueueProxy
+from amqp_broker.receipts import Receipt
+from queues.message import Message
 from queues.quorum.commands import OpenQueue
-from queues.quorum.effects import Refusal
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
 
@@ -61,6 +62,10 @@ class QuorumQueue(QueueProxy):
         if self.group.machine.settings_of(self.queue_id) is None:
             self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
 
+    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+        """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
+        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
+
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def statistics(self) -> QueueStatistics:
@@ -92,17 +97,10 @@ class QuorumQueue(QueueProxy):
         """Whether basic.get is not possible: with a single active consumer."""
         return bool(self.settings.single_active_consumer)
 
-    def refused(self, refusal: Refusal) -> AmqpException:
-        """What a client is told when its command had no success."""
-        vhost = self.declaration.vhost
-        if refusal is Refusal.NO_QUEUE:
-            return not_found("queue", self.name, vhost)
-        if refusal is Refusal.EXCLUSIVE:
-            return ChannelException(
-                ReplyCode.ACCESS_REFUSED, f"queue '{self.name}' in vhost '{vhost}' in exclusive use"
-            )
+    def unavailable(self) -> AmqpException:
+        """What a client is told when nobody knows what became of its command."""
         return ConnectionException(
             ReplyCode.INTERNAL_ERROR,
-            f"queue '{self.name}' in vhost '{vhost}': {refusal.name} from queue group {self.group.group_id}; "
-            "the other nodes took this one for dead: try again",
+            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and what "
+            "was not done then is not known: try again",
         )

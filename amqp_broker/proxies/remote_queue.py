@@ -49,34 +49,25 @@ class RemoteQueue(QueueProxy):
             f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
         )
 
-    def refused(self, refusal: Refusal) -> ChannelException:
-        """What a client is told when its command had no success."""
-        return self.unavailable()
-
     # -- counts --------------------------------------------------------------------------------------------------------
 
-    def answered(self, refusal: Refusal | None, count: int) -> int:
-        """What the home has answered. Raises ChannelException (404) if it has not."""
-        if refusal is Refusal.UNKNOWN:
-            raise self.unavailable()
-        return count
-
     def ask(self, hold: Any, then: Callable[[], None]) -> None:
-        """Have the home count, and release the hold: `then` runs when the counts are right. While the home is down the
+        """Have the home count, and release the hold: `then` runs when the counts are right. If there is no answer the
         client is told so instead."""
 
-        def answered(refusal: Refusal | None) -> None:
-            hold.release(then if refusal is not Refusal.UNKNOWN else self._refuse)
+        def go_on(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                raise self.refused(refusal)
+            then()
 
-        self.count(answered)
-
-    def _refuse(self) -> None:
-        raise self.unavailable()
+        self.count(lambda refusal: hold.release(lambda: go_on(refusal)))
 
     def count(self, then: Callable[[Refusal | None], None]) -> None:
         """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now."""
 
         def counted(refusal: Refusal | None, messages: int, unacked: int, consumers: int) -> None:
+            if refusal is Refusal.NO_QUEUE:
+                refusal = None  # it has just been deleted, and that is on its way: it has nothing
             if refusal is None:
                 self._messages, self._unacked, self._consumers = messages, unacked, consumers
             then(refusal)

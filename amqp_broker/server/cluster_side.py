@@ -67,18 +67,18 @@ class ClusterSide:
         config = replace(self._config, cluster_listen=tuple(map(address_of, self._sockets)))
         known = self._known = read_members(disk)
         if known is not None:
-            others = [member for member in known.members if member.name != config.node_name]
-            if others and len(others) == len(known.members):
+            if known.node != config.node_name:
                 raise ConfigError(
-                    f"node_name: {config.node_name!r} is not valid; allowed: the name that this folder was made for, "
-                    f"one of {', '.join(member.name for member in known.members)}"
+                    f"node_name: {config.node_name!r} is not valid; allowed: {known.node}, the name that this folder "
+                    f"was made for"
                 )
+            others = [member.name for member in known.members if member.name != known.node]
             if others and not config.cluster_listen:
                 raise ConfigError(
                     f"cluster_listen: '' is not valid; allowed: an address, because this folder belongs to a cluster "
-                    f"with {', '.join(member.name for member in others)}"
+                    f"with {', '.join(others)}"
                 )
-            if known.joins:
+            if known.joins and others:  # and if nobody else is left, there is nobody to wait for
                 config = replace(config, cluster=config.cluster or known.members, cluster_join=True)
         self._config = config
         return config
@@ -126,11 +126,11 @@ class ClusterSide:
 
     def _remember(self, others: Mapping[str, Address]) -> None:
         """Write the MEMBERS file, for the next start."""
-        own = self._node.membership.own_address
+        own, address = self._node.replication.own_node, self._node.membership.own_address
         members = [MemberAddress(name, address) for name, address in others.items()]
-        if own is not None:
-            members.append(MemberAddress(self._node.replication.own_node, own))
-        known = KnownMembers(tuple(sorted(members)), self._config.cluster_join)
+        if address is not None:
+            members.append(MemberAddress(own, address))
+        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join)
         if known == self._known or (self._known is None and not others):
             return
         try:

@@ -155,17 +155,21 @@ class Run:
         try:
             await self._cluster.start(self._node, driver, self._disk)
             driver.wants_turn()
-            if await self._get_ready(unverified):
+            is_ready = await self._get_ready(unverified)
+            if is_ready:
                 print(f"ready {await self._doors.open(driver)}", flush=True)  # noqa: T201  # who started it reads it
                 await self._end()
             await self._leave()
         finally:
             await self._cluster.close()
             driver.stop_threads()
-        if driver.failed.done():
-            log.critical("stopped: %s", driver.failed.exception())
-            return 1
-        return 0
+        failure = driver.failed.exception() if driver.failed.done() else None
+        if failure is None:
+            return 0
+        if not is_ready and isinstance(failure, StorageError):
+            raise failure
+        log.critical("stopped: %s", failure)
+        return 1
 
     async def _get_ready(self, unverified: deque[PageCheck]) -> bool:
         """Wait until the node may serve clients. False: it is to stop before that."""

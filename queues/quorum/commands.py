@@ -76,10 +76,12 @@ class Attach(NamedTuple):
 
 
 class Detach(NamedTuple):
-    """A consumer gets nothing more. What it holds stays with it, or returns to the queue."""
+    """A consumer gets nothing more. What it holds stays with it, or returns to the queue; but deliveries above `seen`,
+    which its client has not been given, return in any case, and as they came."""
 
     consumer: int
     gives_back: bool
+    seen: int = U64_MAX
 
 
 class Prefetch(NamedTuple):
@@ -156,6 +158,7 @@ def _put_attach(buffer: Buffer, command: Attach) -> None:
 def _put_detach(buffer: Buffer, command: Detach) -> None:
     buffer.put_u64(command.consumer)
     buffer.put_u8(1 if command.gives_back else 0)
+    buffer.put_u64(command.seen)
 
 
 def _put_prefetch(buffer: Buffer, command: Prefetch) -> None:
@@ -242,7 +245,7 @@ def encode_leader_batch(time: int, commands: Sequence[Tick | NodeDown | Dispatch
     return encode_batch(Batch(time, "", 0, 0, 0, list(commands)))
 
 
-def with_time(batch: bytes, time: int) -> bytes:
+def with_time(batch: bytes | memoryview, time: int) -> bytes:
     """The batch with this time, as the leader proposes it."""
     octets = memoryview(batch)
     return b"".join([octets[:_TIME_AT], _TIME.pack(time), octets[_TIME_AT + _TIME.size :]])
@@ -265,7 +268,7 @@ def _get_attach(reader: Reader) -> Command:
 
 
 def _get_detach(reader: Reader) -> Command:
-    return Detach(reader.u64(), bool(reader.flags(1)))
+    return Detach(reader.u64(), bool(reader.flags(1)), reader.u64())
 
 
 def _get_prefetch(reader: Reader) -> Command:

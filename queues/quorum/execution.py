@@ -42,6 +42,7 @@ from queues.quorum.effects import (
     GetAnswered,
     Gone,
     QueueGone,
+    QueueOpened,
     Refusal,
     Refused,
     SessionClosed,
@@ -189,6 +190,8 @@ class Execution(Sink):
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
             self.state.queues[command.queue_id] = queue
+            if self.is_leader:
+                self.effects.append(QueueOpened(command.queue_id))
         else:
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
@@ -261,6 +264,8 @@ class Execution(Sink):
         queue = consumer.queue
         if consumer.is_attached:
             queue.detach(consumer, self.state.clock)
+        if command.seen < consumer.next_delivery - 1:
+            queue.give_back_unseen(consumer, command.seen)
         if command.gives_back:
             queue.give_back(consumer)
         self._forget_if_done(origin, consumer)

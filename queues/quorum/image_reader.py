@@ -262,7 +262,7 @@ class _QueueReader:
                 entry.consumer = holder
                 queue.unacked += 1
             elif section is Section.TRANSIT:
-                queue.letters.transit.append(entry)
+                queue.letters.put_in_transit(entry)
             else:
                 loose.setdefault((section, place), []).append(entry)
         for (section, place), entries in loose.items():

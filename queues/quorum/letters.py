@@ -11,6 +11,7 @@ In a letter's entry the sequence is its number, and `expires_at` holds its reaso
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import cython
 
@@ -24,6 +25,8 @@ if not cython.compiled:
 
 #: So many letters of a queue are under way at a time.
 WINDOW = 1000
+#: What is in transit before there was anything: a deque takes 760 octets, and few queues have dead letters.
+_NOTHING: Any = ()
 
 
 class Letters:
@@ -33,7 +36,7 @@ class Letters:
         self.pager = pager
         self.queue_id = queue_id
         self.waiting = Ready(pager, queue_id)
-        self.transit: deque[Entry] = deque()
+        self.transit: deque[Entry] = _NOTHING
         self.next_letter = 1
 
     @property
@@ -51,8 +54,14 @@ class Letters:
             return None
         entry = make_entry(message, letter, facts, 0)
         self.pager.used += message.size
-        self.transit.append(entry)
+        self.put_in_transit(entry)
         return entry
+
+    def put_in_transit(self, entry: Entry) -> None:
+        """A letter is under way."""
+        if self.transit is _NOTHING:
+            self.transit = deque()
+        self.transit.append(entry)
 
     def dispatched(self, letter: int) -> list[Entry]:
         """The letters up to this one are done. Returns those that are in transit now and were not before."""
@@ -60,11 +69,11 @@ class Letters:
         while transit and transit[0].sequence <= letter:
             self._forget(transit.popleft())
         found = []
-        while len(transit) < WINDOW:
+        while len(self.transit) < WINDOW:
             entry = self.waiting.pop()
             if entry is None:
                 break
-            transit.append(entry)
+            self.put_in_transit(entry)
             found.append(entry)
         return found
 

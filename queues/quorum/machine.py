@@ -14,9 +14,10 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from queues.pager import Pager
-from queues.quorum.commands import decode_batch
+from queues.quorum.commands import Batch, decode_batch, with_time
 from queues.quorum.digest import digest_of
 from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
@@ -25,6 +26,17 @@ from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
+
+
+class Log(Protocol):
+    """What is used of a raft Group to propose."""
+
+    @property
+    def last_index(self) -> int:
+        """The index of the last entry."""
+
+    def propose(self, data: bytes) -> bool:
+        """Append an entry; False: not the leader."""
 
 
 class QueueGroupMachine:
@@ -38,12 +50,18 @@ class QueueGroupMachine:
         self._execution = Execution(own_node, pager)
         self._places = Places(pager)
         self._install: ImageReader | None = None
+        self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
         """A committed entry: one batch (commands.py); `now` is ignored. Raises Malformed if it cannot be read."""
-        self._execution.run(decode_batch(data, self.pager.addresses))
+        proposed = self._proposed.pop(index, None) if self._proposed else None
+        if proposed is not None and proposed[0] is data:
+            batch = proposed[1]
+        else:
+            batch = decode_batch(data, self.pager.addresses)
+        self._execution.run(batch)
 
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (`has_named_pages`)."""
@@ -91,6 +109,8 @@ class QueueGroupMachine:
 
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         """A new leader is told of all dead letters that are not known to be dispatched."""
+        if not is_leader:
+            self._proposed = {}
         self._execution.set_leader(is_leader)
         self.role_changes += 1
 
@@ -98,6 +118,22 @@ class QueueGroupMachine:
         if self._install is None:
             raise RuntimeError("a chunk of an install, and none was begun")
         return self._install
+
+    # -- the leader ----------------------------------------------------------------------------------------------------
+
+    def propose(self, log: Log, batch: bytes | memoryview, now: int) -> bool:
+        """A node's batch, or an own one of the leader, with the time put in (a view of a frame will do: it is copied
+        once). False: this member does not lead, or hands over. Raises Malformed for what is no batch: nothing was
+        proposed then; and ValueError for what is too large for the log.
+
+        What was read to check it is kept for `apply`, so that a leader reads every batch once.
+        """
+        data = with_time(batch, now)
+        read = decode_batch(data, self.pager.addresses)
+        if not log.propose(data):
+            return False
+        self._proposed[log.last_index] = (data, read)
+        return True
 
     # -- the node ----------------------------------------------------------------------------------------------------
 

@@ -252,8 +252,10 @@ class OwnStream:
             elif isinstance(command, Attach | Get):
                 consumers[command.consumer] = self.new_consumer()
                 self.submit(command._replace(consumer=consumers[command.consumer]), token)
-            elif isinstance(command, Detach | Prefetch) and command.consumer in consumers:
+            elif isinstance(command, Prefetch) and command.consumer in consumers:
                 self.submit(command._replace(consumer=consumers[command.consumer]), token)
+            elif isinstance(command, Detach) and command.consumer in consumers:
+                self.submit(Detach(consumers[command.consumer], True, 0), token)  # its client sees nothing of this one
             else:
                 dropped.append(token)
         return Reopened(consumers, [token for token in dropped if token is not None])

@@ -66,6 +66,9 @@ def test_a_whole_folder(written: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert f"orders  {MESSAGES - TAKEN} messages" in report
     assert "empty  0 messages" in report
     assert "whole: the broker can start on it" in report
+    assert "  0  metadata of " in report
+    assert " log entries" in report
+    assert "of kind" not in report
     assert contents(written) == before
 
 
@@ -101,19 +104,44 @@ def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str
         "empty": 0,
     }
     assert report["is_damaged"] is False
+    (metadata,) = [group for group in report["groups"] if not group["group"]]
+    assert metadata["entries"] == metadata["last_index"] - metadata["checkpoint_index"] > 0
+    assert len(metadata["voters"]) == 1
     assert report["is_in_use"] is False
     assert report["folder"]["queues"][0]["pages"] > 0, "some have moved to pages"
+
+
+def test_a_folder_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        amqp_broker.running_cluster(2, tmp_path) as cluster,
+        Connection.open(cluster.urls[0]) as connection,
+        connection.channel() as channel,
+    ):
+        quorum = Table({"x-queue-type": "quorum"})
+        channel.call(QueueDeclare(0, "safe", False, True, False, False, False, quorum))
+        channel.call(QueueDeclare(0, "here", False, True, False, False, False, Table()))
+        channel.call(QueueDeclare(0, "passing", False, False, False, False, False, Table()))
+        channel.confirm_select()
+        for _ in range(5):
+            channel.publish("", "safe", b"x" * 100, PERSISTENT)
+        channel.publish("", "here", b"y", PERSISTENT)
+        assert channel.wait_for_confirms() == []
+        assert channel.get("safe", no_ack=True) is not None
+    for name in ("n1", "n2"):
+        assert main(["inspect", str(tmp_path / name)]) == 0
+        report = capsys.readouterr().out
+        assert "safe  4 messages, 400 B (quorum)" in report
+        assert f"here  {1 if name == 'n1' else 0} messages" in report
+        assert "(lives on n1)" in report
+        assert "groups    9" in report
+        assert "voters n1, n2" in report
+        assert "passing" not in report
+        assert "of kind" not in report
 
 
 def damage_journal(folder: Path) -> str:
     flip(folder / "journal" / "00000001.log", 5000)
     return "journal/00000001.log"
-
-
-def damage_metadata(folder: Path) -> str:
-    (path,) = sorted((folder / "metadata").iterdir())
-    flip(path, 100)
-    return "metadata/"
 
 
 def damage_page(folder: Path) -> str:
@@ -122,7 +150,7 @@ def damage_page(folder: Path) -> str:
     return str(path.relative_to(folder))
 
 
-@pytest.mark.parametrize("damage", [damage_journal, damage_metadata, damage_page], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("damage", [damage_journal, damage_page], ids=lambda each: each.__name__)
 def test_a_damaged_folder_is_reported_and_left_as_it_is(
     damage: Callable[[Path], str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

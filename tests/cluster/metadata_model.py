@@ -20,6 +20,7 @@ TABLES = (
     "exchanges",
     "queues",
     "bindings",
+    "members",
 )
 PREDECLARED = ["", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace"]
 
@@ -135,10 +136,12 @@ class NaiveMetadata:
     def global_parameter_clear(self, name: str) -> bool:
         return self.drop("global_parameters", name)
 
-    def exchange_declare(self, vhost: str, name: str, arguments_raw: bytes, **about: object) -> bool:
+    def exchange_declare(
+        self, vhost: str, name: str, arguments_raw: bytes, durable: bool = True, **about: object
+    ) -> bool:
         if not self.find("vhosts", vhost) or self.find("exchanges", vhost, name):
             return False
-        about["arguments_raw"] = arguments_raw.hex()
+        about |= {"arguments_raw": arguments_raw.hex(), "durable": durable}
         return self.put("exchanges", (vhost, name), predeclared=False, **about)
 
     def exchange_delete(self, vhost: str, name: str) -> bool:
@@ -154,13 +157,21 @@ class NaiveMetadata:
         return self.drop("exchanges", vhost, name)
 
     def queue_declare(
-        self, vhost: str, name: str, queue_id: int, arguments_raw: bytes, **about: object
+        self,
+        vhost: str,
+        name: str,
+        queue_id: int,
+        arguments_raw: bytes,
+        durable: bool = True,
+        exclusive: bool = False,
+        home: str = "",
+        **about: object,
     ) -> bool:
-        free = queue_id >= self.next_queue_id and not self.find("queues", vhost, name)
-        if not free or not self.find("vhosts", vhost):
+        if not self.find("vhosts", vhost) or self.find("queues", vhost, name):
             return False
+        queue_id = max(queue_id, self.next_queue_id)
         self.next_queue_id = queue_id + 1
-        about["arguments_raw"] = arguments_raw.hex()
+        about |= {"arguments_raw": arguments_raw.hex(), "durable": durable, "exclusive": exclusive, "home": home}
         return self.put("queues", (vhost, name), queue_id=queue_id, **about)
 
     def queue_delete(self, vhost: str, name: str, queue_id: int) -> bool:
@@ -178,6 +189,20 @@ class NaiveMetadata:
         changed = next_queue_id > self.next_queue_id
         self.next_queue_id = max(self.next_queue_id, next_queue_id)
         return changed
+
+    def node_started(self, node: str) -> bool:
+        gone = [row for row in self.tables["queues"] if row["home"] == node and not row["durable"]]
+        for row in gone:
+            self.queue_delete(*row["key"], row["queue_id"])
+        return bool(gone)
+
+    node_gone = node_started
+
+    def member_put(self, node: str, address: str) -> bool:
+        return self.put("members", (node,), address=address)
+
+    def member_remove(self, node: str) -> bool:
+        return self.drop("members", node)
 
     def binding_add(
         self,

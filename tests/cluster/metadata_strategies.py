@@ -14,6 +14,7 @@ EXCHANGES = ["", "amq.topic", "e1", "e2"]
 QUEUES = ["q1", "q2", "e1"]
 PATTERNS = ["", ".*", "^a"]
 NAMES = ["n1", "n2"]
+NODES = ["", "n1", "n2"]
 
 vhosts = st.sampled_from(["/", "/", *VHOSTS])
 users = st.sampled_from(USERS)
@@ -21,6 +22,7 @@ exchanges = st.sampled_from(EXCHANGES)
 queues = st.sampled_from(QUEUES)
 patterns = st.sampled_from(PATTERNS)
 names = st.sampled_from(NAMES)
+nodes = st.sampled_from(NODES)
 flags = st.booleans()
 raws = st.sampled_from([b"", b"\x01ab\x00", b"\x01xt\x01", bytes(range(256))])
 ids = st.integers(1, 8)
@@ -35,6 +37,26 @@ bindings = st.one_of(
     st.builds(BindingRecord, exchanges, st.just("queue"), queues, names, raws),
     st.builds(BindingRecord, exchanges, st.just("exchange"), exchanges, names, raws),
 )
+
+
+@st.composite
+def declarations(draw: st.DrawFn) -> Command:
+    """queue.declare or exchange.declare; also as it was written before some fields were introduced."""
+    if draw(flags):
+        kind = draw(st.sampled_from(["topic", "fanout"]))
+        command = commands.declare_exchange(
+            draw(vhosts), draw(exchanges), kind, auto_delete=draw(flags), internal=draw(flags),
+            arguments_raw=draw(raws), durable=draw(flags),
+        )  # fmt: skip
+    else:
+        command = commands.declare_queue(
+            draw(vhosts), draw(queues), draw(ids), auto_delete=draw(flags), arguments_raw=draw(raws),
+            durable=draw(flags), exclusive=draw(flags), home=draw(nodes),
+        )  # fmt: skip
+    for field in commands.DEFAULTS[command["op"]]:
+        if draw(st.integers(0, 9)) == 0:
+            command.pop(field, None)
+    return command
 
 
 def policies() -> st.SearchStrategy[Command]:
@@ -74,19 +96,15 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.clear_parameter, vhosts, names, names),
     st.builds(commands.set_global_parameter, names, values),
     st.builds(commands.clear_global_parameter, names),
-    st.builds(
-        commands.declare_exchange,
-        vhosts,
-        exchanges,
-        st.sampled_from(["topic", "fanout"]),
-        auto_delete=flags,
-        internal=flags,
-        arguments_raw=raws,
-    ),
+    declarations(),
+    declarations(),
     st.builds(commands.delete_exchange, vhosts, exchanges),
-    st.builds(commands.declare_queue, vhosts, queues, ids, auto_delete=flags, arguments_raw=raws),
     st.builds(commands.delete_queue, vhosts, queues, ids),
     st.builds(commands.reserve_queue_ids, ids),
+    st.builds(commands.node_started, nodes),
+    st.builds(commands.node_gone, nodes),
+    st.builds(commands.put_member, st.sampled_from(NAMES), st.sampled_from(["a:1", "b:2"])),
+    st.builds(commands.remove_member, st.sampled_from(NAMES)),
     st.builds(commands.add_binding, vhosts, bindings),
     st.builds(commands.add_binding, st.just("/"), bindings),
     st.builds(commands.remove_binding, vhosts, bindings),

@@ -11,8 +11,8 @@ from amqp_broker.setting_kinds import parse_members
 from storage.errors import StorageError
 from tests.simulation.simulated_disk import SimulatedDisk
 
-TWO = KnownMembers(parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins=False)
-THREE = KnownMembers(parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True)
+TWO = KnownMembers("n1", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins=False)
+THREE = KnownMembers("n2", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True)
 
 
 def test_there_and_back() -> None:
@@ -38,8 +38,10 @@ def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 2, "members": [], "joins": false}', '{"version": 1, "joins": true}',
-     '{"version": 1, "members": ["n1"], "joins": true}', '{"version": 1, "members": [7], "joins": true}'],
+    ["", "{", "[]", "null", '{"version": 2, "node": "n1", "members": [], "joins": false}',
+     '{"version": 1, "node": "n1", "joins": true}', '{"version": 1, "members": [], "joins": true}',
+     '{"version": 1, "node": "n1", "members": ["n1"], "joins": true}',
+     '{"version": 1, "node": "n1", "members": [7], "joins": true}'],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_a_way_out(text: str) -> None:
     disk = SimulatedDisk(random.Random(1))

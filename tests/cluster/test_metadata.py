@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cluster import commands
-from amqp_broker.cluster.commands import FIELDS, Command, check_command
+from amqp_broker.cluster.commands import DEFAULTS, FIELDS, Command, check_command
 from amqp_broker.cluster.entities import BindingRecord
 from amqp_broker.cluster.metadata import Metadata
 
@@ -37,6 +37,10 @@ EXAMPLES: list[Command] = [
     commands.reserve_queue_ids(9),
     commands.add_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
     commands.remove_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
+    commands.node_started("n1"),
+    commands.node_gone("n1"),
+    commands.put_member("n1", "127.0.0.1:7101"),
+    commands.remove_member("n1", expected=["n1", "n2"]),
 ]
 
 
@@ -62,7 +66,7 @@ def test_every_command_has_a_maker_and_a_handler() -> None:
 @pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command["op"])
 def test_in_an_empty_machine_a_command_is_applied_or_passed_over(command: Command) -> None:
     metadata = Metadata()
-    creates = command["op"] in ("vhost.put", "user.put", "global_parameter.set", "queue_id.reserve")
+    creates = command["op"] in ("vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put")
     assert metadata.apply(command) is creates
 
 
@@ -72,7 +76,8 @@ def test_a_command_without_its_form_is_refused_by_name(command: Command) -> None
     before = metadata.snapshot()
     wrong: list[tuple[dict[str, Any], str]] = [({**command, "extra": 1}, "extra")]
     for name in FIELDS[command["op"]]:
-        wrong.append(({key: value for key, value in command.items() if key != name}, f"lacks {name}"))
+        if name not in DEFAULTS.get(command["op"], {}):
+            wrong.append(({key: value for key, value in command.items() if key != name}, f"lacks {name}"))
         wrong.append(({**command, name: b"octets"}, f"{name} is b'octets'"))
     for form, text in wrong:
         with pytest.raises(ValueError, match=f"{command['op']}.*{text}"):
@@ -95,7 +100,9 @@ def test_a_command_without_its_form_is_refused_by_name(command: Command) -> None
         {**commands.declare_queue("v", "q", 1), "arguments_raw": "no base64!"},
         {**commands.set_global_parameter("g", 1), "value": {5: 1}},
         {**commands.set_global_parameter("g", 1), "value": [b"octets"]},
-        {**EXAMPLES[-1], "destination_kind": "topic"},
+        {**commands.declare_queue("v", "q", 1), "home": None},
+        {**commands.declare_queue("v", "q", 1), "exclusive": 1},
+        {**commands.add_binding("v", BindingRecord("e", "queue", "q", "k", b"")), "destination_kind": "topic"},
     ],
 )
 def test_what_is_no_command_is_refused(command: dict[str, Any]) -> None:
@@ -192,18 +199,64 @@ def test_deleting_an_exchange_removes_its_bindings_both_ways() -> None:
 
 
 def test_a_queue_id_is_never_used_twice() -> None:
+    """The one that is proposed is the lowest that may be given."""
     metadata = with_queue()
     assert metadata.next_queue_id == 2
-    assert not metadata.apply(commands.declare_queue("v", "r", 1))
+    assert metadata.apply(commands.declare_queue("v", "r", 1))
+    assert queue_id(metadata, "r") == 2
     assert metadata.apply(commands.delete_queue("v", "q", 1))
-    assert not metadata.apply(commands.declare_queue("v", "q", 1)), "its messages may still be on disk"
-    assert metadata.apply(commands.declare_queue("v", "q", 5))
-    assert metadata.next_queue_id == 6
-    assert metadata.apply(commands.delete_queue("v", "q", 5))
+    assert metadata.apply(commands.declare_queue("v", "q", 1))
+    assert queue_id(metadata, "q") == 3, "its messages may still be on disk"
+    assert metadata.apply(commands.declare_queue("v", "s", 5))
+    assert queue_id(metadata, "s") == 5
+    assert metadata.apply(commands.delete_queue("v", "s", 5))
     again = Metadata()
     for command in metadata.snapshot():
         again.apply(command)
-    assert again.next_queue_id == 6
+    assert again.next_queue_id == metadata.next_queue_id == 6
+    assert [queue.queue_id for queue in again.all_queues()] == [2, 3]
+
+
+def queue_id(metadata: Metadata, name: str) -> int:
+    queue = metadata.queue("v", name)
+    assert queue is not None
+    return queue.queue_id
+
+
+def test_what_does_not_survive_a_node_goes_when_it_begins_anew_or_is_gone() -> None:
+    for command in (commands.node_started("n1"), commands.node_gone("n1")):
+        metadata = with_queue()
+        for name, durable, home in (("own", False, "n1"), ("kept", True, "n1"), ("other", False, "n2")):
+            assert metadata.apply(commands.declare_queue("v", name, 1, durable=durable, home=home))
+        record = BindingRecord("e", "queue", "own", "k", b"")
+        assert metadata.apply(commands.add_binding("v", record))
+        assert [queue.name for queue in metadata.transients("n1")] == ["own"]
+        assert metadata.apply(command)
+        assert [queue.name for queue in metadata.queues("v")] == ["q", "kept", "other"]
+        assert metadata.bindings("v") == []
+        assert not metadata.apply(command)
+
+
+def test_a_command_of_before_a_field_was_introduced_means_what_it_meant() -> None:
+    metadata = with_queue()
+    command = commands.declare_queue("v", "old", 1)
+    for field in DEFAULTS["queue.declare"]:
+        assert field not in command, "what it would mean anyway is not written"
+    assert metadata.apply(command)
+    queue = metadata.queue("v", "old")
+    assert queue is not None
+    assert (queue.durable, queue.exclusive, queue.home) == (True, False, "")
+
+
+def test_members_and_their_addresses() -> None:
+    metadata = Metadata()
+    assert metadata.apply(commands.put_member("n1", "a:1"))
+    assert metadata.apply(commands.put_member("n2", "b:1"))
+    assert metadata.apply(commands.put_member("n1", "a:2"))
+    assert dict(metadata.members()) == {"n1": "a:2", "n2": "b:1"}
+    assert metadata.apply(commands.remove_member("n1"))
+    assert not metadata.apply(commands.remove_member("n1"))
+    assert dict(metadata.members()) == {"n2": "b:1"}
 
 
 def test_a_late_delete_does_not_hit_the_queue_that_took_the_name() -> None:
@@ -277,3 +330,28 @@ def test_100_000_bindings_and_10_000_queues() -> None:
         metadata.apply(commands.delete_queue("v", f"q{number}", number + 1))
     assert metadata.bindings("v") == []
     assert metadata.queue_count("v") == 0
+
+
+def test_members_come_and_go() -> None:
+    metadata = Metadata()
+    assert metadata.apply(commands.put_member("n1", "h:1"))
+    assert metadata.apply(commands.put_member("n2", "h:2"))
+    assert not metadata.apply(commands.put_member("n2", "h:2"))
+    assert metadata.apply(commands.put_member("n2", "h:3"))
+    assert metadata.members() == {"n1": "h:1", "n2": "h:3"}
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.members() == metadata.members()
+    assert metadata.apply(commands.remove_member("n1"))
+    assert not metadata.apply(commands.remove_member("n1"))
+    assert metadata.members() == {"n2": "h:3"}
+
+
+def test_a_member_is_removed_only_from_among_those_that_were_expected() -> None:
+    metadata = Metadata()
+    for name in ("n1", "n2", "n3"):
+        metadata.apply(commands.put_member(name, f"{name}:1"))
+    assert not metadata.apply(commands.remove_member("n3", expected=["n1", "n3"]))
+    assert metadata.apply(commands.remove_member("n3", expected=["n3", "n2", "n1"]))
+    assert not metadata.apply(commands.remove_member("n2", expected=["n3", "n2", "n1"])), "somebody was faster"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amqp_broker.cluster.commands import FIELDS as COMMANDS
 from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.protocol import methods
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
@@ -19,7 +20,12 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 #: Words in code that are names of other programs' things.
 FOREIGN = {"aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions"}
 #: What the variables in the examples are.
-VARIABLES = {"broker": "RunningBroker", "amqp_broker": "BrokerForTest", "client": "SystemClient"}
+VARIABLES = {
+    "broker": "RunningBroker",
+    "amqp_broker": "BrokerForTest",
+    "client": "SystemClient",
+    "cluster": "RunningCluster",
+}
 
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
@@ -40,21 +46,23 @@ def sources() -> SourceNames:
 
 def verbs() -> list[str]:
     """The verbs of amq.system."""
-    text = (ROOT / "amqp_broker" / "system.py").read_text(encoding="utf-8")
+    files = (ROOT / "amqp_broker" / "system.py", ROOT / "amqp_broker" / "cluster" / "cluster_verbs.py")
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
 
 
 def is_known(left: str, right: str) -> bool:
-    """Whether `left.right` is a method of AMQP, a verb, a function of a module, or the name of a file."""
+    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function of a module, or the name of a file."""
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
         or name in verbs()
+        or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
-        or (left == "amqp_broker" and right in ("running", "system_client"))
+        or (left == "amqp_broker" and right in ("running", "running_cluster", "system_client"))
         or (left in VARIABLES and sources().has_member(VARIABLES[left], right))
         or left == "amq"
     )

@@ -27,4 +27,4 @@ def key_of(each: Setting) -> str:
 
 @pytest.mark.parametrize("each", SETTINGS, ids=key_of)
 def test_a_setting_is_read_by_the_broker(each: Setting) -> None:
-    assert re.search(rf"\bconfig\.{each.attribute}\b", TEXT), f"nothing reads config.{each.attribute}"
+    assert re.search(rf"\b_?config\.{each.attribute}\b", TEXT), f"nothing reads config.{each.attribute}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 
 
@@ -136,6 +137,12 @@ def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_f
             for _ in range(5):
                 client.publish(1, name, b"x" * 300)
         driver.settle()
+    journal = driver.node.store.journal
+    driver.node.store.journal_limit_bytes = journal.total_bytes - 1
+    while journal.oldest_segment == 1:  # the first has nothing of queues
+        driver.settle()
+        driver.now += 1
+        driver.node.tick(driver.now)
     driver.node.store.journal_limit_bytes = 4096
     capacity = driver.disk.capacity
     driver.disk.capacity -= driver.disk.free_bytes() - 3000  # room for one queue's pages
@@ -221,3 +228,25 @@ def test_memory_that_stays_short_starves_nobody() -> None:
                 consumer.send(1, methods.BasicAck(event.method.delivery_tag, False))
         driver.wait(1000)
     assert received == 6
+
+
+def test_a_binding_that_comes_after_its_queue_was_removed_binds_no_later_queue_of_that_name() -> None:
+    """Its command was applied while the queue's deletion was on its way: a route was left at run time that the metadata
+    did not know, and that a restart took."""
+    driver = NodeDriver()
+    first, second = driver.client(1), driver.client(1)
+    first.send(1, declare("a"))
+    driver.settle()
+    second.send(1, methods.QueueBind(0, "a", "amq.fanout", "", False, Table({})))
+    driver.turn()
+    job = driver.take_sync()
+    first.send(1, methods.QueueDelete(0, "a", False, False, False))
+    driver.turn()
+    driver.synced(job)
+    first.send(1, declare("a"))
+    driver.settle()
+    assert driver.queue("a").queue_id == driver.node.broker.metadata.queue("/", "a").queue_id
+    assert [event.method.name for event in second.take()] == ["channel.close"]
+    router = driver.node.broker.vhosts["/"].router
+    assert router.get("amq.fanout").exchange.is_unused
+    assert driver.node.broker.metadata.bindings("/") == []

@@ -13,6 +13,7 @@ from amqp_broker.proxies.effects_codec import (
     encode_taken,
 )
 from amqp_broker.proxies.home import HOME_EFFECTS, Home
+from amqp_broker.sync_job import SyncJob
 from queues.message import Message
 from queues.page import AddressBook
 from queues.quorum.commands import Attach, Batch, Command, Detach, Enqueue, Get, How, Settle, encode_batch
@@ -28,6 +29,7 @@ class HomeWorld:
         self.driver = NodeDriver(small_config(**settings))
         self.node = self.driver.node
         self.home = Home(self.node.broker, self._send)
+        self.home.start(self.driver.now)
         self.is_blocked = False
         self.sent: dict[str, list[bytes]] = {}
         self.client = self.driver.client(1)
@@ -51,13 +53,24 @@ class HomeWorld:
         self.driver.turn()
         self.home.end_turn(self.node.store.journal.position, self.is_blocked, self.driver.now)
 
+    def begin_sync(self) -> SyncJob | None:
+        """End the turn and take everything that is to go to the disk; None if there is nothing."""
+        self.turn()
+        return self.node.take_sync()
+
+    def finish_sync(self, job: SyncJob | None) -> None:
+        """It has gone there; the turn does not end."""
+        position = self.node.store.journal.position
+        if job is not None:
+            position = job.journal_position
+            job.run()
+            self.node.synced(job, self.driver.now)
+        self.home.synced(position)
+
     def sync(self) -> None:
         """Bring everything to the disk."""
+        self.finish_sync(self.begin_sync())
         self.turn()
-        job = self.node.take_sync()
-        if job is not None:
-            self.driver.synced(job)
-        self.home.synced(self.node.store.journal.position)
 
     def ready(self, name: str) -> list[int]:
         """The names of the messages that are ready, by fetching and putting them back where they were."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.proxies.effects_codec import Blocked, Count, QueueCounted, Taken, encode_count, encode_taken
-from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
+from amqp_broker.proxies.home import Home
 from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
 from queues.quorum.effects import (
     AttachRefused,
@@ -56,6 +54,18 @@ def test_what_comes_after_a_persistent_publish_is_confirmed_after_it(world: Home
     assert confirmed(peer.publish("q", 2, is_persistent=False)) == []
     world.sync()
     assert confirmed(peer.take()) == [(1, 2)]
+
+
+def test_a_publish_that_comes_in_the_turn_of_a_finished_sync(world: HomeWorld, peer: Peer) -> None:
+    """It was forgotten: the confirms of that sync were sent at once, and the turn did not look at the session again."""
+    peer.publish("q", 1)
+    job = world.begin_sync()
+    peer.send(peer.enqueue("q", message_named(2)))
+    world.finish_sync(job)
+    assert confirmed(peer.turn()) == [(1, 1)]
+    assert world.home.wants_sync
+    world.sync()
+    assert confirmed(peer.take()) == [(2, 2)]
 
 
 def test_a_transient_publish_is_confirmed_with_its_turn(world: HomeWorld, peer: Peer) -> None:
@@ -385,6 +395,33 @@ def test_a_session_that_did_not_begin_on_this_link_is_not_one(world: HomeWorld, 
     assert (world.ready("q"), world.sent) == ([1], {})
 
 
+def test_what_comes_before_the_queues_are_there_waits(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    late, lost = Peer(world, "n3"), Peer(world, "n4")
+    assert peer.publish("q", 1, is_persistent=False) == []
+    late.sequence = 5
+    late.publish("q", 2, is_persistent=False)
+    lost.publish("q", 3, is_persistent=False)
+    lost.lose_link()
+    peer.attach("q")
+    world.home.start(world.driver.now)
+    effects = peer.turn()
+    assert (confirmed(effects), names(effects)) == ([(1, 2)], [1])
+    assert list(world.sent) == []
+
+
+def test_what_came_too_early_and_makes_no_sense_ends_its_session(world: HomeWorld) -> None:
+    world.home = Home(world.node.broker, world._send)
+    peer = Peer(world)
+    peer.publish("q", 1, is_persistent=False)
+    peer.sequence = 5
+    peer.publish("q", 2, is_persistent=False)
+    world.home.start(world.driver.now)
+    assert peer.turn() == []
+    assert world.ready("q") == [1]
+
+
 def test_a_node_whose_clock_was_set_back_begins_again(world: HomeWorld) -> None:
     peer = Peer(world, session=100)
     peer.publish("q", 1, is_persistent=False)
@@ -420,77 +457,3 @@ def test_publishers_of_other_nodes_are_told_to_wait(world: HomeWorld, peer: Peer
     assert peer.turn() == []
     world.is_blocked = False
     assert peer.turn() == [Blocked(False)]
-
-
-# -- what is on its way ------------------------------------------------------------------------------------------------
-
-
-def test_a_client_that_reads_nothing_gets_a_window_full(world: HomeWorld, peer: Peer) -> None:
-    size = CONSUMER_WINDOW_BYTES // 4
-    slow, _ = peer.attach("q")
-    found = names(peer.publish("q", *range(1, 11), body_size=size, is_persistent=False))
-    assert found == [1, 2, 3, 4]
-    assert names(peer.taken()) == []
-    one = message_named(1, size).size
-    assert names(peer.taken((slow, 2 * one))) == [5, 6]
-    _, effects = peer.attach("q")
-    assert names(effects) == [7, 8, 9, 10]
-
-
-def test_a_message_above_the_window_goes_alone(world: HomeWorld, peer: Peer) -> None:
-    consumer, _ = peer.attach("q")
-    size = 2 * CONSUMER_WINDOW_BYTES
-    assert names(peer.publish("q", 1, 2, body_size=size, is_persistent=False)) == [1]
-    peer.taken((consumer, message_named(1, size).size))
-    assert world.queue("q").unacked == 2
-
-
-def test_the_link_is_shared_in_turn(world: HomeWorld, peer: Peer) -> None:
-    """Of many queues each gets its share of what fits on the link."""
-    size = CONSUMER_WINDOW_BYTES // 2
-    most = LINK_WINDOW_BYTES // CONSUMER_WINDOW_BYTES
-    found = [f"q{number}" for number in range(2 * most)]
-    world.say(*[declare(name) for name in found])
-    for index, name in enumerate(found):
-        world.client.publish(1, name, b"%d " % index, persistent=False)
-        peer.publish(name, *[index] * 9, body_size=size, is_persistent=False)
-    peer.take()
-    consumers = {}
-    delivered: list[int] = []
-    for name in found:
-        number, effects = peer.attach(name)
-        consumers[number] = 0
-        delivered += _take(effects, consumers)
-    assert len(set(delivered)) < len(found)
-    for _ in range(8):
-        effects = peer.taken(*consumers.items())
-        delivered += _take(effects, consumers)
-    assert set(delivered) == set(range(len(found)))
-    counts = [delivered.count(index) for index in range(len(found))]
-    assert max(counts) - min(counts) <= 6
-
-
-def _take(effects: list[Any], consumers: dict[int, int]) -> list[int]:
-    """The clients take everything at once."""
-    for effect in effects:
-        if hasattr(effect, "delivery_id"):
-            consumers[effect.consumer] += effect.message.size
-    return names(effects)
-
-
-def test_when_memory_is_short_who_holds_much_waits() -> None:
-    world = HomeWorld(memory_budget_bytes=200_000)
-    world.say(declare("q"))
-    peer = Peer(world)
-    consumer, _ = peer.attach("q")
-    one = message_named(1, 1000).size
-    found = peer.publish("q", *range(1, 1001), body_size=1000, is_persistent=False)
-    delivered = names(found)
-    assert len(delivered) < 400
-    for _ in range(20):
-        peer.taken((consumer, len(delivered) * one))
-        # Others use up the memory that it gives back, until the broker looks again.
-        settled = peer.say(Settle(consumer, How.ACK, ((1, len(delivered)),)))
-        world.driver.wait(1000)
-        delivered += names(settled) + names(peer.turn())
-    assert delivered == list(range(1, 1001))

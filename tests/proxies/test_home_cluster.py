@@ -8,8 +8,10 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare
+from tests.node.node_driver import Client, consume, declare, frame_octets
+from tests.proxies.link_world import RemoteClient
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def test_confirmed_messages_survive_their_home(cluster: NodeCluster) -> None:
 def test_a_publish_that_was_on_its_way_is_nacked(cluster: NodeCluster) -> None:
     client = confirming(cluster)
     client.publish(1, "q", b"one")
-    cluster.nodes["n1"].turn()
+    cluster.nodes["n1"].turn()  # what it says to others is lost
     cluster.cut("n1", "n2")
     cluster.run(100)
     assert client.names() == ["basic.nack"]
@@ -87,9 +89,6 @@ def test_a_mandatory_message_is_not_returned_while_the_home_is_down(cluster: Nod
 
 
 def _mandatory(queue: str, body: bytes) -> bytes:
-    from amqp_broker.protocol.frames import encode_method_frame
-    from tests.node.node_driver import frame_octets
-
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + b"\x00\x00"
     method = encode_method_frame(1, methods.BasicPublish(0, "", queue, True, False))
     return method + frame_octets(2, 1, header) + frame_octets(3, 1, body)
@@ -135,7 +134,7 @@ def test_while_the_home_is_down_the_client_is_told(cluster: NodeCluster, said: A
 def test_who_waits_when_the_home_is_lost_is_told(cluster: NodeCluster) -> None:
     client = cluster.nodes["n1"].client(1)
     client.send(1, methods.QueuePurge(0, "q", False))
-    cluster.nodes["n1"].turn()
+    cluster.nodes["n1"].turn()  # what it says to others is lost
     cluster.cut("n1", "n2")
     cluster.run(100)
     assert client.names() == ["channel.close"]
@@ -187,6 +186,17 @@ def test_publishers_wait_for_a_home_that_is_short(cluster: NodeCluster) -> None:
     home.alarms.disk_full(False)
     cluster.run(200)
     assert not client.connection.is_paused
+
+
+def test_what_was_held_returns_when_the_link_is_lost(cluster: NodeCluster) -> None:
+    client = RemoteClient()
+    cluster.nodes["n1"].queue("q").add_consumer(client)
+    cluster.nodes["n3"].client(1).publish(1, "q", b"1 ")
+    cluster.run(100)
+    assert (client.names, ready(cluster)) == ([1], 0)
+    cluster.cut("n1", "n2")
+    cluster.run(100)
+    assert (client.is_gone, ready(cluster)) == (True, 1)
 
 
 # -- direct replies ----------------------------------------------------------------------------------------------------

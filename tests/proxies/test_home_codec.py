@@ -82,7 +82,7 @@ def write(effects: list[HomeEffect], session: int = SESSION) -> list[bytes]:
 
 def comparable(effect: HomeEffect) -> Any:
     if isinstance(effect, Delivered | GetAnswered) and effect.message is not None:
-        return effect._replace(message=facts(effect.message))  # type: ignore[arg-type]
+        return [facts(effect.message) if part is effect.message else part for part in effect]
     return effect
 
 

@@ -352,6 +352,19 @@ def test_a_client_that_reads_nothing_keeps_little_and_no_other_waiting(world: Li
     assert slow.names == list(range(100))
 
 
+def test_what_was_fetched_is_off_the_link(world: LinkWorld, node: Node) -> None:
+    size = 1024 * 1024
+    node.publish("q", *range(12), body_size=size, is_persistent=False)
+    answers = [fetched(node, "q") for _ in range(12)]
+    world.run(20)
+    assert all(answer[0][1] is not None for answer in answers)
+    client = RemoteClient()
+    node.consume("q", client)
+    node.publish("q", 99)
+    world.run()
+    assert client.names == [99]
+
+
 def test_publishers_wait_while_the_home_is_short(world: LinkWorld, node: Node) -> None:
     world.home.is_blocked = True
     world.run()

@@ -56,6 +56,8 @@ class Traffic:
                 world.connect(node.name)
         self.look()
         self.frames()
+        if chance.random() < 0.1:
+            self.rest()
 
     def attach(self, node: Node, queue: str, prefetch: int | None = None) -> RemoteClient:
         client = RemoteClient(self.chance.randrange(6) if prefetch is None else prefetch)
@@ -98,19 +100,31 @@ class Traffic:
     def frames(self) -> None:
         """Some of what is on its way arrives."""
         chance, world = self.chance, self.world
+        is_syncing = chance.random() < 0.3
+        is_first = chance.random() < 0.5
+        job = world.home.begin_sync() if is_syncing else None
+        if is_syncing and is_first:
+            world.home.finish_sync(job)
         for name in world.nodes:
             if chance.random() < 0.7:
                 world.end_turn(name)
             if name in world.linked:
                 world.to_home(name, chance.randrange(4))
+        if is_syncing and not is_first:
+            world.home.finish_sync(job)
         world.home.turn()
-        if chance.random() < 0.3:
-            world.home.sync()
         for name in world.linked:
             world.from_home(name, chance.randrange(4))
         for queue in QUEUES:
             for consumer in world.home.queue(queue).dispatcher.consumers:
                 assert not consumer.prefetch or len(consumer.held) <= consumer.prefetch
+
+    def rest(self) -> None:
+        """Nobody says anything new: everything that is on its way has its end."""
+        for _ in range(4):
+            self.world.step()
+        for node in self.world.nodes.values():
+            assert node.link.backlog_bytes == 0
 
     def finish(self) -> None:
         """All links are there, and one client takes everything that is left."""

@@ -71,6 +71,8 @@ class SimulatedClient:
         self.queued = 0
         self.fed = 0
         self.operations: deque[Operation] = deque()
+        #: A declaration that the broker has read, and that takes effect when its command is committed.
+        self.waiting: Operation | None = None
         self.is_open = False
         self.is_closing = False
         self.is_paused = False

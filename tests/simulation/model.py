@@ -125,6 +125,18 @@ class Model:
     def _on_bind_fixed(self, channel: ModelChannel, operation: Operation) -> None:
         channel.replies.append(operation)
 
+    def committed(self, command: dict[str, Any], queue_id: int) -> None:
+        """The broker has applied a metadata command: what it declares is there, and must be there after any crash."""
+        if command["op"] == "queue.declare":
+            spec = self.specs[command["name"]]
+            if spec.name in self.live:
+                raise Violation(f"queue '{spec.name}' is made a second time")
+            self.live[spec.name] = Incarnation(spec, self.durable_turn, queue_id)
+        elif command["op"] == "binding.add" and command["source"] == FAN:
+            queue = self.live.get(command["destination"])
+            if queue is not None:
+                queue.bound_turn = self.durable_turn
+
     def _on_declare(self, channel: ModelChannel, operation: Operation) -> None:
         spec: QueueSpec = operation.spec
         queue = self.live.get(spec.name)
@@ -132,6 +144,8 @@ class Model:
             if operation.passive:
                 self._kill(channel)
                 return
+            if spec.is_durable:
+                raise Violation(f"queue '{spec.name}' is declared, and its command was not committed")
             queue = self.live[spec.name] = Incarnation(spec, self.turn)
         operation.values["queue"] = queue
         operation.values["consumer_count"] = len(queue.consumers)
@@ -143,6 +157,8 @@ class Model:
             self._kill(channel)
             return
         if queue.bound_turn == NEVER:
+            if queue.spec.is_durable:
+                raise Violation(f"queue '{operation.name}' is bound, and the command was not committed")
             queue.bound_turn = self.turn
         channel.replies.append(operation)
 
@@ -393,8 +409,9 @@ class Model:
 
     # -- crashes -----------------------------------------------------------------------------------------------------
 
-    def recover(self, found: dict[str, tuple[int, bool]]) -> None:
-        """After a restart. `found`: for each queue that there is, its id and whether it is bound to the fanout."""
+    def recover(self, found: dict[str, tuple[int, bool]], in_doubt: list[str]) -> None:
+        """After a restart. `found`: for each queue that there is, its id and whether it is bound to the fanout.
+        in_doubt: queues whose declarations were on their way."""
         known = [*self.live.values(), *self.past]
         for queue in known:
             is_safe = queue.spec.is_durable and queue.declared_turn <= self.durable_turn and not queue.is_deleted
@@ -407,6 +424,8 @@ class Model:
         self.past = []
         for name, (queue_id, is_bound) in found.items():
             same = [queue for queue in known if queue.spec.name == name and queue.queue_id == queue_id]
+            if not same and name in in_doubt:
+                same = [Incarnation(self.specs[name], self.turn, queue_id)]
             if len(same) != 1 or not same[0].spec.is_durable:
                 raise Violation(f"queue '{name}' ({queue_id}) is there after the restart: nobody declared it")
             queue = same[0]

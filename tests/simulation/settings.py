@@ -113,6 +113,7 @@ def simulated_config(chance: random.Random) -> Config:
         "publish_backlog_bytes": chance.choice([2000, 20_000, 1_000_000]),
         "disk_free_limit_bytes": 0,
         "heartbeat_ms": 0,
+        "command_timeout_ms": 1 << 50,  # clocks jump, and disks are full for long
     }
     config = Config()
     for name, value in small.items():

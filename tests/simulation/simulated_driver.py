@@ -11,10 +11,11 @@ import errno
 import hashlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from amqp_broker.cluster import commands
 from amqp_broker.connection.peer import Peer
+from amqp_broker.hold import Hold
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
 from amqp_broker.sync_job import SyncJob
@@ -29,6 +30,8 @@ from tests.simulation.workload import Workload
 
 EPOCH_MS = 1_700_000_000_000
 _FULL_DISK_RETRY_MS = 1000
+#: These take effect when their command is committed, and are done when the connection goes on.
+_WAIT_FOR_COMMIT = ("declare_exchange", "declare", "bind", "bind_fixed")
 _AMPLE_BYTES = 1_000_000
 
 
@@ -45,6 +48,47 @@ class Defects(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
+
+
+class Commits:
+    """Listens with the node to what is applied to the metadata. `taken`: a command that changed something, and the id
+    of its queue."""
+
+    def __init__(self, node: Node, taken: list[tuple[commands.Command, int]]) -> None:
+        self._metadata = node.broker.metadata
+        self._node = node.replication
+        self._taken = taken
+
+    def applied(
+        self, index: int, origin: str, session: int, number: int, command: commands.Command, changed: bool
+    ) -> None:
+        """See metadata_machine.Listener."""
+        if changed:
+            record = self._metadata.queue("/", command["name"]) if command["op"] == "queue.declare" else None
+            self._taken.append((command, record.queue_id if record is not None else 0))
+        self._node.applied(index, origin, session, number, command, changed)
+
+    def replaced(self, index: int) -> None:
+        """See metadata_machine.Listener."""
+        raise Violation("the metadata of a node alone were replaced by those of another one")
+
+    def leads(self, is_leader: bool, leader: str | None) -> None:
+        """See metadata_machine.Listener."""
+        self._node.leads(is_leader, leader)
+
+
+def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[Node]:
+    """A node that says when a connection goes on that was held: connections go on one after the other, and what each of
+    them does then may be just what the next one finds."""
+
+    class Watched(kind):  # type: ignore[misc,valid-type]  # a class that is only known now
+        def end_hold(self, hold: Hold) -> bool:
+            has_ended = bool(super().end_hold(hold))
+            if has_ended:
+                before_release(hold.connection)
+            return has_ended
+
+    return Watched
 
 
 class SimulatedDriver:
@@ -75,6 +119,7 @@ class SimulatedDriver:
         self._job_has_run = False
         self._job_retry_at = 0
         self._parked: list[SimulatedClient] = []
+        self._committed: list[tuple[commands.Command, int]] = []
         self._to_revive: list[SimulatedClient] = []
         self._to_lose: list[SimulatedClient] = []
         self._has_faults = False
@@ -120,15 +165,29 @@ class SimulatedDriver:
             raise Crashed
         self._absorb()
 
-    def _absorb(self) -> None:
-        """Give the model what was handled: those who were parked go on in the order in which they were parked."""
+    def _absorb(self, released: object = None) -> None:
+        """Give the model what was handled: those who were parked go on in the order in which they were parked.
+        released: the connection whose hold ends; what it was held for comes now."""
+        for command, queue_id in self._committed:
+            self.note(f"committed {command['op']} {command.get('name', '')}")
+            self.model.committed(command, queue_id)
+        self._committed.clear()
         others = [client for client in self.clients if client not in self._parked]
+        held = [hold.connection for hold in self.node._holds]
         waiting: list[SimulatedClient] = []
         parked_again: list[SimulatedClient] = []
         for client in [*self._parked, *others]:
-            has_moved = False
+            handled: list[Operation] = []
             while (operation := client.take_handled()) is not None:
-                has_moved = True
+                handled.append(operation)
+            has_moved = bool(handled)
+            is_held = client.transport in held or client.transport is released
+            if client.waiting is not None and (handled or not is_held):
+                handled.insert(0, client.waiting)
+                client.waiting = None
+            if handled and is_held and handled[-1].kind in _WAIT_FOR_COMMIT:
+                client.waiting = handled.pop()
+            for operation in handled:
                 self.note(f"{client.name} handled {operation.kind}")
                 operation.values["client"] = client
                 self.model.apply(operation)
@@ -166,6 +225,7 @@ class SimulatedDriver:
                 group.remove(client)
         self.model.connection_ended(client)
         client.operations.clear()
+        client.waiting = None
         self._input(lambda: self.node.connection_lost(client.transport, self.now))
 
     def _tick(self) -> None:
@@ -314,6 +374,8 @@ class SimulatedDriver:
     def _crash(self) -> None:
         self._count("crashes")
         self._note_paging()
+        # Of these nobody was told; whether they take effect depends on what the crash has left of the journal.
+        in_doubt = [proposal.command for proposal in self.node.replication.stream.unapplied]
         if self.disk.is_down or self.chance.random() < 0.7:
             self.disk.crash()
         else:
@@ -328,14 +390,14 @@ class SimulatedDriver:
             self._set_time(self.now + self.chance.choice([-10_000, -100, 1000, 100_000]))
         while True:
             try:
-                self._boot()
+                self._boot(in_doubt)
                 return
             except Crashed:
                 self._count("crashes in recovery")
                 self.note("crashed while it recovered")
                 self.disk.crash()
 
-    def _boot(self) -> None:
+    def _boot(self, in_doubt: Sequence[commands.Command] = ()) -> None:
         """Start a node on the disk, with a user to log in as. Raises Crashed."""
         self._turn_is_open = False
         self._deadline = None
@@ -345,7 +407,7 @@ class SimulatedDriver:
         if self._has_faults and self.chance.random() < 0.2:
             self.disk.crash_at = self.chance.randint(1, 12)
         self._capacity = self.disk.capacity = UNLIMITED
-        self.node = Node(self.config, self.disk, self.now, self.chance.randbytes)
+        self.node = watched(Node, self._absorb)(self.config, self.disk, self.now, self.chance.randbytes)
         try:
             try:
                 self.node.recover(self.now)
@@ -369,17 +431,21 @@ class SimulatedDriver:
             raise Crashed
         self.disk.crash_at = None
         self.note("booted")
-        self._tell_model()
+        self._tell_model(in_doubt)
+        self._committed.clear()
+        machine = self.node.replication.machine
+        machine._listener = Commits(self.node, self._committed)
         self._turn_is_open = True
 
-    def _tell_model(self) -> None:
+    def _tell_model(self, in_doubt: Sequence[commands.Command]) -> None:
         vhost = self.node.broker.vhosts["/"]
         fan = vhost.router.get(FAN)
         bound = [] if fan is None else [binding.destination.name for binding in fan.exchange.bindings()]
-        self.model.recover({name: (queue.queue_id, name in bound) for name, queue in vhost.queues.items()})
+        found = {name: (queue.queue_id, name in bound) for name, queue in vhost.queues.items()}
+        self.model.recover(found, [each["name"] for each in in_doubt if each["op"] == "queue.declare"])
 
     def _learn_queue_ids(self) -> None:
-        """Which number the broker gave to a new queue: how a restart tells it from one of the same name."""
+        """Which number the broker gave to a queue that is not durable."""
         for name, queue in self.model.live.items():
             if not queue.queue_id:
                 queue.queue_id = self.node.broker.vhosts["/"].queues[name].queue_id

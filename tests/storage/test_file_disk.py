@@ -15,7 +15,7 @@ import pytest
 
 from storage.disk import FileDisk
 from storage.errors import FolderInUse, ForeignFolder, SyncFailed
-from storage.folder_format import FORMAT_FILE, FORMAT_NAME, read_format
+from storage.folder_format import FORMAT_FILE, FORMAT_NAME, FORMAT_VERSION, read_format
 from tests.storage.journal_driver import open_journal, write
 
 ROOT = Path(__file__).parents[2]
@@ -279,7 +279,7 @@ def test_an_empty_or_absent_folder_is_claimed(tmp_path: Path) -> None:
     disk = FileDisk(root)
     disk.lock()
     assert sorted(os.listdir(root)) == ["FORMAT", "LOCK"]
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": 2}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
     assert (root / "LOCK").read_text() == f"{os.getpid()}\n"
     disk.close()
     again = FileDisk(root)
@@ -292,7 +292,7 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
     (tmp_path / leftover).write_text("{")
     disk = FileDisk(tmp_path)
     disk.lock()
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": 2}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
     assert not disk.exists("FORMAT.new")
     disk.close()
 
@@ -307,7 +307,7 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
         (
             FORMAT_FILE,
             json.dumps({"format": FORMAT_NAME, "version": 1}),
-            "in version 1 .*this broker reads 2",
+            "in version 1 .*this broker reads 3",
         ),
         (FORMAT_FILE, json.dumps({"format": FORMAT_NAME}), "in version None"),
         (FORMAT_FILE, b"\xff\xfe", "its FORMAT file cannot be read"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.disk import FileDisk
+from storage.folder_format import FORMAT_VERSION
 from storage.inspect import BadRecord, inspect_folder
 from storage.journal import Journal
-from storage.metadata_log import MetadataLog
 from storage.page_store import PageStore
 from storage.records import HEADER_BYTES
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -21,12 +21,6 @@ def written() -> SimulatedDisk:
     disk = new_disk()
     journal, _ = open_journal(disk, segment_bytes=100)
     write(journal, [(1, b"x" * 100), (2, b"y")], [(1, b"z")])
-    metadata = MetadataLog(disk)
-    metadata.recover()
-    metadata.append({"op": "x"})
-    batch = metadata.take_batch()
-    assert batch is not None
-    batch.write_and_sync()
     store = PageStore(disk, segment_bytes=100)
     for queue_id, size in ((7, 100), (7, 50), (12, 10)):
         store.append(queue_id, bytes(size))
@@ -46,7 +40,6 @@ def test_a_folder_in_health() -> None:
     assert report.journal.entries == {1: 2, 2: 1}
     assert report.journal.records == 4
     assert report.journal.bytes == disk.size(FIRST) + disk.size(SECOND)
-    assert report.metadata.entries == {1: 1}
     assert [(one.queue_id, one.segments, one.pages, one.bytes, one.bad) for one in report.queues] == [
         (7, 2, 2, 150 + 2 * HEADER_BYTES, ()),
         (12, 1, 1, 10 + HEADER_BYTES, ()),
@@ -59,7 +52,7 @@ def test_an_empty_folder() -> None:
     report = inspect_folder(new_disk())
     assert report.format is None
     assert report.format_error == ""
-    assert report.journal.segments == report.metadata.segments == ()
+    assert report.journal.segments == ()
     assert report.queues == ()
     assert report.first_bad is None
 
@@ -96,7 +89,7 @@ def test_a_missing_and_an_empty_segment_are_named() -> None:
     assert inspect_folder(disk).first_bad == BadRecord(SECOND, 0, "the segment is missing")
 
 
-def test_bad_metadata_and_bad_pages_are_named() -> None:
+def test_bad_pages_are_named() -> None:
     disk = written()
     page_file = "queues/7/00000002.seg"
     disk.overwrite(page_file, disk.contents("queues/7/00000001.seg"))
@@ -108,10 +101,6 @@ def test_bad_metadata_and_bad_pages_are_named() -> None:
     disk.overwrite(page_file, b"garbage" * 10)
     report = inspect_folder(disk)
     assert [(bad.file, bad.offset) for bad in report.queues[0].bad] == [(page_file, 0)]
-    disk.overwrite("metadata/00000001.log", b"\0" * 500)
-    report = inspect_folder(disk)
-    assert report.first_bad is not None
-    assert report.first_bad.file == "metadata/00000001.log"
 
 
 def test_a_real_folder_is_read_while_a_broker_holds_it_and_not_changed(tmp_path: Path) -> None:
@@ -128,7 +117,7 @@ def test_a_real_folder_is_read_while_a_broker_holds_it_and_not_changed(tmp_path:
     reader = FileDisk(tmp_path, is_read_only=True)
     report = inspect_folder(reader)
     reader.close()
-    assert report.format == {"format": "amqp-broker data folder", "version": 2}
+    assert report.format == {"format": "amqp-broker data folder", "version": FORMAT_VERSION}
     assert report.journal.entries == {1: 2}
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
     (tmp_path / "FORMAT").write_text("nonsense")

@@ -27,7 +27,7 @@ def test_a_page_reads_back_before_and_after_its_sync() -> None:
     assert location == PageLocation(1, 0, 4)
     assert store.read(7, location) == b"page"
     store.sync(7)
-    store.read_ahead(7, location)
+    store.read_ahead(7, [location])
     assert store.read(7, location) == b"page"
     assert store.append(7, bytearray(b"next")) == PageLocation(1, HEADER_BYTES + 4, 4)
 
@@ -256,7 +256,7 @@ def test_a_hint_about_a_page_that_is_not_there_is_no_error() -> None:
     store = PageStore(disk)
     (location,) = fill(store, 7, 100)
     disk.remove("queues/7/00000001.seg")
-    store.read_ahead(7, location)
+    store.read_ahead(7, [location])
     with pytest.raises(CorruptRecord, match="the file is missing"):
         store.read(7, location)
 

@@ -125,7 +125,7 @@ class RandomNode:
             if chance.random() < 0.4:
                 return Prefetch(consumer, chance.randint(0, 5))
             self.consumers.remove(consumer)
-            return Detach(consumer, chance.random() < 0.5)
+            return Detach(consumer, chance.random() < 0.5, chance.choice([0, 1, 3, 1 << 40]))
         if choice < 0.97:
             return Get(self.number(), queue_id)
         return Purge(queue_id) if choice < 0.98 else OpenQueue(queue_id, random_settings(chance))

@@ -76,7 +76,7 @@ OWN = st.one_of(
     enqueues(),
     settles(),
     st.builds(Attach, U64, U64, U32, BOOLEANS, I32, BOOLEANS, NAMES),
-    st.builds(Detach, U64, BOOLEANS),
+    st.builds(Detach, U64, BOOLEANS, U64),
     st.builds(Prefetch, U64, U32),
     st.builds(Get, U64, U64),
     st.builds(Purge, U64),

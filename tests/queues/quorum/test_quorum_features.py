@@ -155,6 +155,19 @@ def test_a_cancelled_consumer_keeps_what_it_holds_until_it_settles_it() -> None:
     assert not group.members[0].queue().holders
 
 
+def test_what_a_client_has_not_been_given_returns_as_it_came() -> None:
+    group, stream = one_node(delivery_limit=0)
+    consumer, _ = stream.attach()
+    stream.publish(1, 2, 3, 4)
+    stream.send(Settle(consumer, How.RETURN, ((1, 1),)))  # and it comes again, as number 5
+    stream.send(Detach(consumer, False, 3))
+    assert ready_names(group.members[0]) == [1, 4], "2 and 3 have been seen, and stay"
+    second, effects = stream.attach()
+    assert [(each.redelivered, each.delivery_count) for each in of_type(effects, Delivered)] == [(False, 0), (False, 0)]
+    stream.send(Detach(second, True, 0))
+    assert ready_names(group.members[0]) == [1, 4], "the delivery limit of 0 does not count them"
+
+
 def test_delivery_limit_with_dead_letters() -> None:
     group, stream = one_node(delivery_limit=2, dead_letter_exchange="dlx")
     group.members[0].machine.role_changed(True, "n1", 1, 0)

@@ -1,0 +1,19 @@
+cimport cython
+
+cdef class Progress:
+    cdef public object state
+    cdef public unsigned long long next_index
+    cdef public unsigned long long match_index
+    cdef public bint is_probing
+    cdef int _beats_since_probe
+    cdef public long long in_flight_bytes
+    cdef public unsigned long long told_commit_index
+    cdef public long long replied_at
+    cdef public bint is_connected
+    cdef public object install
+    cdef object _in_flight
+
+    @cython.locals(is_news=bint)
+    cpdef bint matched(self, unsigned long long index) except -1
+    cpdef int sent(self, unsigned long long last_index, long long size) except -1
+    cpdef int probe(self, unsigned long long next_index) except -1

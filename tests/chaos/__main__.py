@@ -1,0 +1,117 @@
+"""`python -m tests.chaos --rounds 60 --seed 7 --report docs/chaos.md`: three nodes, real clients, faults, and a table.
+
+Each round is one fault; the kinds take turns, the rest is chance, as far as the machine's timing is not. Rounds come in
+chapters of ROUNDS_PER_CHAPTER on the same data folders; the folder of a chapter with a violation is kept, and named.
+Status 1 at a violation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import uvloop
+
+from tests.chaos.checker import Counts
+from tests.chaos.faults import FaultKind, Scene
+from tests.chaos.nodes import NAMES, Cluster, StartError
+from tests.chaos.report import page
+from tests.chaos.rounds import Campaign, Round
+from tests.chaos.sessions import CLIENT_ERRORS
+
+ROUNDS_PER_CHAPTER = 15
+#: A cluster that does not start, or on which nothing can be declared.
+CHAPTER_ERRORS: tuple[type[Exception], ...] = (StartError, *CLIENT_ERRORS)
+
+
+async def run_chapter(
+    folder: Path, kinds: Sequence[FaultKind], chance: Random, say: Callable[[str], None]
+) -> tuple[list[Round], list[str]]:
+    """Rounds on one cluster in this folder, each of one of these kinds. Returns them, and what was violated."""
+    cluster = Cluster(folder, Random(chance.random()), small_disk=chance.choice(NAMES))
+    violations: list[str] = []
+    done: list[Round] = []
+    try:
+        await cluster.start()
+        campaign = Campaign(cluster, Scene(cluster, Random(chance.random()), say), Random(chance.random()))
+        await campaign.prepare()
+        for kind in kinds:
+            one = await campaign.run([kind])
+            done.append(one)
+            found, fault = one.findings, one.faults[0]
+            both = Counts()
+            for counts in found.counts.values():
+                both.add(counts)
+            say(
+                f"  {both.operations} operations, {both.confirmed} confirmed, {both.duplicated} duplicated, "
+                f"{one.holds} holds of locks, {fault.outage_s:.2f} s without writes, "
+                f"{fault.recovered - fault.healed:.2f} s to recover, {len(found.violations)} violations; {one.errors}"
+            )
+            for text in found.violations:
+                say(f"  VIOLATION {text}")
+            violations += [f"{kind.value}, in {folder}: {text}" for text in found.violations]
+    except CHAPTER_ERRORS as error:
+        violations.append(f"in {folder}, the chapter ended early: {error!r}")
+        say(f"  VIOLATION {violations[-1]}")
+    finally:
+        statuses = await cluster.stop()
+    if any(statuses.values()):
+        violations.append(f"in {folder}: SIGTERM ended the nodes with {statuses}")
+    return done, violations
+
+
+async def run_campaign(
+    rounds: int, seed: int, only: Sequence[FaultKind], say: Callable[[str], None]
+) -> tuple[list[Round], list[str]]:
+    """So many rounds. Returns them, and what was violated."""
+    done: list[Round] = []
+    violations: list[str] = []
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that all nodes and mounts go too
+    for first in range(0, rounds, ROUNDS_PER_CHAPTER):
+        chance = Random(f"{seed}/{first}")
+        kinds = [only[number % len(only)] for number in range(first, min(first + ROUNDS_PER_CHAPTER, rounds))]
+        folder = Path(tempfile.mkdtemp(prefix="broker-chaos-"))
+        chapter, wrong = await run_chapter(folder, kinds, chance, say)
+        done += chapter
+        violations += wrong
+        if not wrong:
+            shutil.rmtree(folder)
+    return done, violations
+
+
+def main() -> int:
+    """The command. Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, help="write the table to this file too")
+    parser.add_argument("--only", nargs="+", choices=[kind.name for kind in FaultKind], help="these faults only")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)  # the client library tells of each connection that a fault has ended
+    only = [FaultKind[name] for name in arguments.only] if arguments.only else list(FaultKind)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+    done, violations = uvloop.run(run_campaign(arguments.rounds, arguments.seed, only, say))
+    text = page(done, violations, arguments.seed, time.monotonic() - began)
+    print(text)  # noqa: T201
+    if arguments.report is not None:
+        arguments.report.write_text(text)
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

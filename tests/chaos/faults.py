@@ -1,0 +1,318 @@
+"""The faults, each a coroutine that makes it, lets it last, and undoes it; the round waits for the recovery.
+
+survivors   nodes whose clients are owed service meanwhile: those of the majority, where there is one
+disturbed   nodes that the others may give up meanwhile, with all that their clients hold
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+
+from tests.chaos.links import Way
+from tests.chaos.lock_log import Disturbance
+from tests.chaos.nodes import Cluster
+from tests.chaos.timing import now, pause
+
+DELAY_S = (0.01, 0.15)
+SLOW_OCTETS_S = 512 * 1024
+RESET_CHANCE = 0.003
+#: Smaller than a segment of the journal: the next writes at its end fail.
+FILE_LIMIT_BYTES = 1 << 20
+WATCH_S = 0.1
+
+
+class FaultKind(Enum):
+    """What is done."""
+
+    KILL_LEADER = "kill -9 of the leader"
+    KILL_FOLLOWER = "kill -9 of a follower"
+    KILL_ALL = "kill -9 of all at once"
+    RESTART_ALL = "restart of all at once"
+    PAUSE_LEADER = "SIGSTOP of the leader"
+    PAUSE_FOLLOWER = "SIGSTOP of a follower"
+    SPLIT = "split brain: one against two"
+    ISOLATED_LEADER = "isolated leader"
+    BRIDGE = "bridge: two see only the third"
+    RING = "ring: each hears only one other"
+    SLOW = "slow links"
+    LOSSY = "lossy links"
+    DISK_FULL = "disk full"
+    FILE_LIMIT = "writes fail"
+    MIXED = "two at once"
+
+
+@dataclass
+class Fault:
+    """One that was made. `recovered` is set by the round: everything served again."""
+
+    kind: FaultKind
+    victims: tuple[str, ...]
+    survivors: tuple[str, ...]
+    disturbed: tuple[str, ...]
+    start: float
+    healed: float = 0.0
+    recovered: float = 0.0
+    #: Nodes whose process ended, by the fault or by itself.
+    restarted: list[str] = field(default_factory=list)
+    outage_s: float = 0.0
+    #: What was wrong while it was made.
+    complaints: list[str] = field(default_factory=list)
+
+    def disturbances(self) -> list[Disturbance]:
+        end = self.recovered or self.healed or now()
+        return [Disturbance(name, self.start, end) for name in self.disturbed]
+
+
+class Scene:
+    """A cluster on which faults are made. `say` tells what happens."""
+
+    def __init__(self, cluster: Cluster, chance: Random, say: Callable[[str], None]) -> None:
+        self.cluster = cluster
+        self.chance = chance
+        self._say = say
+
+    async def make(self, kind: FaultKind, seconds: float) -> Fault:
+        """Make a fault, and undo it after so many seconds."""
+        return await FAULTS[kind](self, seconds)
+
+    @contextlib.contextmanager
+    def fault(
+        self, kind: FaultKind, victims: Sequence[str], survivors: Sequence[str], disturbed: Sequence[str] | None = None
+    ) -> Iterator[Fault]:
+        """The time of a fault. disturbed: the victims, if not given."""
+        made = Fault(kind, tuple(victims), tuple(survivors), tuple(victims if disturbed is None else disturbed), now())
+        self._say(f"{kind.value}: {', '.join(victims)}")
+        yield made
+        made.healed = now()
+
+    async def follower(self) -> str:
+        return self.chance.choice(self.cluster.others(await self.cluster.leader()))
+
+    async def restart(self, fault: Fault, names: Sequence[str]) -> None:
+        """Start nodes that have ended."""
+        fault.restarted += names
+        await asyncio.gather(*(self.cluster.nodes[name].start() for name in names))
+
+    async def partition(self, ways: Sequence[Way], seconds: float) -> None:
+        """Cut these ways, silently or as a firewall that rejects does, and heal everything."""
+        network = self.cluster.network
+        if self.chance.random() < 0.5:
+            network.cut(ways)
+        else:
+            network.refuse(ways)
+        await pause(seconds)
+        network.heal()
+
+
+async def _kill(scene: Scene, kind: FaultKind, names: Sequence[str], seconds: float) -> Fault:
+    with scene.fault(kind, names, scene.cluster.others(*names)) as fault:
+        await asyncio.gather(*(scene.cluster.nodes[name].kill() for name in names))
+        await pause(seconds)
+        await scene.restart(fault, names)
+    return fault
+
+
+async def kill_leader(scene: Scene, seconds: float) -> Fault:
+    return await _kill(scene, FaultKind.KILL_LEADER, [await scene.cluster.leader()], seconds)
+
+
+async def kill_follower(scene: Scene, seconds: float) -> Fault:
+    return await _kill(scene, FaultKind.KILL_FOLLOWER, [await scene.follower()], seconds)
+
+
+async def kill_all(scene: Scene, seconds: float) -> Fault:
+    """They are started again at once: what counts is that all go at the same time."""
+    return await _kill(scene, FaultKind.KILL_ALL, scene.cluster.names, 0.1 * seconds)
+
+
+async def restart_all(scene: Scene, seconds: float) -> Fault:
+    names = scene.cluster.names
+    with scene.fault(FaultKind.RESTART_ALL, names, []) as fault:
+        statuses = await asyncio.gather(*(scene.cluster.nodes[name].terminate() for name in names))
+        if any(statuses):
+            fault.complaints.append(f"SIGTERM ended {dict(zip(names, statuses, strict=True))}: all should be 0")
+        await pause(0.1 * seconds)
+        await scene.restart(fault, names)
+    return fault
+
+
+async def _pause(scene: Scene, kind: FaultKind, name: str, seconds: float) -> Fault:
+    node = scene.cluster.nodes[name]
+    with scene.fault(kind, [name], scene.cluster.others(name)) as fault:
+        node.pause()
+        try:
+            await pause(seconds)
+        finally:
+            node.resume()
+    return fault
+
+
+async def pause_leader(scene: Scene, seconds: float) -> Fault:
+    return await _pause(scene, FaultKind.PAUSE_LEADER, await scene.cluster.leader(), seconds)
+
+
+async def pause_follower(scene: Scene, seconds: float) -> Fault:
+    return await _pause(scene, FaultKind.PAUSE_FOLLOWER, await scene.follower(), seconds)
+
+
+def between(one: Sequence[str], others: Sequence[str]) -> list[Way]:
+    """All ways between two sides."""
+    return [way for a in one for b in others for way in ((a, b), (b, a))]
+
+
+async def _isolate(scene: Scene, kind: FaultKind, name: str, seconds: float) -> Fault:
+    others = scene.cluster.others(name)
+    with scene.fault(kind, [name], others) as fault:
+        await scene.partition(between([name], others), seconds)
+    return fault
+
+
+async def split(scene: Scene, seconds: float) -> Fault:
+    return await _isolate(scene, FaultKind.SPLIT, scene.chance.choice(scene.cluster.names), seconds)
+
+
+async def isolate_leader(scene: Scene, seconds: float) -> Fault:
+    return await _isolate(scene, FaultKind.ISOLATED_LEADER, await scene.cluster.leader(), seconds)
+
+
+async def bridge(scene: Scene, seconds: float) -> Fault:
+    """Two nodes see the third, but not each other."""
+    middle = scene.chance.choice(scene.cluster.names)
+    one, other = scene.cluster.others(middle)
+    with scene.fault(FaultKind.BRIDGE, [one, other], [middle]) as fault:
+        await scene.partition(between([one], [other]), seconds)
+    return fault
+
+
+async def ring(scene: Scene, seconds: float) -> Fault:
+    """What a node says reaches the next one only."""
+    names = scene.chance.sample(scene.cluster.names, len(scene.cluster.names))
+    passing = list(zip(names, [*names[1:], names[0]], strict=True))
+    with scene.fault(FaultKind.RING, names, []) as fault:
+        scene.cluster.network.cut(way for way in scene.cluster.network.ways if way not in passing)
+        await pause(seconds)
+        scene.cluster.network.heal()
+    return fault
+
+
+async def slow(scene: Scene, seconds: float) -> Fault:
+    """All links, or those of one node."""
+    network, names = scene.cluster.network, scene.cluster.names
+    victims = names if scene.chance.random() < 0.5 else [scene.chance.choice(names)]
+    with scene.fault(FaultKind.SLOW, victims, names, names) as fault:
+        for way in network.ways:
+            if set(way) & set(victims):
+                network.direction(*way).delay_s = DELAY_S
+                network.direction(*way).octets_s = SLOW_OCTETS_S
+        await pause(seconds)
+        network.heal()
+    return fault
+
+
+async def lossy(scene: Scene, seconds: float) -> Fault:
+    network, names = scene.cluster.network, scene.cluster.names
+    with scene.fault(FaultKind.LOSSY, names, names) as fault:
+        for way in network.ways:
+            network.direction(*way).reset_chance = RESET_CHANCE
+        await pause(seconds)
+        network.heal()
+    return fault
+
+
+async def _watch(scene: Scene, name: str, seconds: float) -> None:
+    """Let a fault last whose victim may end by itself."""
+    node = scene.cluster.nodes[name]
+    end = now() + seconds
+    while now() < end and node.is_running:
+        await pause(WATCH_S)
+    await pause(max(0.0, end - now()))
+
+
+async def disk_full(scene: Scene, seconds: float) -> Fault:
+    """No octet is left on the small disk. Where there is none, files cannot grow."""
+    name = scene.cluster.small_disk
+    if name is None:
+        return await file_limit(scene, seconds)
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.DISK_FULL, [name], scene.cluster.others(name)) as fault:
+        node.may_end = True
+        ballast = scene.cluster.fill_disk()
+        try:
+            await _watch(scene, name, seconds)
+        finally:
+            ballast.unlink()
+            node.may_end = False
+        if not node.is_running:
+            await scene.restart(fault, [name])
+    return fault
+
+
+async def file_limit(scene: Scene, seconds: float) -> Fault:
+    """Files of a node cannot grow: it must stop, or go on without a false confirm."""
+    name = scene.chance.choice(scene.cluster.names)
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.FILE_LIMIT, [name], scene.cluster.others(name)) as fault:
+        node.may_end = True
+        unlimited = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, unlimited[1]))
+        try:
+            await _watch(scene, name, seconds)
+        finally:
+            if node.is_running:
+                resource.prlimit(node.pid, resource.RLIMIT_FSIZE, unlimited)
+            node.may_end = False
+        if not node.is_running:
+            await scene.restart(fault, [name])
+    return fault
+
+
+async def mixed(scene: Scene, seconds: float) -> Fault:
+    """One fault of a process and one of the network. Nobody is owed anything but that nothing is lost."""
+    names = scene.cluster.names
+    with scene.fault(FaultKind.MIXED, names, []) as fault:
+        kinds = scene.chance.choice(PROCESS_FAULTS), scene.chance.choice(NETWORK_FAULTS)
+        for part in await asyncio.gather(*(scene.make(kind, seconds) for kind in kinds)):
+            fault.restarted += part.restarted
+            fault.complaints += part.complaints
+    return fault
+
+
+PROCESS_FAULTS = (
+    FaultKind.KILL_LEADER,
+    FaultKind.KILL_FOLLOWER,
+    FaultKind.KILL_ALL,
+    FaultKind.PAUSE_LEADER,
+    FaultKind.PAUSE_FOLLOWER,
+)
+NETWORK_FAULTS = (
+    FaultKind.SPLIT,
+    FaultKind.ISOLATED_LEADER,
+    FaultKind.BRIDGE,
+    FaultKind.RING,
+    FaultKind.SLOW,
+    FaultKind.LOSSY,
+)
+
+FAULTS: dict[FaultKind, Callable[[Scene, float], Awaitable[Fault]]] = {
+    FaultKind.KILL_LEADER: kill_leader,
+    FaultKind.KILL_FOLLOWER: kill_follower,
+    FaultKind.KILL_ALL: kill_all,
+    FaultKind.RESTART_ALL: restart_all,
+    FaultKind.PAUSE_LEADER: pause_leader,
+    FaultKind.PAUSE_FOLLOWER: pause_follower,
+    FaultKind.SPLIT: split,
+    FaultKind.ISOLATED_LEADER: isolate_leader,
+    FaultKind.BRIDGE: bridge,
+    FaultKind.RING: ring,
+    FaultKind.SLOW: slow,
+    FaultKind.LOSSY: lossy,
+    FaultKind.DISK_FULL: disk_full,
+    FaultKind.FILE_LIMIT: file_limit,
+    FaultKind.MIXED: mixed,
+}

@@ -1,0 +1,255 @@
+"""Cluster: three `amqp-broker serve` processes that reach each other through a Network of proxies.
+
+Ports are below those that the kernel gives to outgoing connections, so that none of these takes the port of a node that
+is down. A node's folder is kept over its lives; its log is one file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from amqp_broker.client.errors import ClientError
+from amqp_broker.system_client import SystemClient, SystemRequestError
+from tests.chaos.links import Network
+from tests.chaos.timing import until
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+NAMES = ("n1", "n2", "n3")
+FIRST_PORT, LAST_PORT = 20000, 29999
+READY = b"ready amqp://"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+ASK_TIMEOUT_S = 5.0
+SMALL_DISK_BYTES = 192 << 20
+LOG_TAIL = 4000
+
+#: Small logs, so that a minute of load cuts them and installs snapshots; little memory, so that queues page.
+SETTINGS: dict[str, str] = {"memory-budget": "64MiB", "disk-free-limit": "4MiB", "log-level": "info"}
+
+
+class StartError(Exception):
+    """A node did not become ready; the text has the end of its log."""
+
+
+class NodeProcess:
+    """One member: its process if it runs, and its place on the disk."""
+
+    def __init__(self, name: str, data: Path, log: Path, port: int, flags: Sequence[str]) -> None:
+        self.name = name
+        self.data = data
+        self.log = log
+        self.port = port
+        self.url = f"amqp://guest:guest@{HOST}:{port}/"
+        self.is_ready = False
+        #: It was not told to end, but may: a fault is on whose right answer is to stop.
+        self.may_end = False
+        self._flags = flags
+        self._process: asyncio.subprocess.Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        #: Its exit status, if it ended without being told to.
+        self.ended_with: int | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it; `is_ready` says when it accepts clients."""
+        self.ended_with = None
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-P", "-m", "amqp_broker", "serve", "--exit-with-parent"),
+                *(f"--node-name={self.name}", f"--listen={HOST}:{self.port}", f"--data-dir={self.data}"),
+                *self._flags,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                cwd=self.log.parent,
+                env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+                start_new_session=True,
+            )
+        self._watch = asyncio.create_task(self._follow(self._process))
+
+    async def _follow(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            if line.startswith(READY):
+                self.is_ready = True
+        self.is_ready = False
+        status = await process.wait()
+        if process is self._process:
+            self._process, self.ended_with = None, status
+
+    async def wait_ready(self, seconds: float = START_TIMEOUT_S) -> bool:
+        """Whether it accepts clients within this time."""
+        await until(lambda: self.is_ready or not self.is_running, seconds)
+        return self.is_ready
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._end(signal.SIGKILL)
+
+    async def terminate(self) -> int:
+        """SIGTERM, and SIGKILL if that is not enough. Returns its exit status."""
+        return await self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT; harmless if it is gone."""
+        if self.is_running:
+            os.kill(self.pid, signal.SIGCONT)
+
+    async def _end(self, how: signal.Signals) -> int:
+        process, self._process, self.is_ready = self._process, None, False
+        if process is None:
+            return 0
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself just now
+            process.send_signal(how)
+        try:
+            return await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            return await process.wait()
+
+    def log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-LOG_TAIL:] if self.log.exists() else ""
+
+
+class Cluster:
+    """Three nodes in `folder`, and the network between them. `chance` chooses ports and what the network does.
+
+    small_disk: the node whose data is on a file system of SMALL_DISK_BYTES, if one can be mounted (root can).
+    """
+
+    def __init__(
+        self, folder: Path, chance: Random, settings: Mapping[str, str] | None = None, small_disk: str | None = None
+    ) -> None:
+        self.folder = folder
+        self.network = Network(chance)
+        self._chance = chance
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._mounted: list[Path] = []
+        self._taken: set[int] = set()
+        self.nodes: dict[str, NodeProcess] = {}
+        self.small_disk = small_disk if small_disk is not None and self._mount(folder / small_disk) else None
+
+    async def start(self) -> None:
+        """Start all nodes. Raises StartError with the end of a log if one does not become ready."""
+        secret = self.folder / "secret"
+        if not secret.exists():
+            secret.touch(mode=0o600)
+            secret.write_text(secrets.token_hex(32))
+        proxies = {name: self._free_port() for name in NAMES}
+        members = ",".join(f"{name}={HOST}:{port}" for name, port in proxies.items())
+        for name, proxy in proxies.items():
+            inner = self._free_port()
+            await self.network.add(name, HOST, proxy, inner)
+            flags = [f"--cluster-listen={HOST}:{inner}", f"--cluster={members}", f"--cluster-secret-file={secret}"]
+            flags += [f"--{key}={value}" for key, value in self._settings.items()]
+            place = self.folder / name
+            place.mkdir(exist_ok=True)
+            self.nodes[name] = NodeProcess(name, place / "data", self.folder / f"{name}.log", self._free_port(), flags)
+        await asyncio.gather(*(node.start() for node in self.nodes.values()))
+        for node in self.nodes.values():
+            if not await node.wait_ready():
+                how = f"not ready after {START_TIMEOUT_S} s" if node.is_running else f"ended with {node.ended_with}"
+                raise StartError(f"{node.name} {how}:\n{node.log_tail()}")
+
+    async def stop(self) -> dict[str, int]:
+        """End everything, in good order where that works. Returns the exit status of each node that ran."""
+        self.network.heal()
+        running = [node for node in self.nodes.values() if node.is_running]
+        for node in running:
+            node.resume()
+        statuses = await asyncio.gather(*(node.terminate() for node in running))
+        await self.network.close()
+        self._unmount()
+        return {node.name: status for node, status in zip(running, statuses, strict=True)}
+
+    # -- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.nodes)
+
+    def others(self, *names: str) -> list[str]:
+        return [name for name in self.nodes if name not in names]
+
+    async def leader(self) -> str:
+        """The node that leads most queue groups, as far as the nodes know; any of them where none says."""
+        for name in self._chance.sample(self.names, len(self.names)):
+            if not self.nodes[name].is_ready:
+                continue
+            try:
+                status = await asyncio.wait_for(asyncio.to_thread(self._ask, name), ASK_TIMEOUT_S)
+            except (ClientError, SystemRequestError, OSError, TimeoutError):
+                continue
+            led = [group["leader"] for group in status["groups"] if group["leader"] in self.nodes]
+            if led:
+                return max(self.names, key=led.count)
+        return self._chance.choice(self.names)
+
+    def _ask(self, name: str) -> dict[str, list[dict[str, str]]]:
+        with SystemClient(self.nodes[name].url) as client:
+            return client.request("cluster.status")
+
+    def fill_disk(self) -> Path:
+        """Leave no octet free on the small disk. Returns the ballast; whoever removes it makes room again."""
+        assert self.small_disk is not None
+        ballast = self.folder / self.small_disk / "ballast"
+        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):  # until there is no room
+            while file.write(bytes(1 << 20)) == 1 << 20:
+                pass
+            while True:
+                file.write(bytes(4096))
+        return ballast
+
+    # -- places ------------------------------------------------------------------------------------------------------
+
+    def _free_port(self) -> int:
+        while True:
+            port = self._chance.randint(FIRST_PORT, LAST_PORT)
+            with socket.socket() as probe:
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    continue
+            if port not in self._taken:
+                self._taken.add(port)
+                return port
+
+    def _unmount(self) -> None:
+        for folder in self._mounted:
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+        self._mounted = []
+
+    def _mount(self, folder: Path) -> bool:
+        if os.geteuid() or shutil.which("mount") is None:
+            return False
+        folder.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True).returncode:
+            return False
+        self._mounted.append(folder)
+        return True

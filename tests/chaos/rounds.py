@@ -1,0 +1,256 @@
+"""Rounds: put clients on a cluster, make faults, wait until everything is served again, drain the queues, and check.
+
+The nodes keep their data from round to round; a History is of one round, which begins and ends with empty queues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import aio_pika
+from aio_pika.abc import AbstractChannel
+
+from tests.chaos.checker import Findings, check, write_outage
+from tests.chaos.clients import Consumer, Publisher
+from tests.chaos.faults import Fault, FaultKind, Scene
+from tests.chaos.history import History, QueueKind, QueueSpec
+from tests.chaos.lock_holders import LOCK_ARGUMENTS, TOKENS, LockHolders, generation_of
+from tests.chaos.lock_log import LockLog, check_locks
+from tests.chaos.nodes import Cluster
+from tests.chaos.sessions import CLIENT_ERRORS, CONNECT_TIMEOUT_S, PlainSession, RobustSession
+from tests.chaos.timing import now, pause, until
+
+QUORUM_QUEUES = tuple(f"chaos.quorum.{number}" for number in range(4))
+LOCKS = ("chaos.lock.0", "chaos.lock.1")
+QUORUM_ARGUMENTS: dict[str, str | int] = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+#: A publisher gives up waiting for a confirm after so long; the one of the robust connections is impatient.
+PATIENT_S, IMPATIENT_S = 40.0, 6.0
+RECOVERY_LIMIT_S = 60.0
+DRAIN_LIMIT_S = 60.0
+STOP_PATIENCE_S = 30.0
+SETUP_LIMIT_S = 30.0
+BEFORE_S = 0.5
+AFTER_S = 0.5
+POLL_S = 0.25
+#: After a leader's kill -9 clients of the others can write again within this time.
+OUTAGE_LIMIT_S = 3.0
+LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER)
+
+
+@dataclass(slots=True)
+class Round:
+    """What a round was and what was found."""
+
+    faults: list[Fault] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
+    holds: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+
+
+def queues_of(cluster: Cluster) -> dict[str, QueueSpec]:
+    """The queues that messages are published to: quorum queues, and a classic one at home on each node."""
+    quorum = [QueueSpec(name, QueueKind.QUORUM) for name in QUORUM_QUEUES]
+    classic = [QueueSpec(f"chaos.classic.{name}", QueueKind.CLASSIC, name) for name in cluster.names]
+    return {spec.name: spec for spec in [*quorum, *classic]}
+
+
+class Workload:
+    """All clients of a round."""
+
+    def __init__(self, cluster: Cluster, history: History, log: LockLog, chance: Random) -> None:
+        self._cluster = cluster
+        self._history = history
+        nodes = list(cluster.nodes.values())
+        quorum = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.QUORUM]
+        classic = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.CLASSIC]
+        self._lanes = [(node.name, queue) for node in nodes for queue in quorum]
+        self._publishers: list[Publisher] = []
+        self._consumers: list[Consumer] = []
+        for index, node in enumerate(nodes):
+            first = 100 * (index + 1)
+            self._publishers += [
+                Publisher(RobustSession(node), history, quorum, first, IMPATIENT_S, chance.random()),
+                Publisher(PlainSession(node), history, quorum, first + 20, PATIENT_S, chance.random()),
+                Publisher(PlainSession(node), history, classic, first + 40, PATIENT_S, chance.random()),
+            ]
+            for number, queue in enumerate(quorum):
+                is_robust = (number + index) % 2 == 0
+                name = "robust consumer" if is_robust else "plain consumer"
+                self._consumers.append(
+                    Consumer(node, history, name, [queue], Random(chance.random()), is_robust=is_robust)
+                )
+            self._consumers.append(
+                Consumer(node, history, "plain consumer", classic, Random(chance.random()), is_robust=False)
+            )
+        self._holders = LockHolders(nodes, LOCKS, log, history, Random(chance.random()))
+
+    async def served(self, since: float, limit_s: float) -> list[tuple[str, str]]:
+        """Wait until every node has confirmed for every quorum queue since this time. Returns those that have not."""
+
+        def waiting() -> list[tuple[str, str]]:
+            return [lane for lane in self._lanes if not self._has_confirmed(lane, since)]
+
+        await until(lambda: not waiting(), limit_s)
+        return waiting()
+
+    def _has_confirmed(self, lane: tuple[str, str], since: float) -> bool:
+        times = self._history.confirms[lane]
+        return bool(times) and times[-1] > since
+
+    async def stop_publishing(self) -> None:
+        await asyncio.gather(*(each.stop(STOP_PATIENCE_S) for each in self._publishers), self._holders.close())
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._consumers))
+
+
+class Campaign:
+    """Rounds on one cluster."""
+
+    def __init__(self, cluster: Cluster, scene: Scene, chance: Random) -> None:
+        self._cluster = cluster
+        self._scene = scene
+        self._chance = chance
+
+    async def prepare(self) -> None:
+        """Declare everything."""
+        for spec in queues_of(self._cluster).values():
+            arguments: dict[str, str | int] = QUORUM_ARGUMENTS if spec.kind is QueueKind.QUORUM else {}
+            await self._declare(spec.name, spec.home or self._cluster.names[0], arguments)
+        for name in (*LOCKS, TOKENS):
+            await self._declare(name, self._cluster.names[0], LOCK_ARGUMENTS)
+
+    async def _declare(self, queue: str, node: str, arguments: Mapping[str, str | int]) -> None:
+        async def declare(channel: AbstractChannel) -> None:
+            await channel.declare_queue(queue, durable=True, arguments={**arguments})
+
+        await self._on(node, declare)
+
+    async def run(self, kinds: Sequence[FaultKind], seconds: float | None = None) -> Round:
+        """One round with these faults, one after the other, each of so many seconds (by chance, if not given)."""
+        done = Round()
+        history = History(queues_of(self._cluster))
+        log = LockLog()
+        workload = Workload(self._cluster, history, log, self._chance)
+        if waiting := await workload.served(now(), SETUP_LIMIT_S):
+            history.violated(f"before any fault, not served within {SETUP_LIMIT_S} s: {waiting}")
+        calm_since = now()
+        for kind in kinds:
+            await pause(BEFORE_S)
+            fault = await self._scene.make(kind, self._chance.uniform(1, 10) if seconds is None else seconds)
+            done.faults.append(fault)
+            for text in fault.complaints:
+                history.violated(text)
+            await self._recover(fault, workload, history)
+            calm_since = now()
+            await pause(AFTER_S)
+            self._measure(fault, history)
+        await workload.stop_publishing()
+        await self._drain(history)
+        await workload.close()
+        drained_at = now()
+        await self._take_rest(history)
+        present = await self._take_locks(history)
+        restarted = [name for fault in done.faults for name in fault.restarted]
+        done.findings = check(history, restarted, calm_since, drained_at)
+        disturbances = [each for fault in done.faults for each in fault.disturbances()]
+        done.findings.violations += check_locks(log, disturbances, present)
+        done.holds, done.errors = len(log.holds), dict(history.errors)
+        return done
+
+    # -- after a fault -----------------------------------------------------------------------------------------------
+
+    async def _recover(self, fault: Fault, workload: Workload, history: History) -> None:
+        """Wait until all nodes are ready and serve. A node that has ended by itself is a finding, and started again."""
+        for node in self._cluster.nodes.values():
+            if not node.is_running and node.name not in fault.restarted:
+                history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
+                await self._scene.restart(fault, [node.name])
+            if not await node.wait_ready(RECOVERY_LIMIT_S):
+                history.violated(f"{node.name} is not ready {RECOVERY_LIMIT_S} s after it started:\n{node.log_tail()}")
+        if waiting := await workload.served(fault.healed, RECOVERY_LIMIT_S):
+            history.violated(f"{fault.kind.value}: not served {RECOVERY_LIMIT_S} s after its end: {waiting}")
+        fault.recovered = now()
+
+    def _measure(self, fault: Fault, history: History) -> None:
+        quorum = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.QUORUM]
+        nodes = fault.survivors or self._cluster.names
+        fault.outage_s = write_outage(history.confirms, quorum, nodes, fault.start, fault.recovered)
+        if fault.kind in LIMITED and fault.outage_s > OUTAGE_LIMIT_S:
+            history.violated(
+                f"{fault.kind.value} ({', '.join(fault.victims)} at {fault.start:.3f}): clients of {', '.join(nodes)} "
+                f"could not write to a quorum queue for {fault.outage_s:.2f} s"
+            )
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    async def _drain(self, history: History) -> None:
+        """Wait until the consumers have emptied all queues and every confirmed message has come."""
+        deadline = now() + DRAIN_LIMIT_S
+        while True:
+            depths = await self._depths(history.queues)
+            missing = history.missing()
+            if not missing and not any(depths.values()):
+                return
+            if now() > deadline:
+                left = {queue: depth for queue, depth in depths.items() if depth}
+                history.violated(
+                    f"not drained after {DRAIN_LIMIT_S} s: {len(missing)} confirmed messages were not delivered, such "
+                    f"as {missing[:3]}; messages left: {left}"
+                )
+                return
+            await pause(POLL_S)
+
+    async def _depths(self, queues: dict[str, QueueSpec]) -> dict[str, int | None]:
+        """How many messages are ready in each queue; None where nobody says."""
+        found: dict[str, int | None] = {}
+        for name, spec in queues.items():
+
+            async def ask(channel: AbstractChannel, name: str = name) -> None:
+                declared = await channel.declare_queue(name, passive=True)
+                found[name] = declared.declaration_result.message_count
+
+            found[name] = None
+            with contextlib.suppress(*CLIENT_ERRORS):
+                await self._on(spec.home or self._chance.choice(self._cluster.names), ask)
+        return found
+
+    async def _take_rest(self, history: History) -> None:
+        """After the consumers have gone: what is still delivered is in the history, later than their end."""
+        name, node = "last consumer", self._chance.choice(list(self._cluster.nodes.values()))
+        consumer = Consumer(node, history, name, list(history.queues), Random(0), is_robust=False)
+        await pause(AFTER_S)
+        await self._drain(history)
+        await consumer.close()
+
+    async def _take_locks(self, history: History) -> list[tuple[str, int]]:
+        """Empty the locks and the tokens. Returns what was in the locks."""
+        present: list[tuple[str, int]] = []
+
+        async def take(channel: AbstractChannel) -> None:
+            for lock in (*LOCKS, TOKENS):
+                queue = await channel.declare_queue(lock, passive=True)
+                while (message := await queue.get(fail=False)) is not None:
+                    if lock != TOKENS:
+                        present.append((lock, generation_of(message.body)))
+                    await message.ack()
+
+        try:
+            await self._on(self._chance.choice(self._cluster.names), take)
+        except CLIENT_ERRORS as error:
+            history.violated(f"the locks could not be emptied on a healthy cluster: {error!r}")
+        return present
+
+    async def _on(self, node: str, work: Callable[[AbstractChannel], Awaitable[None]]) -> None:
+        """Do something on a channel of its own. Raises CLIENT_ERRORS."""
+        async with asyncio.timeout(SETUP_LIMIT_S):
+            connection = await aio_pika.connect(self._cluster.nodes[node].url, timeout=CONNECT_TIMEOUT_S)
+            try:
+                await work(await connection.channel())
+            finally:
+                with contextlib.suppress(*CLIENT_ERRORS):
+                    await connection.close()

@@ -1,0 +1,32 @@
+"""Three real nodes and one short fault of each kind. The long form is `python -m tests.chaos --rounds 60`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from tests.chaos.faults import FaultKind, Scene
+from tests.chaos.history import QueueKind
+from tests.chaos.nodes import Cluster
+from tests.chaos.rounds import Campaign
+
+SECONDS = 1.5
+
+
+async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Path) -> None:
+    chance = Random(20)
+    told: list[str] = []
+    cluster = Cluster(tmp_path, chance, small_disk="n2")
+    try:
+        await cluster.start()
+        campaign = Campaign(cluster, Scene(cluster, chance, told.append), chance)
+        await campaign.prepare()
+        done = await campaign.run(list(FaultKind), SECONDS)
+    finally:
+        statuses = await cluster.stop()
+    assert done.findings.violations == [], told
+    assert set(statuses.values()) == {0}
+    # It was a test at all: there was load on both kinds of queues, and locks were held.
+    counts = done.findings.counts
+    assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 500
+    assert done.holds > 100

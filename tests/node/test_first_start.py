@@ -1,0 +1,33 @@
+"""What the first start makes, and that no later one makes it again."""
+
+from __future__ import annotations
+
+from amqp_broker.auth.passwords import hash_password, verify_password
+from amqp_broker.cluster import commands
+from tests.node.node_driver import NodeDriver, small_config
+
+
+def test_a_restart_leaves_the_administrators_password_as_it_is() -> None:
+    """Also one after a crash, when the log is read from its beginning."""
+    driver = NodeDriver(small_config(default_user="admin", default_password="first"))
+    stored = hash_password("changed", driver.node.broker.random_bytes)
+    driver.node.broker.propose(commands.put_user("admin", stored, ["administrator"]))
+    driver.settle()
+    for _ in range(3):
+        before = driver.node.broker.metadata.snapshot()
+        driver.crash()
+        assert driver.node.broker.metadata.snapshot() == before
+    user = driver.node.broker.metadata.user("admin")
+    assert user is not None
+    assert verify_password("changed", user.password_hash)
+
+
+def test_the_administrator_who_is_there_keeps_the_password_when_the_last_vhost_has_gone() -> None:
+    driver = NodeDriver(small_config(default_user="admin", default_password="first"))
+    user = driver.node.broker.metadata.user("admin")
+    driver.node.broker.propose(commands.delete_vhost("/"))
+    driver.settle()
+    driver.crash()
+    assert list(driver.node.broker.vhosts) == ["/"]
+    assert driver.node.broker.metadata.user("admin") == user
+    assert driver.node.broker.metadata.permission("admin", "/") is not None
