@@ -142,6 +142,7 @@ class QueueGroup(CommandSink):
     def add_queue(self, queue: QuorumQueue) -> None:
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
+        self._opened[queue.queue_id] = None
         self._replication.is_active = True
         self.settings_changed(queue)
 
