@@ -365,7 +365,7 @@ class Broker:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
             vhost.changed()
-        if self.replication.group_of(queue_id).machine.settings_of(queue_id) is None:
+        if not self.replication.group_of(queue_id).had(queue_id):
             self.store.pager.page_store.drop_queue(queue_id)
         return removed
 
