@@ -70,7 +70,7 @@ class DeadLetters:
         names = [name for name in route.queues if not self._is_cycle(queue, name, reason, deaths)]
         queues = [vhost.queues[name] for name in names if name in vhost.queues]
         if queues:
-            vhost.publish(letter, queues, now, receipt)
+            vhost.publish(letter, queues, now, receipt, True)
         for name in route.delayed:
             vhost.delayed[name].add(letter, now, receipt)
         return bool(route.queues or route.delayed)

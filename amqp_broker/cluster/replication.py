@@ -172,11 +172,14 @@ class Replication:
             self.host.node_id = names[0]
         self._check_folder()
         bootstrap = () if config.cluster_join else names
+        self.host.salvages = config.recover
         for group_id in range(1, config.queue_groups + 1):
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        for line in self.host.losses:
+            log.warning("the journal is damaged: %s", line)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
@@ -187,7 +190,8 @@ class Replication:
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
         the host does in containers: the members of its groups are known by name."""
-        voters = self.host.recovered_voters(0)
+        known = (self.host.recovered_voters(group_id) for group_id in sorted(self.host.recovered_groups))
+        voters = next((voters for voters in known if voters), ())
         if len(voters) == 1 and voters[0] != name:
             old = voters[0]
             log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)

@@ -40,7 +40,7 @@ from queues.quorum.commands import (
     origin_of,
     with_time,
 )
-from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, Refusal, SessionClosed
+from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream
@@ -81,7 +81,7 @@ class QueueGroup(CommandSink):
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
         self.letters = LetterCarrier(self, broker)
         self._replication = replication
-        self._broker = broker
+        self.broker = broker
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._is_session_closed = False
@@ -93,6 +93,7 @@ class QueueGroup(CommandSink):
         self._downed: dict[str, int] = {}
         self._ticked = 0
         self._unreconciled: dict[int, None] = {}
+        self._opened: dict[int, None] = {}
         self._dropping: dict[int, None] = {}
 
     def open(self, raft: Group, now: int) -> None:
@@ -110,7 +111,7 @@ class QueueGroup(CommandSink):
         self.machine.own_session = self.stream.session
 
     def _session_at(self, now: int) -> int:
-        return now << SESSION_BITS | int.from_bytes(self._broker.random_bytes(1), "big")
+        return now << SESSION_BITS | int.from_bytes(self.broker.random_bytes(1), "big")
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -135,10 +136,14 @@ class QueueGroup(CommandSink):
     ) -> QuorumQueue:
         """A queue that the metadata have from now on."""
         queue = QuorumQueue(declaration, queue_id, self, find_settings)
-        self.queues[queue_id] = queue
+        self.add_queue(queue)
+        return queue
+
+    def add_queue(self, queue: QuorumQueue) -> None:
+        """The same, for a queue that was made elsewhere."""
+        self.queues[queue.queue_id] = queue
         self._replication.is_active = True
         self.settings_changed(queue)
-        return queue
 
     def settings_changed(self, queue: QuorumQueue) -> None:
         """The leader sees to it that the log has the present settings."""
@@ -155,11 +160,15 @@ class QueueGroup(CommandSink):
             self._unreconciled[queue.queue_id] = None
             self._replication.is_busy = True
 
+    def had(self, queue_id: int) -> bool:
+        """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
+        return queue_id in self._opened
+
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
         if queue_id in self.queues:
             return False
-        return queue_id in self._dropping or queue_id < self._broker.metadata.next_queue_id
+        return queue_id in self._dropping or queue_id < self.broker.metadata.next_queue_id
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -236,6 +245,10 @@ class QueueGroup(CommandSink):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
             self._on_queue_gone(effect)
+        elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
+            # It was deleted while the command that opens it was on its way.
+            self._unreconciled[effect.queue_id] = None
+            self._replication.is_busy = True
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
@@ -243,10 +256,10 @@ class QueueGroup(CommandSink):
         self._dropping.pop(effect.queue_id, None)
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
-        vhost = self._broker.vhosts.get(queue.declaration.vhost)
+        vhost = self.broker.vhosts.get(queue.declaration.vhost)
         if vhost is not None and vhost.queues.get(queue.name) is queue:
             log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
-            self._broker.declarations.remove_queue(vhost, queue)
+            self.broker.declarations.remove_queue(vhost, queue)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
@@ -358,6 +371,9 @@ class QueueGroup(CommandSink):
         for queue_id in unreconciled:
             queue = self.queues.get(queue_id)
             present = self.machine.settings_of(queue_id)
+            if queue_id in self._dropping and present is not None:
+                self.drop(queue_id)
+                present = None
             if queue is not None:
                 if present != queue.quorum_settings:
                     queue.is_prepared = True
@@ -367,6 +383,7 @@ class QueueGroup(CommandSink):
 
     def drop(self, queue_id: int) -> None:
         """Have the log forget a queue."""
+        self._dropping.pop(queue_id, None)
         self._tallying.append(lambda refusal, count: None)
         self.submit(DropQueue(queue_id))
 

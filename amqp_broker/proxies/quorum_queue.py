@@ -13,6 +13,8 @@ from amqp_broker.declared import QueueDeclaration
 from amqp_broker.errors import AmqpException, ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.queue_proxy import QueueProxy
+from amqp_broker.receipts import Receipt
+from queues.message import Message
 from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
@@ -59,6 +61,10 @@ class QuorumQueue(QueueProxy):
         self.is_prepared = True
         if self.group.machine.settings_of(self.queue_id) is None:
             self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
+
+    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+        """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
+        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 

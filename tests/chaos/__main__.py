@@ -29,6 +29,8 @@ from tests.chaos.rounds import Campaign, Round
 from tests.chaos.sessions import CLIENT_ERRORS
 
 ROUNDS_PER_CHAPTER = 15
+#: A cluster that does not start, or on which nothing can be declared.
+CHAPTER_ERRORS: tuple[type[Exception], ...] = (StartError, *CLIENT_ERRORS)
 
 
 async def run_chapter(
@@ -57,7 +59,7 @@ async def run_chapter(
             for text in found.violations:
                 say(f"  VIOLATION {text}")
             violations += [f"{kind.value}, in {folder}: {text}" for text in found.violations]
-    except (StartError, *CLIENT_ERRORS) as error:
+    except CHAPTER_ERRORS as error:
         violations.append(f"in {folder}, the chapter ended early: {error!r}")
         say(f"  VIOLATION {violations[-1]}")
     finally:

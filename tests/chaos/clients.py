@@ -1,8 +1,9 @@
 """What the clients of a round do: publishers that want confirms, and consumers that acknowledge.
 
-A publisher has a lane for each queue: a coroutine that publishes a message and awaits its confirm before the next one,
-so that a queue that does not answer holds up nothing else. A message that was not confirmed is published again until it
-is, under the same name. Now and then a lane publishes a burst.
+A publisher has a lane for each queue: a coroutine with a channel of its own (confirms of a channel come in order) that
+publishes a message and awaits its confirm before the next one, so that a queue that does not answer holds up no other.
+A message that was not confirmed is published again until it is, under the same name. Now and then a lane publishes a
+burst.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ REQUEUE_CHANCE = 0.02
 PREFETCH = 20
 WORK_S = 0.02
 IDLE_S = 0.2
+SHOWN = 5
 
 
 def start(history: History, what: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -68,6 +70,10 @@ class Publisher:
         self._is_stopping = True
         _, slow = await asyncio.wait(self._tasks, timeout=patience_s)
         for task in slow:
+            self._history.violated(
+                f"{task.get_name()}: not confirmed {patience_s} s after the last fault was over; no answer to "
+                f"{self._history.pending()[:SHOWN]}"
+            )
             task.cancel()
         if slow:
             await asyncio.wait(slow)
@@ -90,7 +96,7 @@ class Publisher:
     async def _attempt(self, message: MessageId, queue: str) -> bool:
         history, node = self._history, self._session.node.name
         async with tolerating() as met:
-            channel = await self._session.channel()
+            channel = await self._session.channel(queue)
         if met:
             history.failed("no channel", met[0])
             return False
@@ -135,7 +141,7 @@ class Consumer:
         session = RobustSession(self._node)
         while not self._closing.is_set():
             async with tolerating() as met:
-                channel = await session.channel()
+                channel = await session.channel(queue)
                 await channel.set_qos(PREFETCH)
                 declared = await channel.get_queue(queue)
                 await declared.consume(self._receiver(queue))

@@ -137,6 +137,15 @@ class History:
         record.deliveries.append(delivery)
         return True
 
+    def pending(self) -> list[str]:
+        """Attempts that nobody has answered, neither way."""
+        return [
+            f"{attempt.message} to {record.queue} on {attempt.node} since {attempt.began:.3f}"
+            for record in self.records.values()
+            for attempt in record.attempts
+            if attempt.outcome is Outcome.PENDING
+        ]
+
     def missing(self) -> list[MessageId]:
         """Messages that are confirmed and were never delivered."""
         return [message for message, record in self.records.items() if record.is_confirmed and not record.deliveries]

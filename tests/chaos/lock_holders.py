@@ -75,7 +75,7 @@ class LockHolders:
             session = PlainSession(self._chance.choice(nodes))
             generation += 1
             async with tolerating() as met:
-                channel = await asyncio.wait_for(session.channel(), CONNECT_TIMEOUT_S)
+                channel = await asyncio.wait_for(session.channel(lock), CONNECT_TIMEOUT_S)
                 await channel.default_exchange.publish(
                     lock_message(generation), routing_key=lock, timeout=CONNECT_TIMEOUT_S
                 )

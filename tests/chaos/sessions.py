@@ -59,38 +59,38 @@ async def connect(node: Node) -> AbstractConnection:
 
 
 class Session(Protocol):
-    """A source of channels on one node."""
+    """A source of channels on one node: one for each name, with confirms."""
 
     node: Node
 
-    async def channel(self) -> AbstractChannel:
-        """The channel to use now, with confirms; waits until there is one. Raises CLIENT_ERRORS."""
+    async def channel(self, name: str) -> AbstractChannel:
+        """The channel of this name to use now; waits until there is one. Raises CLIENT_ERRORS."""
         ...
 
     async def close(self) -> None: ...
 
 
 class RobustSession:
-    """connect_robust: one connection and one channel for good."""
+    """connect_robust: one connection, and channels that come back with it."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._connection: AbstractRobustConnection | None = None
-        self._channel: AbstractRobustChannel | None = None
+        self._channels: dict[str, AbstractRobustChannel] = {}
         self._opening = asyncio.Lock()
 
-    async def channel(self) -> AbstractChannel:
+    async def channel(self, name: str) -> AbstractChannel:
         async with self._opening:
             if self._connection is None:
                 self._connection = await aio_pika.connect_robust(
                     self.node.url, timeout=CONNECT_TIMEOUT_S, reconnect_interval=RETRY_S, fail_fast=False
                 )
-            if self._channel is None:
+            if name not in self._channels:
                 channel = await self._connection.channel()
                 assert isinstance(channel, AbstractRobustChannel)
-                self._channel = channel
-        await self._channel.ready()
-        return self._channel
+                self._channels[name] = channel
+        await self._channels[name].ready()
+        return self._channels[name]
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -99,22 +99,24 @@ class RobustSession:
 
 
 class PlainSession:
-    """connect: a new connection and channel whenever the old ones are gone."""
+    """connect: a new connection when the old one is gone, and new channels when old ones are."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._connection: AbstractConnection | None = None
-        self._channel: AbstractChannel | None = None
+        self._channels: dict[str, AbstractChannel] = {}
         self._opening = asyncio.Lock()
 
-    async def channel(self) -> AbstractChannel:
+    async def channel(self, name: str) -> AbstractChannel:
         async with self._opening:
-            if self._channel is None or self._channel.is_closed:
-                # A connection that was lost counts as open until it is closed: it is closed with its last channel.
+            # A connection that was lost counts as open until it is closed; but it is not connected.
+            if self._connection is None or not self._connection.connected.is_set():
                 await self.close()
                 self._connection = await connect(self.node)
-                self._channel = await self._connection.channel()
-            return self._channel
+                self._channels.clear()
+            if name not in self._channels or self._channels[name].is_closed:
+                self._channels[name] = await self._connection.channel()
+            return self._channels[name]
 
     async def close(self) -> None:
         if self._connection is not None:

@@ -124,7 +124,7 @@ class ClusterNode:
         members = [MemberAddress(name, address) for name, address in self._others.items()]
         if membership.own_address is not None:
             members.append(MemberAddress(self.name, membership.own_address))
-        known = KnownMembers(tuple(sorted(members)), self.config.cluster_join)
+        known = KnownMembers(self.name, tuple(sorted(members)), self.config.cluster_join)
         self.guard(lambda: write_members(self.disk, known))
         return list(self._others)
 

@@ -284,7 +284,7 @@ class LogModel:
 
     def _open(self, command: OpenQueue, index: int) -> None:
         if command.queue_id in self.queues:
-            return
+            return  # an id is used once: what opens a queue behind its end has to come to nothing
         name = self.name_of.get(command.queue_id)
         if name is None:
             raise Violation(f"queue {command.queue_id} is opened at {index}, and the metadata has none of that number")
@@ -394,6 +394,8 @@ class LogModel:
                 raise Violation(f"{known} was message {known.copy.number}, and is message {number} now")
             return
         copy = holder.queue.copies.get(number)
+        if index > holder.queue.dropped_at:
+            raise Violation(f"message {number} is handed to {holder}, and its queue was dropped before")
         if copy is None:
             raise Violation(f"message {number} is handed to {holder}, and was never in '{holder.queue.kind.name}'")
         handing = Handing(copy, holder, effect.delivery_id, index if is_exact else 0, not effect.redelivered)

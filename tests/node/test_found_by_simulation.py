@@ -137,6 +137,12 @@ def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_f
             for _ in range(5):
                 client.publish(1, name, b"x" * 300)
         driver.settle()
+    journal = driver.node.store.journal
+    driver.node.store.journal_limit_bytes = journal.total_bytes - 1
+    while journal.oldest_segment == 1:  # the first has nothing of queues
+        driver.settle()
+        driver.now += 1
+        driver.node.tick(driver.now)
     driver.node.store.journal_limit_bytes = 4096
     capacity = driver.disk.capacity
     driver.disk.capacity -= driver.disk.free_bytes() - 3000  # room for one queue's pages
