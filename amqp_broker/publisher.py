@@ -120,8 +120,8 @@ class Publisher:
         is_mandatory: bool,
         receipt: Receipt | None,
     ) -> None:
-        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it in
-        queues whose log is elsewhere."""
+        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
+        in queues whose log is elsewhere."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)

@@ -66,8 +66,8 @@ class VHost:
         self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
     ) -> int:
         """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
-        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt. is_again: it was
-        published before, and comes back from a dead letter or a delay: no duplicate of itself."""
+        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt. is_again:
+        it was published before, and comes back from a dead letter or a delay: no duplicate of itself."""
         if len(queues) > 1:
             return self._publish_to_many(message, queues, now, receipt, is_again)
         first: Queue = queues[0]

@@ -8,8 +8,8 @@ metadata have and the log has not, or the other way round (OpenQueue, DropQueue)
 
 Invariants:
 1. A receipt is complete when the own machine has applied its command, and not before.
-2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news. The
-   machine skips what it has.
+2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news.
+   The machine skips what it has.
 3. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
    alone.
 """
@@ -35,10 +35,8 @@ from queues.quorum.commands import (
     OpenQueue,
     Settle,
     Tick,
-    decode_batch,
     encode_leader_batch,
     origin_of,
-    with_time,
 )
 from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
@@ -97,8 +95,8 @@ class QueueGroup(CommandSink):
         self._dropping: dict[int, None] = {}
 
     def open(self, raft: Group, now: int) -> None:
-        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of is
-        below it, as sessions are times."""
+        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of
+        is below it, as sessions are times."""
         self.raft = raft
         own = self._replication.own_node
         newest = self.machine.last_session_of(own)
@@ -142,6 +140,7 @@ class QueueGroup(CommandSink):
     def add_queue(self, queue: QuorumQueue) -> None:
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
+        self._opened[queue.queue_id] = None
         self._replication.is_active = True
         self.settings_changed(queue)
 
@@ -202,12 +201,12 @@ class QueueGroup(CommandSink):
         if not self.raft.is_leader:
             return
         try:
-            batch = decode_batch(payload, self.pager.addresses)
+            origin, _ = origin_of(payload)
+            if origin != node:
+                raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
+            self.machine.propose(self.raft, payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
-        if batch.origin != node:
-            raise PeerProtocolError(f"{node} sends a batch of '{batch.origin}' for queue group {self.group_id}")
-        self.raft.propose(with_time(payload, now))
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
@@ -254,11 +253,14 @@ class QueueGroup(CommandSink):
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
         self._dropping.pop(effect.queue_id, None)
+        if queue is not None:
+            queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
+        name = queue.name
         vhost = self.broker.vhosts.get(queue.declaration.vhost)
-        if vhost is not None and vhost.queues.get(queue.name) is queue:
-            log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
+        if vhost is not None and vhost.queues.get(name) is queue:
+            log.info("queue '%s' in vhost '%s' expired", name, vhost.name)
             self.broker.declarations.remove_queue(vhost, queue)
 
     def _reopen(self, session: int) -> None:
@@ -316,7 +318,7 @@ class QueueGroup(CommandSink):
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
-            return self.raft.propose(with_time(batch, now))
+            return self.machine.propose(self.raft, batch, now)
         return self._replication.send(leader, QUEUE_BATCH, self.group_id.to_bytes(4, "big") + batch)
 
     def _has_waited(self, now: int) -> bool:
@@ -329,7 +331,7 @@ class QueueGroup(CommandSink):
             return True
         return False
 
-    # -- chores of the leader --------------------------------------------------------------------------------------------
+    # -- chores of the leader ------------------------------------------------------------------------------------------
 
     def _do_chores(self, now: int) -> None:
         if self._unreconciled and self._replication.is_ready:
@@ -361,7 +363,8 @@ class QueueGroup(CommandSink):
             session = self.machine.session_of(name)
             if session and now - since >= self._node_down_ms and self._downed.get(name) != session:
                 self._downed[name] = session
-                log.warning("queue group %d: node %s is gone for %d ms, its consumers go", self.group_id, name, now - since)
+                gone_ms = now - since
+                log.warning("queue group %d: %s is gone for %d ms, its consumers go", self.group_id, name, gone_ms)
                 found.append(NodeDown(name, session))
         return found
 

@@ -48,6 +48,7 @@ class QuorumQueue(QueueProxy):
         self.quorum_settings = settings
         self.settings = settings.arguments
         self.knows_message_ids = settings.deduplication_window > 0
+        self.refuses_get = settings.arguments.single_active_consumer
 
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
@@ -92,15 +93,10 @@ class QuorumQueue(QueueProxy):
         self.group.forget_queue(self)
         return count
 
-    @property
-    def refuses_get(self) -> bool:
-        """Whether basic.get is not possible: with a single active consumer."""
-        return bool(self.settings.single_active_consumer)
-
     def unavailable(self) -> AmqpException:
         """What a client is told when nobody knows what became of its command."""
         return ConnectionException(
             ReplyCode.INTERNAL_ERROR,
-            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and what "
-            "was not done then is not known: try again",
+            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and "
+            "what was not done then is not known: try again",
         )

@@ -2,8 +2,8 @@
 
     u64 + 1, or 0 for off, each: message TTL, expires, max length, max length octets, max priority, delivery limit,
     consumer timeout, deduplication TTL; u32 deduplication window; u8 overflow; u8 flags (1 single active consumer,
-    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back); exchange and routing
-    key as short strings where they are there
+    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back); exchange and
+    routing key as short strings where they are there
 """
 
 from __future__ import annotations
