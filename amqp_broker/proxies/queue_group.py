@@ -148,7 +148,7 @@ class QueueGroup(CommandSink):
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def forget_queue(self, queue: QuorumQueue) -> None:
         """The metadata do not have this queue any more, or are about not to."""
@@ -157,7 +157,7 @@ class QueueGroup(CommandSink):
             self._dropping[queue.queue_id] = None
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def had(self, queue_id: int) -> bool:
         """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
@@ -177,8 +177,12 @@ class QueueGroup(CommandSink):
             self.flush()  # what a client has settled comes before what it fetches then
         if receipt is not None:
             receipt.expect()
-        self._replication.is_busy = True
+        self._replication.touch(self.group_id)
         return self.stream.submit(command, receipt)
+
+    def touch(self) -> None:
+        """See CommandSink."""
+        self._replication.touch(self.group_id)
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -247,7 +251,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
             # It was deleted while the command that opens it was on its way.
             self._unreconciled[effect.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
