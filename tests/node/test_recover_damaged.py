@@ -152,7 +152,7 @@ def test_recover_on_a_whole_folder_sets_nothing_aside() -> None:
 
 
 def test_a_node_of_a_cluster_says_that_the_others_know() -> None:
-    driver = start()
+    driver = start(node_name="n1")
     fill(driver, "first", 30)
     path = next(each for each in segments(driver.disk) if b'"first"' in driver.disk.contents(each))
     flip(driver.disk, path, driver.disk.contents(path).index(b'"first"'))
