@@ -58,7 +58,7 @@ class RaftHost:
         self.groups: dict[int, Group] = {}
         self.on_application: Callable[[str, bytes, int], None] | None = None
         self.failure: RaftStopped | None = None
-        #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left of it.
+        #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left.
         self.salvages = False
         #: What groups have lost so, a line each.
         self.losses: list[str] = []

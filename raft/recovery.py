@@ -97,8 +97,8 @@ class RecoveredGroup:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether `finish` is going to raise, or leaves out what would be found elsewhere: the one member of a group has
-        no reason to take back an entry."""
+        """Whether `finish` is going to raise, or leaves out what would be found elsewhere: the one member of a group
+        has no reason to take back an entry."""
         return not self.is_nothing and bool(self._damage())
 
     def _damage(self) -> str:

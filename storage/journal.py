@@ -184,7 +184,7 @@ class Journal:
         self._rotate_if_full()
 
     def copy_aside(self) -> list[str]:
-        """Copy all of it that is on the disk to the folder damaged/. Returns the paths of the copies. Raises OSError."""
+        """Copy all that is on the disk to the folder damaged/. Returns the paths of the copies. Raises OSError."""
         return copy_journal(self._disk, self._folder)
 
     # Appending

@@ -35,10 +35,8 @@ from queues.quorum.commands import (
     OpenQueue,
     Settle,
     Tick,
-    decode_batch,
     encode_leader_batch,
     origin_of,
-    with_time,
 )
 from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
@@ -142,6 +140,7 @@ class QueueGroup(CommandSink):
     def add_queue(self, queue: QuorumQueue) -> None:
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
+        self._opened[queue.queue_id] = None
         self._replication.is_active = True
         self.settings_changed(queue)
 
@@ -202,12 +201,12 @@ class QueueGroup(CommandSink):
         if not self.raft.is_leader:
             return
         try:
-            batch = decode_batch(payload, self.pager.addresses)
+            origin, _ = origin_of(payload)
+            if origin != node:
+                raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
+            self.machine.propose(self.raft, payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
-        if batch.origin != node:
-            raise PeerProtocolError(f"{node} sends a batch of '{batch.origin}' for queue group {self.group_id}")
-        self.raft.propose(with_time(payload, now))
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
@@ -319,7 +318,7 @@ class QueueGroup(CommandSink):
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
-            return self.raft.propose(with_time(batch, now))
+            return self.machine.propose(self.raft, batch, now)
         return self._replication.send(leader, QUEUE_BATCH, self.group_id.to_bytes(4, "big") + batch)
 
     def _has_waited(self, now: int) -> bool:

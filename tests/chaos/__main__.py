@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ from tests.chaos.rounds import Campaign, Round
 from tests.chaos.sessions import CLIENT_ERRORS
 
 ROUNDS_PER_CHAPTER = 15
+INTERRUPTED = 128 + signal.SIGTERM
 #: A cluster that does not start, or on which nothing can be declared.
 CHAPTER_ERRORS: tuple[type[Exception], ...] = (StartError, *CLIENT_ERRORS)
 
@@ -82,7 +84,11 @@ async def run_campaign(
         chance = Random(f"{seed}/{first}")
         kinds = [only[number % len(only)] for number in range(first, min(first + ROUNDS_PER_CHAPTER, rounds))]
         folder = Path(tempfile.mkdtemp(prefix="broker-chaos-"))
-        chapter, wrong = await run_chapter(folder, kinds, chance, say)
+        try:
+            chapter, wrong = await run_chapter(folder, kinds, chance, say)
+        except asyncio.CancelledError:
+            # The nodes and mounts are gone. The clients' robust connections would not let themselves be cancelled.
+            os._exit(INTERRUPTED)
         done += chapter
         violations += wrong
         if not wrong:

@@ -35,7 +35,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def status_of(capsys: pytest.CaptureFixture[str], url: str) -> dict[str, Any]:
+    """The status, once every group has a leader."""
     status, out, err = run(capsys, "status", "--json", "--url", url)
+    while status == STATUS_UNSETTLED:
+        status, out, err = run(capsys, "status", "--json", "--url", url)
     assert (status, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found
@@ -60,8 +63,7 @@ def free_address() -> str:
 
 def test_the_status_of_two_nodes(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = cluster.nodes
-    while run(capsys, "status", "--url", first.url)[0] == STATUS_UNSETTLED:
-        pass  # the groups of quorum queues are still electing their leaders
+    status_of(capsys, first.url)
     status, out, err = run(capsys, "status", "--url", first.url)
     assert (status, err) == (0, "")
     lines = out.splitlines()

@@ -134,7 +134,7 @@ def test_a_folder_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert f"here  {1 if name == 'n1' else 0} messages" in report
         assert "(lives on n1)" in report
         assert "groups    9" in report
-        assert "voters n1, n2" in report
+        assert "metadata of n1, n2" in report
         assert "passing" not in report
         assert "of kind" not in report
 

@@ -324,7 +324,8 @@ class ClientModel:
         if kind.has_dead_letters and any(each.settled in ("ack", "no ack") for each in letters):
             self.counts["kept as letters"] += 1
             return
-        if not kind.has_dead_letters and any(each.settled == "reject" for each in here):
+        # A classic queue's dead letters are published at most once: its node may go down between.
+        if not (kind.has_dead_letters and kind.is_quorum) and any(each.settled == "reject" for each in here):
             return
         if self.had_takers(queue, published_at):
             return

@@ -52,7 +52,8 @@ def verbs() -> list[str]:
 
 
 def is_known(left: str, right: str) -> bool:
-    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function of a module, or the name of a file."""
+    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function of a module, or the name
+    of a file."""
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
@@ -62,6 +63,7 @@ def is_known(left: str, right: str) -> bool:
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
+        or (left == "benchmarks" and (ROOT / "benchmarks" / f"{right}.py").is_file())
         or (left == "amqp_broker" and right in ("running", "running_cluster", "system_client"))
         or (left in VARIABLES and sources().has_member(VARIABLES[left], right))
         or left == "amq"
