@@ -75,7 +75,11 @@ class ChannelConsumer(Consumer):
             pager = channel.vhost.store.pager
             if pager.used > pager.budget_bytes and not self._may_hold_more():
                 return False
-        return channel.connection.has_room()
+        connection = channel.connection
+        output = connection.output
+        if connection.is_writable and output.chunk_bytes + output.buffer.length < connection.output_limit:
+            return True
+        return connection.has_room()
 
     def _may_hold_more(self) -> bool:
         """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has
