@@ -208,7 +208,8 @@ class Replication:
                 f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
                 f"that it has, in `cluster` too"
             )
-        if groups and max(groups) != self._config.queue_groups and not self._config.recover:
+        lacks_some = bool(groups) and max(groups) < self._config.queue_groups
+        if groups and max(groups) != self._config.queue_groups and not (lacks_some and self._config.recover):
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
