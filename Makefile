@@ -52,12 +52,15 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 	done
 	wait || wait || true
 
+# What the modules are compiled for or not makes no difference to, and takes long: once is enough.
+CAMPAIGNS := tests/chaos tests/kill tests/cluster_simulation/test_cluster_seeds.py
+
 test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 
 test-plain: setup $(VENV)/tools.stamp ## run the tests with the plain modules only
-	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(PYTEST_ARGS)
+	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(addprefix --ignore=,$(CAMPAIGNS)) $(PYTEST_ARGS)
 
 check: lint types test ## what CI runs: lint, types, and the tests both ways
 

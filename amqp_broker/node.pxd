@@ -53,7 +53,7 @@ cdef class Node:
 
     cpdef void set_time(self, long long now) except *
     @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dirty=list, dropped=list, reading=list,
-                   ticket="long long", checks=list, peers=list, is_tight=bint, wants_sync=bint)
+                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint, wants_sync=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

@@ -41,9 +41,10 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
 from amqp_broker.hold import Hold
 from amqp_broker.page_check import PageCheck
-from amqp_broker.protocol.constants import HEARTBEAT_FRAME, ReplyCode
+from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
+from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from queues.pager import Pager
@@ -405,7 +406,7 @@ class Node:
         replication, homes = self.replication, self.homes
         if homes.links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy:
+        if replication.is_busy or replication.is_active:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -414,7 +415,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if homes.sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.dirty:
+        if replication.is_busy or replication.is_active or replication.dirty:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
@@ -424,9 +425,11 @@ class Node:
             for confirms in confirming:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
-        is_tight = store.pager.used + store.pager.assembling > store.pager.tight_bytes
-        if is_tight and not now <= self._relief_rests_until <= now + _RELIEF_REST_MS:
-            self._relieve()
+        excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
+        rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
+        if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
+            # To look through very many queues takes long, and there is nothing to be found.
+            self._relief_rests_until = now + _RELIEF_REST_MS
         is_behind = ticket - self._synced_ticket > self._publish_backlog
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind(self._publish_backlog)
@@ -465,34 +468,6 @@ class Node:
             deadline = next(iter(self.holds)).deadline
         return deadline
 
-    def _relieve(self) -> None:
-        """Queues hold too much in RAM: those with the most pages store some, a little each turn."""
-        pager = self.store.pager
-        want = min(_RELIEF_BYTES, pager.used + pager.assembling - pager.tight_bytes)
-        want -= self.replication.relieve(want)
-        queues = [
-            queue for vhost in self.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy
-        ]
-        sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
-        for size, index in sorted(sizes, reverse=True):
-            if want <= 0 or not size:
-                break
-            want -= queues[index].ready.relieve(want)
-        if want > 0 and pager.used + pager.assembling > pager.budget_bytes:
-            # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
-            sizes = [
-                (queue.ready.ram_head_bytes(), index)
-                for index, queue in enumerate(queues)
-                if not queue.dispatcher.consumers
-            ]
-            for size, index in sorted(sizes, reverse=True):
-                if want <= 0 or not size:
-                    break
-                want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
-        if want > 0:
-            # To look through very many queues takes long, and there is nothing to be found.
-            self._relief_rests_until = self.now + _RELIEF_REST_MS
-
     def _choose_readers(self, is_behind: bool) -> None:
         """Publishers wait while the disk is behind or an alarm is on; a parked connection waits for its answer."""
         self.alarms.has_paused = False
@@ -506,31 +481,6 @@ class Node:
                 connection.is_paused = is_paused
                 self.reading.append(connection)
             self.alarms.tell(connection)
-
-    # -- heartbeats --------------------------------------------------------------------------------------------------
-
-    def watch_heartbeat(self, connection: Connection) -> None:
-        """Send a heartbeat when nothing was said for half the interval; end a connection that was silent for two."""
-        interval = connection.session.heartbeat_ms
-        if not interval:
-            return
-
-        def beat(now: int) -> None:
-            if connection.state in (CLOSED, CLOSING):
-                return
-            if connection.is_paused:
-                connection.last_received = now
-            if now - connection.last_received > 2 * interval + 1000:
-                log.warning("connection %s: no heartbeat for %d ms", connection.peer, now - connection.last_received)
-                self.control.release(connection)
-                self.control.drop(connection)
-                return
-            if now - connection.last_sent >= interval // 2:
-                connection.output.put_raw(HEARTBEAT_FRAME)
-                connection.touch()
-            self.timers.at(now + interval // 2, beat)
-
-        self.timers.at(self.now + interval // 2, beat)
 
     def count_channels(self, user: str) -> int:
         """Open channels of all connections of a user."""

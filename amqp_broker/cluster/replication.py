@@ -113,7 +113,7 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
-        #: There are quorum queues.
+        #: There are quorum queues: every turn may have something for their groups.
         self.is_active = False
         #: Queue groups that have something to do at the end of the turn.
         self._touched: dict[int, None] = {}
@@ -307,10 +307,8 @@ class Replication:
         if self._is_absorbing:
             return
         self._is_absorbing = True
-        for group_id in list(self.dirty):
-            group = self.queue_groups.get(group_id)
-            if group is not None:
-                group.absorb(now)
+        for group in self.queue_groups.values():
+            group.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
@@ -404,11 +402,12 @@ class Replication:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
         self.now = now
-        touched, self._touched = self._touched | self.dirty, {}
-        for group_id in touched:
-            group = self.queue_groups.get(group_id)
-            if group is not None:
-                group.end_turn(now)
+        touched, self._touched = dict.fromkeys(self.queue_groups), {}
+        while touched:
+            for group_id in touched:
+                self.queue_groups[group_id].end_turn(now)
+            # What one group hears may give another one something to do.
+            touched, self._touched = self._touched, {}
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:
@@ -419,7 +418,7 @@ class Replication:
     def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
         group is `dirty`."""
-        self.is_busy = False
+        self.is_busy = bool(self._touched)
         self.host.end_turn(now)
         position = int(self._broker.store.journal.position)
         for group in self.queue_groups.values():

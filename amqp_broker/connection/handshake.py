@@ -9,6 +9,7 @@ from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
 from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
+from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import Logins, PasswordCheck
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import constants as c
@@ -190,7 +191,7 @@ class Handshake:
         session.channel_max = channel_max
         session.heartbeat_ms = method.heartbeat * 1000
         connection.handshake_step = 2
-        self._node.watch_heartbeat(connection)
+        watch_heartbeat(self._node, connection)
 
     @staticmethod
     def _negotiate(name: str, asked: int, offered: int, least: int) -> int:

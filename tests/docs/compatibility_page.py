@@ -29,6 +29,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("Connections", r"connection|shutdown"),
     ("Channels", r"channel|access"),
     ("Exchanges", r"exchange|alternate-exchange|topic exchange|headers exchange|x-consistent-hash|x-delayed"),
+    ("Quorum queues", r"quorum queue"),
     ("Queues", r"queue"),
     ("Queue arguments", r"x-|a queue without x-|expiration|dead-lettering"),
     ("Publishing and confirms", r"basic\.publish|confirm|CC|BCC|order|user_id"),
