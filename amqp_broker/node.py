@@ -359,6 +359,8 @@ class Node:
         if self._awaiting or self._parked or self.store.retiring_segment:
             return True
         if ticket <= self._synced_ticket:
+            # The job that was running when it was set has taken that along: without this it would be due for ever.
+            self._lazy_at = None
             # Retired segments are removed by a job too.
             return self.store.journal.has_pending
         if self._lazy_at is None:
