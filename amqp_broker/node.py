@@ -451,6 +451,8 @@ class Node:
         if self.homes.sessions and self.homes.wants_sync:
             return True
         if ticket <= self._synced_ticket:
+            # The job that was running when it was set has taken that along: without this it would be due for ever.
+            self._lazy_at = None
             # Retired segments are removed by a job too.
             return self.store.journal.has_pending
         if self._lazy_at is None:

@@ -153,7 +153,8 @@ class Driver:
                 return
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max(0, deadline - now) / 1000, self._tick)
+        # Compiled, a quotient of integers is one too, and every time below a second would be none.
+        self._timer = self._loop.call_later(max(0, deadline - now) / 1000.0, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

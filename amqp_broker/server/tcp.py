@@ -214,7 +214,7 @@ class TcpTransport:
             self.is_closing = True
             self._stop_reading()
             if self.unsent:
-                self.loop.call_later(self.driver.config.closing_timeout_ms / 1000, self._lose)
+                self.loop.call_later(self.driver.config.closing_timeout_ms / 1000.0, self._lose)
             else:
                 self.loop.call_soon(self._lose)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -52,6 +53,18 @@ def files_in_a_new_process(**environment: str) -> dict[str, str]:
 
 def test_there_are_hot_modules() -> None:
     assert len(HOT) > 5
+
+
+@pytest.mark.parametrize("path", HOT, ids=module_of)
+def test_a_quotient_is_no_integer_where_it_is_compiled(path: Path) -> None:
+    """`a / b` of C integers is cut in a compiled module, and a delay of 20 ms is none."""
+    quotients = [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+        if not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, float))
+    ]
+    assert not quotients, "divide by a float constant, or use //"
 
 
 @pytest.mark.parametrize("path", HOT, ids=module_of)

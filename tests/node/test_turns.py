@@ -171,6 +171,27 @@ def test_settlements_that_nobody_waits_for_are_written_soon() -> None:
     assert driver.turn().wants_sync
 
 
+def test_what_a_running_sync_took_along_is_not_due_again() -> None:
+    driver = NodeDriver()
+    client = confirming(driver, declare("a"))
+    client.publish(1, "a", b"x")
+    driver.settle()
+    client.send(1, methods.BasicGet(0, "a", True))
+    turn = driver.turn()
+    assert turn.next_deadline is not None
+    driver.now = turn.next_deadline
+    assert driver.turn().wants_sync
+    job = driver.take_sync()
+    driver.turn()  # the settlement is not on the disk yet, and nobody waits for it
+    driver.synced(job)
+    driver.now += 1000
+    driver.node.tick(driver.now)
+    turn = driver.turn()
+    assert not turn.wants_sync
+    assert turn.next_deadline is not None
+    assert turn.next_deadline > driver.now
+
+
 def test_a_failed_sync_confirms_nothing_and_cannot_be_tried_again() -> None:
     driver = NodeDriver()
     client = confirming(driver, declare("a"))
