@@ -62,6 +62,7 @@ class LogModel:
         self.name_of: dict[int, str] = {}
         self.groups: dict[int, GroupHistory] = {}
         self.queues: dict[int, QueueLog] = {}
+        self.past: list[QueueLog] = []
         self.by_number: dict[int, list[Copy]] = {}
         self.covers: dict[tuple[str, int], list[Handing]] = {}
         self.counts: Counter[str] = Counter()
@@ -197,8 +198,13 @@ class LogModel:
                     copy.may_be_purged = True
 
     def _open(self, command: OpenQueue, index: int) -> None:
-        if command.queue_id in self.queues:
-            return  # an id is used once: what opens a queue behind its end has to come to nothing
+        known = self.queues.get(command.queue_id)
+        if known is not None:
+            if known.dropped_at == NEVER:
+                return
+            # A node that has not heard of the deletion opens it again; the leader is going to drop it again.
+            self.past.append(known)
+            self.counts["queues opened again"] += 1
         name = self.name_of.get(command.queue_id)
         if name is None:
             raise Violation(f"queue {command.queue_id} is opened at {index}, and the metadata has none of that number")
@@ -379,7 +385,7 @@ class LogModel:
             if queue.kind.name == LETTERS
             for copy in queue.copies.values()
         }
-        for queue in self.queues.values():
+        for queue in [*self.past, *self.queues.values()]:
             self._check_first_deliveries(queue)
             if queue.kind.is_single_active:
                 self._check_single_active(queue)

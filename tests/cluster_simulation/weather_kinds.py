@@ -48,6 +48,14 @@ class MembershipWeather(Weather):
     pause = (20, 200)
 
 
+class LeaderWeather(Weather):
+    """Leaders come and go faster than their followers can keep up."""
+
+    faults = ("reset_link", "reset_link", "slow_down", "crash_leader", "crash_leader", "crash_all", "heal", "transfer")
+    pause = (5, 100)
+    downtime = (1, 5, 20)
+
+
 class PowerWeather(Weather):
     """Disks stall, and the power goes."""
 
@@ -70,5 +78,6 @@ KINDS: dict[str, type[Weather]] = {
     "install": InstallWeather,
     "membership": MembershipWeather,
     "power": PowerWeather,
+    "leader": LeaderWeather,
     "link": LinkWeather,
 }
