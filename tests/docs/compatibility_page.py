@@ -30,6 +30,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("Channels", r"channel|access"),
     ("Exchanges", r"exchange|alternate-exchange|topic exchange|headers exchange|x-consistent-hash|x-delayed"),
     ("Queues", r"queue"),
+    ("Quorum queues", r"quorum queue"),
     ("Queue arguments", r"x-|a queue without x-|expiration|dead-lettering"),
     ("Publishing and confirms", r"basic\.publish|confirm|CC|BCC|order|user_id"),
     ("Transactions", r"tx"),
