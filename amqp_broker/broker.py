@@ -253,6 +253,8 @@ class Broker:
             self.forget_queue(vhost, queue)
             if not queue.is_proxy:
                 self.store.pager.page_store.drop_queue(queue.queue_id)
+            elif not queue.is_remote:
+                queue.group.queue_deleted(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
         vhost.queues.clear()
@@ -365,7 +367,10 @@ class Broker:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
             vhost.changed()
-        if not self.replication.group_of(queue_id).had(queue_id):
+        group = self.replication.group_of(queue_id)
+        if group.had(queue_id):
+            group.queue_deleted(queue_id)
+        else:
             self.store.pager.page_store.drop_queue(queue_id)
         return removed
 

@@ -113,8 +113,10 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
-        #: There are quorum queues: every turn may have something for their groups.
+        #: There are quorum queues.
         self.is_active = False
+        #: Queue groups that have something to do at the end of the turn.
+        self._touched: dict[int, None] = {}
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         self.machine = MetadataMachine(broker.metadata, self)
@@ -206,7 +208,8 @@ class Replication:
                 f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
                 f"that it has, in `cluster` too"
             )
-        if groups and max(groups) != self._config.queue_groups:
+        lacks_some = bool(groups) and max(groups) < self._config.queue_groups
+        if groups and max(groups) != self._config.queue_groups and not (lacks_some and self._config.recover):
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
@@ -237,6 +240,7 @@ class Replication:
             self.stream.resend()
         for group in self.queue_groups.values():
             group.peer_connected(name, now)
+        self.touch_all(now)
         self.absorb(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
@@ -248,6 +252,7 @@ class Replication:
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
+        self.touch_all(now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -260,11 +265,12 @@ class Replication:
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
         self.now = now
+        if self.is_active:
+            for group in self.queue_groups.values():
+                group.synced(position)
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
-            for group in self.queue_groups.values():
-                group.synced(position)
             self.absorb(now)
 
     def tick(self, now: int) -> None:
@@ -274,6 +280,7 @@ class Replication:
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
+        self.touch_all(now)
         self.absorb(now)
 
     def _look_after_absent(self, now: int) -> None:
@@ -284,13 +291,26 @@ class Replication:
                 self._absent[name] = now
                 self.propose(commands.node_gone(name))
 
+    def touch(self, group_id: int) -> None:
+        """A queue group has something to do at the end of this turn."""
+        self._touched[group_id] = None
+        self.is_busy = True
+
+    def touch_all(self, now: int) -> None:
+        """Time has passed, or links are others."""
+        self._touched = dict.fromkeys(self.queue_groups)
+        for group in self.queue_groups.values():
+            group.absorb(now)
+
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
         if self._is_absorbing:
             return
         self._is_absorbing = True
-        for group in self.queue_groups.values():
-            group.absorb(now)
+        for group_id in list(self.dirty):
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                group.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
@@ -384,8 +404,11 @@ class Replication:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
         self.now = now
-        for group in self.queue_groups.values():
-            group.end_turn(now)
+        touched, self._touched = self._touched | self.dirty, {}
+        for group_id in touched:
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                group.end_turn(now)
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:

@@ -90,6 +90,9 @@ class CommandSink:
         """A number for an Attach or a Get."""
         raise NotImplementedError
 
+    def touch(self) -> None:
+        """There is something to settle: `flush` has to be called at the end of this turn."""
+
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def publish(

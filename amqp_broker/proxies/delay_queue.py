@@ -40,6 +40,12 @@ class DelayQueue(QuorumQueue):
         """Hold a message back for so long. The receipt is complete when the log has it."""
         self.group.publish(_with_expiration(message, delay_ms), [self], receipt)
 
+    def delete(self) -> int:
+        """The exchange is gone, with what it held back."""
+        count = super().delete()
+        self.group.queue_ended(self.queue_id)
+        return count
+
     def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
         """A message is due."""
         properties = MessageFacts(message).properties

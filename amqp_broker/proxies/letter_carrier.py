@@ -146,6 +146,7 @@ class LetterCarrier:
                 return
             del under_way[number]
             self._dispatched[queue_id] = number
+            self._group.touch()
         del self._under_way[queue_id]
 
     @property

@@ -122,6 +122,7 @@ class ProxyConsumer:
         if not self.is_settling:
             self.is_settling = True
             self.sink.settling.append(self)
+            self.sink.touch()
         if self._first:
             if delivery_id == self._last + 1:
                 self._last = delivery_id

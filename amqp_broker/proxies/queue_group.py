@@ -92,7 +92,7 @@ class QueueGroup(CommandSink):
         self._ticked = 0
         self._unreconciled: dict[int, None] = {}
         self._opened: dict[int, None] = {}
-        self._dropping: dict[int, None] = {}
+        self._ended: dict[int, None] = {}
 
     def open(self, raft: Group, now: int) -> None:
         """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of
@@ -148,16 +148,25 @@ class QueueGroup(CommandSink):
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def forget_queue(self, queue: QuorumQueue) -> None:
-        """The metadata do not have this queue any more, or are about not to."""
+        """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
+        nobody is to lose what is in it because of a deletion that never was."""
         self.queues.pop(queue.queue_id, None)
-        if self.machine.settings_of(queue.queue_id) is not None:
-            self._dropping[queue.queue_id] = None
+
+    def queue_ended(self, queue_id: int) -> None:
+        """A queue that the metadata do not have by its id (DelayQueue) is to go from the log, also if one with the same
+        id comes at once."""
+        if self.machine.settings_of(queue_id) is not None:
+            self._ended[queue_id] = None
+            self.queue_deleted(queue_id)
+
+    def queue_deleted(self, queue_id: int) -> None:
+        """The metadata do not have this queue any more: the leader has the log forget it."""
         if self.raft.is_leader:
-            self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._unreconciled[queue_id] = None
+            self._replication.touch(self.group_id)
 
     def had(self, queue_id: int) -> bool:
         """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
@@ -165,9 +174,10 @@ class QueueGroup(CommandSink):
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
-        if queue_id in self.queues:
-            return False
-        return queue_id in self._dropping or queue_id < self.broker.metadata.next_queue_id
+        metadata = self.broker.metadata
+        return queue_id in self._ended or (
+            queue_id < metadata.next_queue_id and metadata.queue_by_id(queue_id) is None
+        )
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -177,8 +187,12 @@ class QueueGroup(CommandSink):
             self.flush()  # what a client has settled comes before what it fetches then
         if receipt is not None:
             receipt.expect()
-        self._replication.is_busy = True
+        self._replication.touch(self.group_id)
         return self.stream.submit(command, receipt)
+
+    def touch(self) -> None:
+        """See CommandSink."""
+        self._replication.touch(self.group_id)
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -247,12 +261,12 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
             # It was deleted while the command that opens it was on its way.
             self._unreconciled[effect.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
-        self._dropping.pop(effect.queue_id, None)
+        self._ended.pop(effect.queue_id, None)
         if queue is not None:
             queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
@@ -374,7 +388,7 @@ class QueueGroup(CommandSink):
         for queue_id in unreconciled:
             queue = self.queues.get(queue_id)
             present = self.machine.settings_of(queue_id)
-            if queue_id in self._dropping and present is not None:
+            if queue_id in self._ended and present is not None:
                 self.drop(queue_id)
                 present = None
             if queue is not None:
@@ -386,7 +400,7 @@ class QueueGroup(CommandSink):
 
     def drop(self, queue_id: int) -> None:
         """Have the log forget a queue."""
-        self._dropping.pop(queue_id, None)
+        self._ended.pop(queue_id, None)
         self._tallying.append(lambda refusal, count: None)
         self.submit(DropQueue(queue_id))
 

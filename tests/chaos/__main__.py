@@ -49,18 +49,21 @@ async def run_chapter(
         for kind in kinds:
             one = await campaign.run([kind])
             done.append(one)
-            found, fault = one.findings, one.faults[0]
+            found, fault = one.findings, one.faults[0] if one.faults else None
             both = Counts()
             for counts in found.counts.values():
                 both.add(counts)
             say(
                 f"  {both.operations} operations, {both.confirmed} confirmed, {both.duplicated} duplicated, "
-                f"{one.holds} holds of locks, {fault.outage_s:.2f} s without writes, "
-                f"{fault.recovered - fault.healed:.2f} s to recover, {len(found.violations)} violations; {one.errors}"
+                f"{one.holds} holds of locks, {len(found.violations)} violations; {one.errors}"
             )
+            if fault is not None:
+                say(f"  {fault.outage_s:.2f} s without writes, {fault.recovered - fault.healed:.2f} s to recover")
             for text in found.violations:
                 say(f"  VIOLATION {text}")
             violations += [f"{kind.value}, in {folder}: {text}" for text in found.violations]
+            if not one.is_over:
+                break
     except CHAPTER_ERRORS as error:
         violations.append(f"in {folder}, the chapter ended early: {error!r}")
         say(f"  VIOLATION {violations[-1]}")

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from math import inf
 
 from tests.chaos.history import History, Outcome, QueueKind, Record, Settlement
 
@@ -55,6 +56,8 @@ class Findings:
 def check(history: History, restarted: Iterable[str], calm_since: float, drained_at: float) -> Findings:
     """Check a round.
 
+    A round that ended in the middle has no drained_at: nothing is lost yet.
+
     restarted: nodes that did not live through it all. Between calm_since and drained_at nothing was wrong with the
     cluster; at drained_at the consumers closed in good order.
     """
@@ -77,7 +80,7 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
 
 def _wrongs(record: Record, forgets: bool, calm_since: float, drained_at: float) -> list[str]:
     found = []
-    if record.is_confirmed and not record.deliveries:
+    if record.is_confirmed and not record.deliveries and drained_at < inf:
         found.append(LOST)
     if any(attempt.outcome is Outcome.RETURNED for attempt in record.attempts):
         found.append("returned")

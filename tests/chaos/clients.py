@@ -66,14 +66,15 @@ class Publisher:
         ]
 
     async def stop(self, patience_s: float) -> None:
-        """Begin nothing new; wait so long for what is not confirmed."""
+        """Begin nothing new; wait so long for what is not confirmed: longer is a finding, where any patience is due."""
         self._is_stopping = True
         _, slow = await asyncio.wait(self._tasks, timeout=patience_s)
         for task in slow:
-            self._history.violated(
-                f"{task.get_name()}: not confirmed {patience_s} s after the last fault was over; no answer to "
-                f"{self._history.pending()[:SHOWN]}"
-            )
+            if patience_s:
+                self._history.violated(
+                    f"{task.get_name()}: not confirmed {patience_s} s after the last fault was over; no answer to "
+                    f"{self._history.pending()[:SHOWN]}"
+                )
             task.cancel()
         if slow:
             await asyncio.wait(slow)

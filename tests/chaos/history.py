@@ -94,6 +94,7 @@ class History:
     records: dict[MessageId, Record] = field(default_factory=dict)
     #: By node and queue: when publishers there got their confirms.
     confirms: defaultdict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    deliveries: int = 0
     violations: list[str] = field(default_factory=list)
     #: Errors that clients met and went on after, by what they were.
     errors: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -135,6 +136,7 @@ class History:
             self.violated(f"{delivery.queue}: {message} was delivered, but it was {where}")
             return False
         record.deliveries.append(delivery)
+        self.deliveries += 1
         return True
 
     def pending(self) -> list[str]:

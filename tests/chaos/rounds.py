@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 
 import aio_pika
@@ -29,8 +30,9 @@ LOCKS = ("chaos.lock.0", "chaos.lock.1")
 QUORUM_ARGUMENTS: dict[str, str | int] = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 #: A publisher gives up waiting for a confirm after so long; the one of the robust connections is impatient.
 PATIENT_S, IMPATIENT_S = 40.0, 6.0
-RECOVERY_LIMIT_S = 60.0
-DRAIN_LIMIT_S = 60.0
+RECOVERY_LIMIT_S = 40.0
+#: Longer than a member that is gone keeps what it holds, and a client takes to come back.
+QUIET_LIMIT_S = 20.0
 STOP_PATIENCE_S = 30.0
 SETUP_LIMIT_S = 30.0
 BEFORE_S = 0.5
@@ -46,6 +48,8 @@ class Round:
     """What a round was and what was found."""
 
     faults: list[Fault] = field(default_factory=list)
+    #: The faults went by and the cluster served again, so that the queues could be drained.
+    is_over: bool = False
     findings: Findings = field(default_factory=Findings)
     holds: int = 0
     errors: dict[str, int] = field(default_factory=dict)
@@ -101,8 +105,9 @@ class Workload:
         times = self._history.confirms[lane]
         return bool(times) and times[-1] > since
 
-    async def stop_publishing(self) -> None:
-        await asyncio.gather(*(each.stop(STOP_PATIENCE_S) for each in self._publishers), self._holders.close())
+    async def stop_publishing(self, patience_s: float) -> None:
+        """Begin nothing new; wait so long for what is not confirmed."""
+        await asyncio.gather(*(each.stop(patience_s) for each in self._publishers), self._holders.close())
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self._consumers))
@@ -136,45 +141,65 @@ class Campaign:
         history = History(queues_of(self._cluster))
         log = LockLog()
         workload = Workload(self._cluster, history, log, self._chance)
+        calm_since = drained_at = inf
+        present: list[tuple[str, int]] = []
+        done.is_over = await self._make_faults(done, kinds, seconds, workload, history)
+        if done.is_over:
+            calm_since = done.faults[-1].recovered
+            await workload.stop_publishing(STOP_PATIENCE_S)
+            await self._drain(history)
+            await workload.close()
+            drained_at = now()
+            await self._take_rest(history)
+            present = await self._take_locks(history)
+        else:
+            await workload.stop_publishing(0)
+            await workload.close()
+        restarted = [name for fault in done.faults for name in fault.restarted]
+        done.findings = check(history, restarted, calm_since, drained_at)
+        if done.is_over:
+            disturbances = [each for fault in done.faults for each in fault.disturbances()]
+            done.findings.violations += check_locks(log, disturbances, present)
+        done.holds, done.errors = len(log.holds), dict(history.errors)
+        return done
+
+    async def _make_faults(
+        self, done: Round, kinds: Sequence[FaultKind], seconds: float | None, workload: Workload, history: History
+    ) -> bool:
+        """Returns False when the cluster does not serve, before a fault or after it; then nothing more can be said."""
         if waiting := await workload.served(now(), SETUP_LIMIT_S):
             history.violated(f"before any fault, not served within {SETUP_LIMIT_S} s: {waiting}")
-        calm_since = now()
+            return False
         for kind in kinds:
             await pause(BEFORE_S)
             fault = await self._scene.make(kind, self._chance.uniform(1, 10) if seconds is None else seconds)
             done.faults.append(fault)
             for text in fault.complaints:
                 history.violated(text)
-            await self._recover(fault, workload, history)
-            calm_since = now()
+            if not await self._recover(fault, workload, history):
+                return False
             await pause(AFTER_S)
             self._measure(fault, history)
-        await workload.stop_publishing()
-        await self._drain(history)
-        await workload.close()
-        drained_at = now()
-        await self._take_rest(history)
-        present = await self._take_locks(history)
-        restarted = [name for fault in done.faults for name in fault.restarted]
-        done.findings = check(history, restarted, calm_since, drained_at)
-        disturbances = [each for fault in done.faults for each in fault.disturbances()]
-        done.findings.violations += check_locks(log, disturbances, present)
-        done.holds, done.errors = len(log.holds), dict(history.errors)
-        return done
+        return True
 
     # -- after a fault -----------------------------------------------------------------------------------------------
 
-    async def _recover(self, fault: Fault, workload: Workload, history: History) -> None:
+    async def _recover(self, fault: Fault, workload: Workload, history: History) -> bool:
         """Wait until all nodes are ready and serve. A node that has ended by itself is a finding, and started again."""
+        deadline = now() + RECOVERY_LIMIT_S
         for node in self._cluster.nodes.values():
             if not node.is_running and node.name not in fault.restarted:
                 history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
                 await self._scene.restart(fault, [node.name])
-            if not await node.wait_ready(RECOVERY_LIMIT_S):
+            if not await node.wait_ready(deadline - now()):
                 history.violated(f"{node.name} is not ready {RECOVERY_LIMIT_S} s after it started:\n{node.log_tail()}")
-        if waiting := await workload.served(fault.healed, RECOVERY_LIMIT_S):
+        if waiting := await workload.served(fault.healed, deadline - now()):
             history.violated(f"{fault.kind.value}: not served {RECOVERY_LIMIT_S} s after its end: {waiting}")
+            for node in self._cluster.nodes.values():
+                if not node.is_running:
+                    history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
         fault.recovered = now()
+        return not waiting
 
     def _measure(self, fault: Fault, history: History) -> None:
         quorum = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.QUORUM]
@@ -189,18 +214,20 @@ class Campaign:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     async def _drain(self, history: History) -> None:
-        """Wait until the consumers have emptied all queues and every confirmed message has come."""
-        deadline = now() + DRAIN_LIMIT_S
+        """Wait until the consumers have emptied all queues and every confirmed message has come, or nothing comes."""
+        deliveries, progress = -1, now()
         while True:
             depths = await self._depths(history.queues)
             missing = history.missing()
             if not missing and not any(depths.values()):
                 return
-            if now() > deadline:
+            if history.deliveries > deliveries:
+                deliveries, progress = history.deliveries, now()
+            if now() > progress + QUIET_LIMIT_S:
                 left = {queue: depth for queue, depth in depths.items() if depth}
                 history.violated(
-                    f"not drained after {DRAIN_LIMIT_S} s: {len(missing)} confirmed messages were not delivered, such "
-                    f"as {missing[:3]}; messages left: {left}"
+                    f"not drained, nothing comes for {QUIET_LIMIT_S} s: {len(missing)} confirmed messages were not "
+                    f"delivered, such as {missing[:3]}; messages left: {left}"
                 )
                 return
             await pause(POLL_S)

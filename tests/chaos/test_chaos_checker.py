@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from tests.chaos.checker import Counts, Findings, check, longest_gap, write_outage
@@ -191,3 +193,9 @@ def test_a_defect_that_the_broker_admits_is_told_once() -> None:
         story.history.failed("publish", OSError("INTERNAL_ERROR - defect in the broker: KeyError"))
     assert words(story.check()) == ["publish"]
     assert story.history.errors["publish: OSError"] == 2
+
+
+def test_before_the_end_nothing_is_lost() -> None:
+    story = Story()
+    story.publish()
+    assert check(story.history, (), inf, inf).violations == []

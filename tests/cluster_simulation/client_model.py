@@ -269,7 +269,7 @@ class ClientModel:
         # In the order of the log, which is not that of time: a node may pass it on late, when it has been elsewhere.
         first = [each for each in message.arrivals if each.queue == queue and not each.is_redelivered]
         if first and not arrival.is_redelivered:
-            raise Violation(f"{message} comes from '{queue}' as if for the first time, and has come so at {first[0].at}")
+            raise Violation(f"{message} comes from '{queue}' as if for the first time, and came so before")
 
     @staticmethod
     def _key(arrival: Arrival) -> tuple[str, str, str, int]:

@@ -49,6 +49,7 @@ class ClusterNode:
         self.is_up = False
         self.lives = 0
         self.frozen_until = 0
+        self.deferred: list[Callable[[], None]] = []
         self.stalls_until = 0
         self.tick_at: int | None = None
         self.turn_is_due = False

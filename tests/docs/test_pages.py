@@ -52,8 +52,7 @@ def verbs() -> list[str]:
 
 
 def is_known(left: str, right: str) -> bool:
-    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function of a module, or the name
-    of a file."""
+    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function, or a file."""
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME

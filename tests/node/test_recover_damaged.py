@@ -152,10 +152,11 @@ def test_recover_on_a_whole_folder_sets_nothing_aside() -> None:
 
 
 def test_a_node_of_a_cluster_says_that_the_others_know() -> None:
-    driver = start()
+    driver = start(node_name="n1")
     fill(driver, "first", 30)
     path = next(each for each in segments(driver.disk) if b'"first"' in driver.disk.contents(each))
     flip(driver.disk, path, driver.disk.contents(path).index(b'"first"'))
-    members = parse_members("n1=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003")
+    own = driver.node.replication.own_node
+    members = parse_members(f"{own}=127.0.0.1:7001,n2=127.0.0.1:7002,n3=127.0.0.1:7003")
     with pytest.raises(CorruptLog, match="empty it and let this node catch up"):
-        start(driver.disk, recover=True, cluster=members, node_name="n1", cluster_secret_file="secret")
+        start(driver.disk, recover=True, cluster=members, node_name=own, cluster_secret_file="secret")

@@ -220,7 +220,7 @@ def test_dead_letters_survive_the_loss_of_the_leader(cluster: NodeCluster) -> No
         {
             "x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead",
             "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
-        }  # fmt: skip
+        }
     )
     answer(cluster, client, methods.QueueDeclare(0, "source", False, True, False, False, False, arguments))
     publish(client, b"1", b"2", key="source")
