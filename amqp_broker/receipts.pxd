@@ -1,6 +1,6 @@
 cdef class Receipt:
-    cpdef int expect(self) except -1
-    cpdef int complete(self, object refusal) except -1
+    cpdef void expect(self) except *
+    cpdef void complete(self, object refusal) except *
 
 cdef class JointReceipt(Receipt):
     cdef public Py_ssize_t waiting

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import OPEN
+from amqp_broker.proxies.quorum_queue import QuorumQueue
 from queues.classic import ClassicQueue
+from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
@@ -15,39 +17,52 @@ def node_statistics(node: Node) -> dict[str, Any]:
     """Counts of the whole node; sizes in octets."""
     broker, store = node.broker, node.store
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    # What other nodes hold, they count themselves.
+    held = [queue for queue in queues if not queue.is_remote]
+    groups = list(node.replication.queue_groups.values())
     return {
         "node": node.config.node_name,
         "connections": sum(1 for connection in node.connections.values() if connection.state == OPEN),
         "channels": sum(len(connection.channels) for connection in node.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
-        "consumers": sum(len(queue.dispatcher.consumers) for queue in queues),
-        "messages_ready": sum(queue.ready.count for queue in queues),
-        "messages_unacked": sum(queue.unacked for queue in queues),
-        "memory_used": store.pager.used,
+        "consumers": sum(queue.consumer_count() for queue in held),
+        "messages_ready": sum(queue.message_count() for queue in held),
+        "messages_unacked": sum(queue.unacked_count() for queue in held),
+        "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
+        "memory_quorum_queues": sum(group.ram_bytes for group in groups),
         "memory_assembling": store.pager.assembling,
         "memory_budget": store.pager.budget_bytes,
         "pages_stored": store.pager.pages_stored,
         "pages_loaded": store.pager.pages_loaded,
         "journal_bytes": store.journal.total_bytes,
         "unsynced_bytes": node.backlog_bytes(),
+        "unapplied_bytes": sum(group.backlog_bytes for group in groups),
         "unroutable": broker.unroutable,
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "is_blocked": node.alarms.is_on,
     }
 
 
-def queue_statistics(queue: ClassicQueue) -> dict[str, Any]:
-    """Counts of one queue; sizes in octets."""
-    return {
+def queue_statistics(queue: Queue) -> dict[str, Any]:
+    """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
+    found: dict[str, Any] = {
         "name": queue.name,
+        "type": "quorum" if isinstance(queue, QuorumQueue) else "classic",
         "durable": bool(queue.is_durable),
-        "messages_ready": queue.ready.count,
-        "messages_unacked": queue.unacked,
-        "message_bytes_ready": queue.ready.message_bytes,
-        "consumers": len(queue.dispatcher.consumers),
-        "published": queue.published,
-        "delivered": queue.delivered,
-        "redelivered": queue.redelivered,
-        "settled": queue.settled_count,
+        "messages_ready": queue.message_count(),
+        "messages_unacked": queue.unacked_count(),
+        "consumers": queue.consumer_count(),
     }
+    if isinstance(queue, QuorumQueue):
+        figures = queue.statistics()
+        found |= {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+    elif isinstance(queue, ClassicQueue):
+        found |= {
+            "message_bytes_ready": queue.ready.message_bytes,
+            "published": queue.published,
+            "delivered": queue.delivered,
+            "redelivered": queue.redelivered,
+            "settled": queue.settled_count,
+        }
+    return found

@@ -15,9 +15,9 @@ cdef class PublishReceipt(Receipt):
     cdef public ConfirmRecord record
     cdef public unsigned long long number
 
-    cpdef int expect(self) except -1
+    cpdef void expect(self) except *
     @cython.locals(record=ConfirmRecord)
-    cpdef int complete(self, object refusal) except -1
+    cpdef void complete(self, object refusal) except *
 
 cdef class Confirms:
     cdef public Channel channel

@@ -1,5 +1,7 @@
 cimport cython
 from queues.message cimport Message
+from queues.quorum.effects cimport Delivered
+from amqp_broker.proxies.proxy_consumer cimport ProxyConsumer
 
 cdef Py_ssize_t _FLAGS_AT
 cdef int _HAS_HEADERS
@@ -13,5 +15,7 @@ cdef class CommandSink:
     cdef dict __dict__
 
     cpdef object submit(self, object command, object receipt=*)
+    @cython.locals(holder=ProxyConsumer)
+    cpdef void take_effects(self, object effects) except *
     @cython.locals(content=bytes)
     cpdef int publish(self, Message message, object proxies, object receipt, bint is_again=*) except -1

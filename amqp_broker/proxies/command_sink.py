@@ -151,7 +151,7 @@ class CommandSink:
         """Hand what came of commands to whom it concerns. Those of no client are `other_effect`'s."""
         holders = self.holders
         for effect in effects:
-            if isinstance(effect, Delivered):
+            if type(effect) is Delivered:
                 holder = holders.get(effect.consumer)
                 if holder is not None:
                     holder.deliver(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)

@@ -170,7 +170,7 @@ class QueueGroup(CommandSink):
 
     def had(self, queue_id: int) -> bool:
         """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
-        return queue_id in self._opened
+        return queue_id in self._opened or self.machine.has_files(queue_id)
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""

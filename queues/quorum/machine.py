@@ -180,6 +180,10 @@ class QueueGroupMachine:
         queue = self._execution.state.queues.get(queue_id)
         return queue.settings if queue is not None else None
 
+    def has_files(self, queue_id: int) -> bool:
+        """Whether the pages of a queue may still be needed."""
+        return queue_id in self._execution.state.queues or queue_id in self._execution.dropped
+
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
         execution = self._execution

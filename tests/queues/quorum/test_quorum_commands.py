@@ -53,7 +53,7 @@ QUORUM_SETTINGS = st.builds(
         OPTIONAL, OPTIONAL, OPTIONAL, OPTIONAL, st.sampled_from(Overflow), st.none() | NAMES, st.none() | NAMES,
         st.none() | st.integers(1, 255), BOOLEANS, OPTIONAL,
     ),
-    OPTIONAL, U32, OPTIONAL,
+    OPTIONAL, U32, OPTIONAL, BOOLEANS, BOOLEANS,
 )  # fmt: skip
 
 
