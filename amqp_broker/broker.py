@@ -17,6 +17,7 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.entities import QueueRecord
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.metadata_stream import Proposal
+from amqp_broker.cluster.stored_groups import METADATA_GROUP
 from amqp_broker.config import Config
 from amqp_broker.dead_letters import DeadLetters
 from amqp_broker.declared import QueueDeclaration
@@ -148,6 +149,8 @@ class Broker:
             log.warning("cut a torn tail: %s", journal.torn_tail)
         for part in journal.set_aside:
             log.warning("set a damaged part aside: %s", part)
+        if journal.set_aside and METADATA_GROUP not in host.recovered_groups:
+            log.warning("nothing is left of the metadata: virtual hosts, users and queues are those of a first start")
 
     def start(self, now: int) -> None:
         """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
@@ -165,14 +168,36 @@ class Broker:
         if self.config.recover:
             for line in recovery.set_bad_pages_aside(ids):
                 log.warning("set a damaged page aside: %s", line)
+        seen = list(recovery.queues)
         recovery.finish(ids)
         held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
-        self.store.pager.page_store.drop_orphans({*ids, *held})
+        if self.config.recover:
+            self._keep_what_is_unknown(ids, held, seen)
+        else:
+            self.store.pager.page_store.drop_orphans({*ids, *held})
         for record in self.metadata.vhosts():
             self.build_vhost(record.name)
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
+
+    def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
+        """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
+        given again, or their messages would turn up in new queues."""
+        journal, page_store = self.store.journal, self.store.pager.page_store
+        unknown = [queue_id for queue_id in held if self.metadata.queue_by_id(queue_id) is None]
+        seen += [*held, *page_store.stored_queues()]
+        if not journal.set_aside and not self.replication.host.losses:
+            page_store.drop_orphans({*ids, *held})
+        else:
+            for queue_id in page_store.stored_queues():
+                if queue_id >= _TRANSIENT_IDS:
+                    page_store.drop_queue(queue_id)
+            copies = journal.copy_aside()
+            log.warning("what was left of the journal was copied: %s to %s", copies[0], copies[-1])
+            for path in page_store.set_orphans_aside({*ids, *held}, unknown):
+                log.warning("set pages aside that belong to no queue that is known: %s", path)
+        self.propose(commands.reserve_queue_ids(max((each for each in seen if each < _DELAY_IDS), default=0) + 1))
 
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
@@ -228,6 +253,8 @@ class Broker:
             self.forget_queue(vhost, queue)
             if not queue.is_proxy:
                 self.store.pager.page_store.drop_queue(queue.queue_id)
+            elif not queue.is_remote:
+                queue.group.queue_deleted(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
         vhost.queues.clear()
@@ -340,7 +367,10 @@ class Broker:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
             vhost.changed()
-        if self.replication.group_of(queue_id).machine.settings_of(queue_id) is None:
+        group = self.replication.group_of(queue_id)
+        if group.had(queue_id):
+            group.queue_deleted(queue_id)
+        else:
             self.store.pager.page_store.drop_queue(queue_id)
         return removed
 

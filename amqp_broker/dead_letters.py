@@ -2,8 +2,8 @@
 
 A classic queue hands a message over in the middle of its own work, so it is only noted here; `run` publishes what was
 noted when the node has finished with the input. Both happen in the same turn, so the journal has the new place of a
-message in the same batch as the settlement of the old one. Where the new place is a queue whose log is elsewhere, nobody
-waits for it: a dead letter of a classic queue gets there once, or with a crash at the wrong moment not at all.
+message in the same batch as the settlement of the old one. Where the new place is a queue whose log is elsewhere,
+nobody waits for it: a dead letter of a classic queue gets there once, or with a crash at the wrong moment not at all.
 
 Those of quorum queues come through `publish`, with a receipt (proxies/letter_carrier.py).
 """
@@ -52,8 +52,8 @@ class DeadLetters:
                 self.publish(queue, message, reason, now, None)
 
     def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
-        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns whether
-        it went somewhere, or nowhere because it was going round in a circle."""
+        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
+        whether it went somewhere, or nowhere because it was going round in a circle."""
         vhost = self._broker.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
@@ -70,7 +70,7 @@ class DeadLetters:
         names = [name for name in route.queues if not self._is_cycle(queue, name, reason, deaths)]
         queues = [vhost.queues[name] for name in names if name in vhost.queues]
         if queues:
-            vhost.publish(letter, queues, now, receipt)
+            vhost.publish(letter, queues, now, receipt, True)
         for name in route.delayed:
             vhost.delayed[name].add(letter, now, receipt)
         return bool(route.queues or route.delayed)

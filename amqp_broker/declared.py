@@ -83,11 +83,12 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
 
 
 def check_quorum_declaration(name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """What a quorum queue cannot be; an empty name is one that the broker is to make. Raises ChannelException (406) with
-    RabbitMQ's texts."""
+    """What a quorum queue cannot be; an empty name is one that the broker is to make. Raises ChannelException (406)
+    with RabbitMQ's texts."""
     if not name:
         raise precondition_failed("Cannot declare a server-named queue for type rabbit_quorum_queue")
-    for is_wrong, what in ((auto_delete, "auto-delete"), (exclusive, "exclusive-ownership"), (not durable, "non-durable")):
+    found = {"auto-delete": auto_delete, "exclusive-ownership": exclusive, "non-durable": not durable}
+    for what, is_wrong in found.items():
         if is_wrong:
             raise precondition_failed(f"invalid property '{what}' for queue '{name}' in vhost '{vhost}'")
 

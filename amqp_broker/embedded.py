@@ -197,9 +197,11 @@ class RunningBroker(Startable):
             self._data_dir = self._wanted_data_dir or Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
         self._launch()
 
-    def wait_until_ready(self) -> None:
-        """Waits until the broker accepts clients. Raises BrokerStartError."""
-        self._host, self._port = self._await_ready(self.process)
+    def wait_until_ready(self, timeout_s: float | None = None) -> None:
+        """Waits until the broker accepts clients, for the usual time unless another is given. Raises
+        BrokerStartError."""
+        timeout_s = self._start_timeout_s if timeout_s is None else timeout_s
+        self._host, self._port = self._await_ready(self.process, timeout_s)
         self._listen[0] = str(Address(self._host, self._port))
 
     def end(self, *, kill: bool = False) -> None:
@@ -246,16 +248,16 @@ class RunningBroker(Startable):
         )
         _ALIVE.add(self)
 
-    def _await_ready(self, process: subprocess.Popen[bytes]) -> tuple[str, int]:
+    def _await_ready(self, process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, int]:
         """Host and port from the line that says that the broker accepts clients."""
         assert process.stdout is not None
         output = bytearray()
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in output:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise BrokerStartError(f"it was not ready within {self._start_timeout_s} s", None, self.logs)
+                    raise BrokerStartError(f"it was not ready within {timeout_s} s", None, self.logs)
                 chunk = os.read(process.stdout.fileno(), READ_BYTES)
                 if not chunk:
                     status = process.wait()

@@ -53,12 +53,12 @@ class ClusterNode:
         """End it with SIGTERM, as an operator would."""
         self.broker.end()
 
-    def start(self) -> None:
+    def start(self, timeout_s: float | None = None) -> None:
         """Start it after `kill` or `stop`, and wait until it accepts clients. Raises BrokerStartError; the node is
         down then, with its data."""
         self.broker.launch()
         try:
-            self.broker.wait_until_ready()
+            self.broker.wait_until_ready(timeout_s)
         except BrokerStartError:
             self.broker.end(kill=True)
             raise

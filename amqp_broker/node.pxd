@@ -45,7 +45,7 @@ cdef class Node:
     cdef public object homes
     cdef public object membership
     cdef object _projection
-    cdef dict _holds
+    cdef public dict holds
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

@@ -142,7 +142,7 @@ class Node:
         self._awaiting: list[Confirms] = []
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
-        self._holds: dict[Hold, None] = {}
+        self.holds: dict[Hold, None] = {}
         self.is_ready = False
         self._next_number = 1
         self._synced_ticket = 0
@@ -173,6 +173,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
+        self.replication.touch_all(now)
         self.homes.start(now)
         self.membership.start(now)
         self.alarms.start(now)
@@ -284,7 +285,7 @@ class Node:
             vhost.now = now
         self.timers.run(now)
         self.replication.tick(now)
-        while self._holds and (hold := next(iter(self._holds))).deadline <= now:
+        while self.holds and (hold := next(iter(self.holds))).deadline <= now:
             hold.give_up(self.config.command_timeout_ms)
         self._shortened_at = -1
         self._after_peers(now)
@@ -341,12 +342,12 @@ class Node:
         command_timeout the connection is closed."""
         connection.is_parked = True
         hold = Hold(self, connection, what, self.now + self.config.command_timeout_ms)
-        self._holds[hold] = None
+        self.holds[hold] = None
         return hold
 
     def end_hold(self, hold: Hold) -> bool:
         """It is over. Returns whether it was not before."""
-        return self._holds.pop(hold, hold) is None
+        return self.holds.pop(hold, hold) is None
 
     def take_sync(self) -> SyncJob | None:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
@@ -404,7 +405,7 @@ class Node:
         replication, homes = self.replication, self.homes
         if homes.links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy or replication.is_active:
+        if replication.is_busy:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -413,7 +414,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if homes.sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.is_active or replication.dirty:
+        if replication.is_busy or replication.dirty:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
@@ -432,7 +433,7 @@ class Node:
         if homes.links and not is_behind:
             is_behind = homes.is_behind(self._publish_backlog)
         alarms = self.alarms
-        if is_behind or self._parked or self._holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
+        if is_behind or self._parked or self.holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
             self._choose_readers(is_behind)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
@@ -460,8 +461,8 @@ class Node:
         later = self.replication.deadline
         if later and (deadline is None or later < deadline):
             deadline = later
-        if self._holds and (deadline is None or next(iter(self._holds)).deadline < deadline):
-            deadline = next(iter(self._holds)).deadline
+        if self.holds and (deadline is None or next(iter(self.holds)).deadline < deadline):
+            deadline = next(iter(self.holds)).deadline
         return deadline
 
     def _relieve(self) -> None:

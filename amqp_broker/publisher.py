@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 #: The exchange at which the broker itself answers requests (system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
-_ACCEPTED = 0
-_STORED = 1
-
 #: Routes by header octets that a virtual host remembers.
 _HEADER_ROUTES = 10_000
 
@@ -123,8 +120,8 @@ class Publisher:
         is_mandatory: bool,
         receipt: Receipt | None,
     ) -> None:
-        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it in
-        queues whose log is elsewhere."""
+        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
+        in queues whose log is elsewhere."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
@@ -134,11 +131,8 @@ class Publisher:
             queues = route.queues
         else:
             queues, delayed = self._queues_of(vhost, route, message, facts)
-        stored = False
         for name in delayed:
-            stored = vhost.delayed[name].add(message, vhost.now, receipt) or stored
-        if stored:
-            channel.note_outcome(_STORED)
+            vhost.delayed[name].add(message, vhost.now, receipt)
         if queues:
             outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:

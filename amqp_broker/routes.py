@@ -12,14 +12,15 @@ from queues.message import Address
 
 
 class PublishRoute:
-    """queues: every queue that gets the message, in order. has_proxies: the log of one of them is elsewhere. is_plain: nothing about the message itself can change that,
-    and no special exchange is involved; otherwise the message takes the long way (Publisher.publish)."""
+    """queues: every queue that gets the message, in order. has_proxies: the log of one of them is elsewhere. is_plain:
+    nothing about the message itself can change that, and no special exchange is involved; otherwise the message takes
+    the long way (Publisher.publish)."""
 
     def __init__(self, address: Address, entry: Any, queues: list[Any], is_plain: bool, generation: int) -> None:
         self.address = address
         self.entry = entry
         self.queues = queues
-        self.has_proxies = any([queue.is_proxy for queue in queues])
+        self.has_proxies = any(queue.is_proxy for queue in queues)
         self.is_plain = is_plain
         self.generation = generation
         self.unroutable = 0

@@ -26,7 +26,8 @@ cdef class VHost:
     cpdef void changed(self)
     @cython.locals(first=Queue, queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int",
                    store=MessageStore)
-    cpdef int publish(self, Message message, list queues, long long now, object receipt=*) except -1
+    cpdef int publish(self, Message message, list queues, long long now, object receipt=*,
+                      bint is_again=*) except -1
     @cython.locals(outcome=int, each=Queue, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list,
                    places=list)
-    cdef int _publish_to_many(self, Message message, list queues, long long now, object receipt) except -1
+    cdef int _publish_to_many(self, Message message, list queues, long long now, object receipt, bint is_again) except -1

@@ -62,15 +62,18 @@ class VHost:
         """Routes that were found before are no longer valid."""
         self.generation += 1
 
-    def publish(self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None) -> int:
+    def publish(
+        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
+    ) -> int:
         """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
-        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt."""
+        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt. is_again:
+        it was published before, and comes back from a dead letter or a delay: no duplicate of itself."""
         if len(queues) > 1:
-            return self._publish_to_many(message, queues, now, receipt)
+            return self._publish_to_many(message, queues, now, receipt, is_again)
         first: Queue = queues[0]
         if first.is_proxy:
             proxy: Any = first
-            proxy.sink.publish(message, queues, receipt)
+            proxy.sink.publish(message, queues, receipt, is_again)
             return _ACCEPTED
         queue: Any = first
         if queue.rejects_overflow and queue.rejects(message, now):
@@ -88,7 +91,9 @@ class VHost:
         return _ACCEPTED
 
     @staticmethod
-    def _publish_elsewhere(message: Message, queues: list[Any], receipt: Receipt | None) -> list[Any]:
+    def _publish_elsewhere(
+        message: Message, queues: list[Any], receipt: Receipt | None, is_again: bool
+    ) -> list[Any]:
         """Hand a message to those of its queues whose log is elsewhere: one command for all that share one. Returns the
         other queues."""
         there: dict[Any, list[Any]] = {}
@@ -99,14 +104,16 @@ class VHost:
             else:
                 here.append(queue)
         for sink, proxies in there.items():
-            sink.publish(message, proxies, receipt)
+            sink.publish(message, proxies, receipt, is_again)
         return here
 
-    def _publish_to_many(self, message: Message, queues: list[Any], now: int, receipt: Receipt | None) -> int:
+    def _publish_to_many(
+        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None, is_again: bool
+    ) -> int:
         outcome = _ACCEPTED
         for each in queues:
             if each.is_proxy:
-                queues = self._publish_elsewhere(message, queues, receipt)
+                queues = self._publish_elsewhere(message, queues, receipt, is_again)
                 break
         accepting = queues
         refusing = None

@@ -35,6 +35,7 @@ cdef class Buffer:
     @cython.locals(target="unsigned char*")
     cdef int put_range(self, const unsigned char* source, Py_ssize_t start, Py_ssize_t end) except -1
 
+    cpdef Py_ssize_t put_joined(self, object pieces) except -1
     cpdef int put_shortstr(self, bytes value) except -1
     cpdef int put_longstr(self, bytes value) except -1
     cpdef bytes get_bytes(self, Py_ssize_t start, Py_ssize_t end)

@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 import cython
@@ -156,6 +157,16 @@ class Buffer:
         else:
             self.data += source[start:end]
             self.length = len(self.data)
+
+    def put_joined(self, pieces: Iterable[bytes]) -> int:
+        """Append all pieces. Returns the new length. It is for plain code, to which each call is dear."""
+        joined = b"".join(pieces)
+        if cython.compiled:
+            self.put_bytes(joined)
+        else:
+            self.data += joined
+            self.length = len(self.data)
+        return self.length
 
     def put_shortstr(self, value: bytes) -> None:
         """Append a short string (AMQP 0-9-1 §4.2.5.3): one octet of length, at most 255 octets."""

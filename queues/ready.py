@@ -58,12 +58,14 @@ def _sequence_of(entry: Entry) -> int:
 def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
     """Entries put among those that are there, in order of sequence."""
     if len(entries) == 1 and there is not _NOTHING:
-        if not there or entries[0].sequence < there[0].sequence:
+        sequence = entries[0].sequence
+        if not there or sequence < there[0].sequence:
             there.appendleft(entries[0])
-            return there
-        if entries[0].sequence > there[-1].sequence:
+        elif sequence > there[-1].sequence:
             there.append(entries[0])
-            return there
+        else:
+            there.insert(bisect_right(there, sequence, key=_sequence_of), entries[0])
+        return there
     return deque(sorted([*entries, *there], key=_sequence_of)) if entries else there
 
 
@@ -198,6 +200,14 @@ class Ready:
         for entry in entries:
             self.head_size += entry.message.size
         self.head = _merged(self.head, entries)
+
+    def insert(self, message: Message, sequence: int, expires_at: int) -> None:
+        """A new message, at the place among the others that its sequence says. The journal does not have it."""
+        if self.tail is not None and self.tail.count:
+            self._seal()  # its messages may stand on both sides
+        entry = make_entry(message, sequence, expires_at, 0)
+        self.pager.used += message.size
+        self.put_back([entry])
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""

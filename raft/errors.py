@@ -22,8 +22,9 @@ class CorruptLog(RaftError, StorageError):
 
     def __init__(self, group_id: int, reason: str) -> None:
         super().__init__(
-            f"group {group_id}: {reason}; the journal is damaged or was changed by another program: "
-            f"restore the data folder from a copy, or empty it and let this node join the cluster again"
+            f"group {group_id}: {reason}; the journal is damaged or was changed by another program: restore the data "
+            f"folder from a copy, or empty it and let this node catch up from the others of its cluster; a node alone "
+            f"can be started with --recover, and goes on with what is left"
         )
         self.group_id = group_id
         self.reason = reason

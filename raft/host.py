@@ -58,6 +58,10 @@ class RaftHost:
         self.groups: dict[int, Group] = {}
         self.on_application: Callable[[str, bytes, int], None] | None = None
         self.failure: RaftStopped | None = None
+        #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left.
+        self.salvages = False
+        #: What groups have lost so, a line each.
+        self.losses: list[str] = []
         self._port = port
         self._chance = random
         self._recovered: dict[int, RecoveredGroup] = {}
@@ -105,12 +109,17 @@ class RaftHost:
         group = Group(group_id, self.dirty)
         log = GroupLog(group_id, self._port, group)
         recovered = self._recovered.pop(group_id, None)
-        if recovered is None or recovered.is_nothing:
+        lost = self._salvage(recovered, members, machine) if recovered is not None and self.salvages else []
+        if recovered is None or recovered.is_nothing or (lost and recovered.checkpoint is None):
             log.begin(make_configuration(list(members)), machine.checkpoint())
+            if recovered is not None and recovered.term:
+                log.set_state(recovered.term, None)
         else:
             log.adopt(recovered)
             assert recovered.checkpoint is not None
             machine.restore(recovered.checkpoint.chunks)
+            if lost:
+                log.write_again(recovered.checkpoint.chunks)
         group.member = member = Member(
             self.node_id, log, machine, self.settings, self._chance, self._post, self._connected.__contains__
         )
@@ -123,6 +132,15 @@ class RaftHost:
             member.restart_timeout()
         self._settle(group)
         return group
+
+    def _salvage(self, recovered: RecoveredGroup, members: Sequence[str], machine: Machine) -> list[str]:
+        """What is lost of a group; none if its log is whole, or if others know better."""
+        voters = recovered.configuration.voters or tuple(members)
+        if voters != (self.node_id,) or tuple(members) != (self.node_id,):
+            return []
+        lost = recovered.salvage(make_configuration(voters), machine.checkpoint()) if recovered.is_damaged else []
+        self.losses += lost
+        return lost
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

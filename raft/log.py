@@ -285,6 +285,13 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
         for entry in self.entries_between(self.checkpoint_index + 1, self.last_index):
             self._note_run(entry[1], self._write_entry(entry))
 
+    def write_again(self, chunks: list[bytes]) -> None:
+        """Write everything once more, in place of all that the journal has of the group. chunks: of the checkpoint."""
+        index = self.checkpoint_index
+        self.rewrite_state()
+        self._write_checkpoint(index, self.entries[0][2], self.configuration_at(index), chunks, replaces=True)
+        self.rewrite_entries()
+
     # -- inner workings ----------------------------------------------------------------------------------------------
 
     def _segment(self) -> int:

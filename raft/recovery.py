@@ -9,12 +9,14 @@ Rules (raft/journal_records.py has the formats):
    written again behind one. So there may be gaps on the way: what was before a gap is not needed. At the end the
    entries follow the last checkpoint without a gap.
 4. A checkpoint that lacks parts is the torn end of an earlier run, and counts for nothing.
-5. Anything else that does not fit together is refused (CorruptLog).
+5. Anything else that does not fit together is refused in the end (CorruptLog), unless something that replaces the log
+   comes after it: so is a damaged log written anew by a node that was told to go on with what is left (`salvage`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raft.configuration import Configuration, decode_configuration
 from raft.entry import MEMBERSHIP, Entry
@@ -40,8 +42,16 @@ class Checkpoint:
     segment: int
 
 
+class _Run(NamedTuple):
+    """Entries without a gap, and their journal segments."""
+
+    first: int
+    entries: list[Entry]
+    segments: list[int]
+
+
 class RecoveredGroup:
-    """One group while its journal entries are read; then `finish`."""
+    """One group while its journal entries are read; then `finish`. fault: what did not fit together, "" for nothing."""
 
     def __init__(self, group_id: int) -> None:
         self.group_id = group_id
@@ -51,13 +61,16 @@ class RecoveredGroup:
         self.checkpoint: Checkpoint | None = None
         self.entries: list[Entry] = []
         self.segments: list[int] = []  # of the entries
+        self.fault = ""
         self._first = 1  # the index of entries[0], or of the one expected
         self._parts: list[bytes] = []
         self._parts_of: tuple[int, int, bool, int] | None = None
         self._parts_segment = 0
+        self._left: list[_Run] = []  # what was before gaps: only `salvage` makes something of it
+        self._highest = 0  # index seen
 
     def take(self, segment: int, kind: int, payload: bytes) -> None:
-        """The next record of this group. Raises CorruptLog."""
+        """The next record of this group. What is wrong with it `finish` says."""
         try:
             if kind == RAFT_CHECKPOINT:
                 self._take_part(segment, *read_checkpoint(payload))
@@ -66,20 +79,37 @@ class RecoveredGroup:
             if kind == RAFT_ENTRY:
                 self._take_entry(segment, read_entry(payload))
             elif kind == RAFT_STATE:
-                term, self.voted_for = read_state(payload)
+                term, voted_for = read_state(payload)
                 if term < self.term:
                     raise ValueError(f"term {term} after term {self.term}")
-                self.term = term
+                self.term, self.voted_for = term, voted_for
                 self.state_segment = segment
             else:
                 raise ValueError(f"a record of kind {kind}, written by a newer program")
         except ValueError as error:
-            raise CorruptLog(self.group_id, f"journal segment {segment}: {error}") from None
+            self._parts_of = None
+            self.fault = self.fault or f"journal segment {segment}: {error}"
 
     @property
     def is_nothing(self) -> bool:
         """Whether there is but the torn beginning of the group's first record: nobody was told of it."""
-        return self.checkpoint is None and not self.entries and not self.state_segment
+        return self.checkpoint is None and not self.entries and not self.state_segment and not self.fault
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether `finish` is going to raise, or leaves out what would be found elsewhere: the one member of a group
+        has no reason to take back an entry."""
+        return not self.is_nothing and bool(self._damage())
+
+    def _damage(self) -> str:
+        try:
+            self.finish()
+        except CorruptLog as error:
+            return error.reason
+        end = self._first + len(self.entries) - 1
+        if any(run.first + len(run.entries) - 1 > end for run in self._left if run.entries):
+            return f"its log ends at {end}, and there were entries above that"
+        return ""
 
     @property
     def configuration(self) -> Configuration:
@@ -91,6 +121,8 @@ class RecoveredGroup:
 
     def finish(self) -> Checkpoint:
         """Everything has been read: the checkpoint that the entries follow. Raises CorruptLog."""
+        if self.fault:
+            raise CorruptLog(self.group_id, self.fault)
         if self.checkpoint is None:
             raise CorruptLog(self.group_id, "its entries are there, but no checkpoint that they follow")
         if self.entries and self._first != self.checkpoint.index + 1:
@@ -104,8 +136,41 @@ class RecoveredGroup:
             )
         return self.checkpoint
 
+    def salvage(self, configuration: Configuration, chunks: list[bytes]) -> list[str]:
+        """Make what is left fit together: the last whole checkpoint, and the entries that follow it without a gap.
+        Only for the one member of a group: what it has is committed, and two entries with an index are the same.
+
+        configuration and chunks: what an empty group begins with. Returns what is lost, a line each; none if nothing
+        is. `checkpoint` is None then if nothing is left.
+        """
+        damage = self._damage()
+        if not damage:
+            return []
+        lines = [f"group {self.group_id}: {damage}"]
+        runs = [run for run in (*self._left, _Run(self._first, self.entries, self.segments)) if run.entries]
+        self._left = []
+        self._void()
+        self.fault = ""
+        if self.checkpoint is None:
+            begin = next((run for run in reversed(runs) if run.first == 1), None)
+            if begin is None:
+                return [*lines, f"group {self.group_id}: all of it is lost, up to entry {self._highest}"]
+            self.checkpoint = Checkpoint(0, 0, configuration, chunks, begin.segments[0])
+        index, term = self.checkpoint.index, self.checkpoint.term
+        self._first = index + 1
+        while (found := _find(runs, index + 1, term)) is not None:
+            entry, segment = found
+            self.entries.append(entry)
+            self.segments.append(segment)
+            _, index, term, _ = entry
+        self.term = max(self.term, term)
+        if index < self._highest:
+            lines.append(f"group {self.group_id}: entries {index + 1} to {self._highest} are lost")
+        return lines
+
     def _take_entry(self, segment: int, entry: Entry) -> None:
         data, index, term, kind = entry
+        self._highest = max(self._highest, index)
         if kind == MEMBERSHIP:
             decode_configuration(data)
         base = self.checkpoint.index if self.checkpoint is not None else 0
@@ -113,6 +178,7 @@ class RecoveredGroup:
             raise ValueError(f"entry {index} after a checkpoint at {base}")
         end = self._first + len(self.entries)
         if not self._first <= index <= end:
+            self._left.append(_Run(self._first, self.entries, self.segments))
             self._void()
             self._first = end = index
         place = index - self._first
@@ -137,6 +203,7 @@ class RecoveredGroup:
     def _take_part(
         self, segment: int, index: int, term: int, replaces: bool, number: int, count: int, data: bytes
     ) -> None:
+        self._highest = max(self._highest, index)
         if number == 0:
             self._parts = []
             self._parts_of = (index, term, replaces, count)
@@ -153,7 +220,10 @@ class RecoveredGroup:
 
     def _accept(self, checkpoint: Checkpoint, replaces: bool) -> None:
         index = checkpoint.index
-        if self.checkpoint is not None and index < self.checkpoint.index:
+        if replaces:
+            self.fault = ""
+            self._highest = index
+        elif self.checkpoint is not None and index < self.checkpoint.index:
             raise ValueError(f"a checkpoint at {index} after one at {self.checkpoint.index}")
         last = self._first + len(self.entries) - 1
         if replaces or last < index:
@@ -165,5 +235,15 @@ class RecoveredGroup:
             del self.segments[: index + 1 - self._first]
             del self.entries[: index + 1 - self._first]
         self.checkpoint = checkpoint
+        self._left = [run for run in self._left if not replaces and run.first + len(run.entries) - 1 > index]
         if self._first <= index or not self.entries:
             self._first = index + 1
+
+
+def _find(runs: list[_Run], index: int, term: int) -> tuple[Entry, int] | None:
+    """An entry and its segment, the newest one with that index and at least that term."""
+    for run in reversed(runs):
+        place = index - run.first
+        if 0 <= place < len(run.entries) and run.entries[place][2] >= term:
+            return run.entries[place], run.segments[place]
+    return None

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from octets.buffer import Buffer
+from storage.aside import copy_journal
 from storage.disk import Disk, Octets
 from storage.entries import ENTRY_HEADER_BYTES, entries_of
 from storage.errors import CorruptRecord
@@ -181,6 +182,10 @@ class Journal:
         self._is_recovered = True
         self.current_segment = self._segments[-1].number
         self._rotate_if_full()
+
+    def copy_aside(self) -> list[str]:
+        """Copy all that is on the disk to the folder damaged/. Returns the paths of the copies. Raises OSError."""
+        return copy_journal(self._disk, self._folder)
 
     # Appending
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from storage.aside import DAMAGED_FOLDER, Aside
 from storage.checksums import first_wrong
 from storage.disk import Disk, Octets
 from storage.errors import CorruptRecord
@@ -147,15 +148,15 @@ class PageStore:
     def set_aside(self, queue_id: int, location: PageLocation) -> str:
         """Copy the octets of a page that cannot be read to the folder damaged/. Returns the copy's path."""
         path = page_path(queue_id, location.segment)
-        copy = f"damaged/queue-{queue_id}-{location.segment:08d}-{location.offset}.page"
+        copy = f"{DAMAGED_FOLDER}/queue-{queue_id}-{location.segment:08d}-{location.offset}.page"
         try:
             data = self._disk.read(path, location.offset, location.disk_bytes)
         except FileNotFoundError:
             data = b""
-        self._disk.make_folder("damaged")
+        self._disk.make_folder(DAMAGED_FOLDER)
         self._disk.append(copy, [data])
         self._disk.sync(copy)
-        self._disk.sync_folder("damaged")
+        self._disk.sync_folder(DAMAGED_FOLDER)
         return copy
 
     def is_coming(self, queue_id: int, location: PageLocation) -> bool:
@@ -273,6 +274,30 @@ class PageStore:
             for number in page_segments(self._disk, queue_id):
                 if number not in live:
                     self._disk.remove(page_path(queue_id, number))
+
+    def stored_queues(self) -> list[int]:
+        """The ids of all queues that have a folder."""
+        return sorted(int(name) for name in self._disk.list(PAGES_FOLDER) if name.isdigit())
+
+    def set_orphans_aside(self, known: Container[int], also: Iterable[int] = ()) -> list[str]:
+        """As `drop_orphans`, where something was lost that may have known them: they are moved to the folder damaged/.
+        Of the queues in `also`, which are known and go soon, everything is copied there. Returns the new paths."""
+        self._orphans_are_gone = True
+        aside = Aside(self._disk)
+        for queue_id in also:
+            for number in page_segments(self._disk, queue_id):
+                aside.copy(page_path(queue_id, number), f"queue-{queue_id}-{number:08d}{SUFFIX}")
+        for queue_id in self.stored_queues():
+            queue = self._queues.get(queue_id)
+            live = queue.segments if queue is not None and queue_id in known else {}
+            for number in page_segments(self._disk, queue_id):
+                if number not in live:
+                    aside.move(page_path(queue_id, number), f"queue-{queue_id}-{number:08d}{SUFFIX}")
+        copies = aside.finish()
+        for queue_id in self.stored_queues():
+            if queue_id not in known:
+                self.drop_queue(queue_id)
+        return copies
 
     def drop_queue(self, queue_id: int) -> None:
         """Remove all pages of a queue that is durably gone. Raises OSError."""

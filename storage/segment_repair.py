@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from storage.aside import Aside, copy_octets
 from storage.disk import Disk
 from storage.entries import entries_of
 from storage.record_reader import Damage, RecordReader
@@ -26,9 +27,6 @@ from storage.records import (
 )
 from storage.segment_files import segment_numbers, segment_path
 from storage.segment_recovery import SetAside, head_was_synced, is_torn_tail
-
-DAMAGED_FOLDER = "damaged"
-COPY_BYTES = 1024 * 1024
 
 
 class _Good(NamedTuple):
@@ -184,17 +182,9 @@ def _set_aside(disk: Disk, folder: str, number: int, bad: _Bad) -> SetAside:
     path = segment_path(folder, number)
     if bad.end == bad.offset:
         return SetAside(path, bad.offset, 0, "", bad.reason)
-    stem = f"{DAMAGED_FOLDER}/{folder}-{number:08d}-{bad.offset}"
-    copy = stem
-    attempt = 1
-    while disk.exists(copy):
-        attempt += 1
-        copy = f"{stem}-{attempt}"
-    disk.make_folder(DAMAGED_FOLDER)
-    _copy(disk, path, bad.offset, bad.end, copy)
-    disk.sync(copy)
-    disk.sync_folder(DAMAGED_FOLDER)
-    disk.sync_folder("")
+    aside = Aside(disk)
+    copy = aside.copy(path, f"{folder}-{number:08d}-{bad.offset}", bad.offset, bad.end)
+    aside.finish()
     return SetAside(path, bad.offset, bad.end - bad.offset, copy, bad.reason)
 
 
@@ -209,7 +199,7 @@ def _rewrite(disk: Disk, folder: str, plan: _Plan, start: int, target: int) -> N
     for part in plan.good:
         if part.position != position:
             disk.append(draft, [pack_gap(position, part.position)])
-        _copy(disk, path, part.offset, part.end, draft)
+        copy_octets(disk, path, part.offset, part.end, draft)
         position = part.next_position
     if position != target:
         disk.append(draft, [pack_gap(position, target)])
@@ -224,8 +214,3 @@ def _begin_after(disk: Disk, folder: str, number: int, position: int) -> None:
     disk.append(path, [pack_segment(number + 1, position)])
     disk.sync(path)
     disk.sync_folder(folder)
-
-
-def _copy(disk: Disk, source: str, start: int, end: int, target: str) -> None:
-    for offset in range(start, end, COPY_BYTES):
-        disk.append(target, [disk.read(source, offset, min(COPY_BYTES, end - offset))])

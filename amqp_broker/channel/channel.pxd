@@ -59,7 +59,7 @@ cdef class Channel:
 
     @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, raw=bytes)
     cdef int receive_publish(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
-    @cython.locals(size="unsigned long long", body_end=Py_ssize_t)
+    @cython.locals(class_id="unsigned int", size="unsigned long long", body_end=Py_ssize_t)
     cdef Py_ssize_t receive_header(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end,
                                    Py_ssize_t length) except -1
     cpdef bint expects_body(self)

@@ -19,7 +19,14 @@ import cython
 
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer import ChannelConsumer
-from amqp_broker.channel.refusals import malformed_properties, too_large, unexpected_frame, unknown_tag, wrong_class
+from amqp_broker.channel.refusals import (
+    malformed_properties,
+    malformed_publish,
+    too_large,
+    unexpected_frame,
+    unknown_tag,
+    wrong_class,
+)
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute
@@ -29,8 +36,14 @@ if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
 
 if not cython.compiled:
+    import struct
+
     from octets.buffer import get_u16, get_u32, get_u64
     from queues.message import make_message
+
+    # Class and body size of a content header's payload, and the head of a frame (AMQP 0-9-1 §4.2.6.1, §4.2.3).
+    _unpack_header = struct.Struct(">H2xQ").unpack_from
+    _unpack_frame = struct.Struct(">BHL").unpack_from
 
 _BASIC_PUBLISH = 60 << 16 | 40
 # What the content assembly expects next.
@@ -97,20 +110,20 @@ class Channel:
     # -- publishing ----------------------------------------------------------------------------------------------
 
     def receive_publish(self, data: bytes, position: int, end: int) -> None:
-        """The arguments of basic.publish, data[position:end]; its content follows."""
-        if self.expecting != _METHOD:
-            raise unexpected_frame(self.expecting)
+        """The arguments of basic.publish, data[position:end], where a method may come; its content follows."""
         start = position + 2
-        key = start + 1 + data[start]
-        if key + 2 > end or key + 2 + data[key] != end:
-            raise ConnectionException(ReplyCode.SYNTAX_ERROR, "basic.publish: arguments do not fit their frame", 60, 40)
+        if end - start < 3:
+            raise malformed_publish()
+        raw = data[start : end - 1]
+        if raw != self.last_raw:
+            key = start + 1 + data[start]
+            if key + 2 > end or key + 2 + data[key] != end:
+                raise malformed_publish()
+            self.route = self.routes.get(raw)
+            self.last_raw = raw
         bits = data[end - 1]
         self.is_mandatory = (bits & 1) != 0
         self.is_immediate = (bits & 2) != 0
-        raw = data[start : end - 1]
-        if raw != self.last_raw:
-            self.route = self.routes.get(raw)
-            self.last_raw = raw
         self.expecting = _HEADER
 
     def receive_header(self, data: bytes, position: int, end: int, length: int) -> int:
@@ -120,9 +133,13 @@ class Channel:
             raise unexpected_frame(self.expecting)
         if end - position < 22:
             raise malformed_properties()
-        if get_u16(data, position + 7) != 60:
-            raise wrong_class(get_u16(data, position + 7))
-        size = get_u64(data, position + 11)
+        if cython.compiled:
+            class_id = get_u16(data, position + 7)
+            size = get_u64(data, position + 11)
+        else:
+            class_id, size = _unpack_header(data, position + 7)
+        if class_id != 60:
+            raise wrong_class(class_id)
         if size > self.max_message_bytes or end - position > self.max_header_bytes:
             raise too_large(size, end - position, self.max_message_bytes, self.max_header_bytes)
         body_end = end + 8 + size
@@ -133,10 +150,12 @@ class Channel:
         if (
             size < _SEPARATE_BODY_BYTES
             and body_end <= length
-            and data[end] == 3
-            and get_u32(data, end + 3) == size
-            and get_u16(data, end + 1) == self.channel_id
             and data[body_end - 1] == 0xCE
+            and (
+                (data[end] == 3 and get_u32(data, end + 3) == size and get_u16(data, end + 1) == self.channel_id)
+                if cython.compiled
+                else _unpack_frame(data, end) == (3, self.channel_id, size)
+            )
         ):
             self.expecting = _METHOD
             self._complete(data[position:body_end], end - position, None, size)
@@ -217,10 +236,7 @@ class Channel:
         if self.is_confirming:
             self.confirms.note_publish()
         if (
-            scanner.expiration < -1
-            or scanner.has_copies
-            or scanner.reply_to_end
-            or scanner.user_id_end
+            scanner.is_special
             or self.is_immediate
             or not route.is_plain
             or self.transaction is not None

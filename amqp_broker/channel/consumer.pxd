@@ -3,6 +3,8 @@ from queues.consumer cimport Consumer
 from queues.message cimport Entry, Message
 from queues.pager cimport Pager
 from amqp_broker.channel.channel cimport Channel
+from amqp_broker.connection.connection cimport Connection
+from amqp_broker.connection.output cimport Output
 
 cdef class ChannelConsumer(Consumer):
     cdef public Channel channel
@@ -14,7 +16,7 @@ cdef class ChannelConsumer(Consumer):
     cdef public object arguments
     cdef public bytes prefix
 
-    @cython.locals(channel=Channel, pager=Pager)
+    @cython.locals(channel=Channel, pager=Pager, connection=Connection, output=Output)
     cpdef bint has_credit(self)
     cpdef Message redelivered(self, Entry entry)
     @cython.locals(channel=Channel, message=Message)

@@ -75,7 +75,11 @@ class ChannelConsumer(Consumer):
             pager = channel.vhost.store.pager
             if pager.used > pager.budget_bytes and not self._may_hold_more():
                 return False
-        return channel.connection.has_room()
+        connection = channel.connection
+        output = connection.output
+        if connection.is_writable and output.chunk_bytes + output.buffer.length < connection.output_limit:
+            return True
+        return connection.has_room()
 
     def prefetch_limit(self) -> int:
         """How many unacknowledged deliveries are of any use to it, 0 for no limit: its own limit or its channel's."""

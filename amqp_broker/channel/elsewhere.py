@@ -1,7 +1,7 @@
 """What a channel asks of a queue whose log is elsewhere, and is answered later: to consume, to get, to have committed.
 
-The connection's other frames wait meanwhile (Node.hold), so that answers keep their order. Where the client is gone when
-an answer comes, what was fetched goes back.
+The connection's other frames wait meanwhile (Node.hold), so that answers keep their order. Where the client is gone
+when an answer comes, what was fetched goes back.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def get_elsewhere(channel: Any, queue: Any, getter: ChannelConsumer, no_ack: boo
     if queue.refuses_get:
         raise ChannelException(
             ReplyCode.RESOURCE_LOCKED,
-            f"cannot obtain access to locked queue '{queue.name}' in vhost '{channel.vhost.name}'. basic.get operations "
-            "are not supported by quorum queues with single active consumer",
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{channel.vhost.name}'. "
+            "basic.get operations are not supported by quorum queues with single active consumer",
         )
     hold = channel.connection.node.hold(channel.connection, f"basic.get from queue '{queue.name}'")
     is_taken = False

@@ -27,6 +27,11 @@ def wrong_class(class_id: int) -> ConnectionException:
     return ConnectionException(ReplyCode.UNEXPECTED_FRAME, text, 60, 40)
 
 
+def malformed_publish() -> ConnectionException:
+    """The names in a basic.publish do not end with their frame."""
+    return ConnectionException(ReplyCode.SYNTAX_ERROR, "basic.publish: arguments do not fit their frame", 60, 40)
+
+
 def unexpected_frame(expecting: int) -> ConnectionException:
     """A frame came that the content assembly does not expect now."""
     if expecting == _METHOD:

@@ -105,13 +105,19 @@ def _as_lines(
     lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
     messages = sum(queue.messages for queue in queues)
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
-    lines += [
-        f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
-        + (f" ({queue.kind})" if queue.kind != "queue" else "")
-        for queue in queues
-    ]
+    is_clustered = any(len(group.voters) > 1 for group in counting.groups())
+    lines += [_queue_line(queue, is_clustered) for queue in queues]
     lines += ["", *_verdict(report, counting.problems)]
     return lines
+
+
+def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
+    line = f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
+    if queue.kind != "queue":
+        line += f" ({queue.kind})"
+    elif is_clustered and queue.home:
+        line += f" (lives on {queue.home})"
+    return line
 
 
 def _journal_lines(journal: LogReport) -> list[str]:

@@ -62,12 +62,14 @@ class UnchangedDisk(FileDisk):
 @dataclass(frozen=True, slots=True)
 class QueueCount:
     """A durable queue (kind "queue" or "quorum"), or a delayed-message exchange (kind "delayed"): its messages and
-    their octets; of a quorum queue the octets of bodies."""
+    their octets; of a quorum queue the octets of bodies. home: the node where a queue lives that is not a quorum one,
+    which need not be this one."""
 
     vhost: str
     name: str
     kind: str
     queue_id: int
+    home: str
     messages: int
     message_bytes: int
 
@@ -109,7 +111,7 @@ class Counting:
         places = _places(metadata)
         counts = self._count_quorum()
         try:
-            self._recovery.finish([queue_id for _, _, kind, queue_id in places if kind != "quorum"])
+            self._recovery.finish([queue_id for _, _, kind, queue_id, _ in places if kind != "quorum"])
         except (CorruptRecord, OSError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
@@ -135,17 +137,17 @@ class Counting:
         return counts
 
 
-def _places(metadata: Metadata) -> list[tuple[str, str, str, int]]:
-    """Virtual host, name, kind and id of everything that stores messages."""
+def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
+    """Virtual host, name, kind, id and home of everything that stores messages."""
     places = []
     for vhost in metadata.vhosts():
         places += [
-            (vhost.name, queue.name, "quorum" if queue.type == "quorum" else "queue", queue.queue_id)
+            (vhost.name, queue.name, "quorum" if queue.type == "quorum" else "queue", queue.queue_id, queue.home)
             for queue in metadata.queues(vhost.name)
             if queue.durable
         ]
         places += [
-            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name))
+            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name), "")
             for exchange in metadata.exchanges(vhost.name)
             if exchange.type == DelayedExchange.type_name
         ]

@@ -6,13 +6,10 @@ no disk and no other node: whether a command makes sense is checked before it is
 overtaken (its vhost is gone, its name is taken) changes nothing, and the proposer sees so by looking.
 
 Invariants:
-1. `apply` depends on the state and the command only; applied twice in a row, a command changes nothing
-   the second time.
+1. `apply` depends on the state and the command only; applied twice in a row, a command changes nothing the second time.
 2. A queue id is used once: ids of declared queues rise, also across deletions (`next_queue_id`).
-3. Nothing refers to what is not there: permissions to their user and vhost, bindings to both of their
-   ends.
-4. Each look-up by name or id costs the same whatever the number of things; each listing is in the order
-   of creation.
+3. Nothing refers to what is not there: permissions to their user and vhost, bindings to both of their ends.
+4. Each look-up by name or id costs the same whatever the number of things; each listing is in the order of creation.
 5. A machine that applies all of `snapshot()` in an empty state is equal to this one, the orders included.
 6. `access_generation` rises when users or permissions change, `policy_generation` when policies do: while
    one stays equal, what was computed from it stays true.

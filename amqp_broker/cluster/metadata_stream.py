@@ -93,7 +93,7 @@ class MetadataStream:
 
     def take_batches(self, now: int) -> list[Batch]:
         """What has to go to the leader now."""
-        if self._sent and now - self._progress_at > RESEND_MS:
+        if self._sent and not 0 <= now - self._progress_at <= RESEND_MS:  # below zero: the clock was set back
             self._sent = 0
         if self._sent == len(self.unapplied):
             return []
@@ -137,7 +137,7 @@ class MetadataStream:
     def settle(self, index: int, now: int) -> None:
         """All linked members have applied entries up to `index`: whoever waited for that goes on."""
         settling = self._settling
-        while settling and (settling[0].index <= index or settling[0].settle_at <= now):
+        while settling and (settling[0].index <= index or not now < settling[0].settle_at <= now + SETTLE_MS):
             proposal = settling.popleft()
             proposal.is_done = True
             for then in proposal.then:

@@ -113,8 +113,10 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
-        #: There are quorum queues: every turn may have something for their groups.
+        #: There are quorum queues.
         self.is_active = False
+        #: Queue groups that have something to do at the end of the turn.
+        self._touched: dict[int, None] = {}
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         self.machine = MetadataMachine(broker.metadata, self)
@@ -172,11 +174,14 @@ class Replication:
             self.host.node_id = names[0]
         self._check_folder()
         bootstrap = () if config.cluster_join else names
+        self.host.salvages = config.recover
         for group_id in range(1, config.queue_groups + 1):
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
             group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        for line in self.host.losses:
+            log.warning("the journal is damaged: %s", line)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
@@ -187,7 +192,8 @@ class Replication:
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
         the host does in containers: the members of its groups are known by name."""
-        voters = self.host.recovered_voters(0)
+        known = (self.host.recovered_voters(group_id) for group_id in sorted(self.host.recovered_groups))
+        voters = next((voters for voters in known if voters), ())
         if len(voters) == 1 and voters[0] != name:
             old = voters[0]
             log.warning("this folder belongs to node %s, and goes on under that name (node_name is %s)", old, name)
@@ -202,7 +208,8 @@ class Replication:
                 f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
                 f"that it has, in `cluster` too"
             )
-        if groups and max(groups) != self._config.queue_groups:
+        lacks_some = bool(groups) and max(groups) < self._config.queue_groups
+        if groups and max(groups) != self._config.queue_groups and not (lacks_some and self._config.recover):
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
@@ -233,6 +240,7 @@ class Replication:
             self.stream.resend()
         for group in self.queue_groups.values():
             group.peer_connected(name, now)
+        self.touch_all(now)
         self.absorb(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
@@ -244,6 +252,7 @@ class Replication:
         self.host.peer_disconnected(name, now)
         for group in self.queue_groups.values():
             group.peer_disconnected(name, now)
+        self.touch_all(now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -256,11 +265,12 @@ class Replication:
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
         self.now = now
+        if self.is_active:
+            for group in self.queue_groups.values():
+                group.synced(position)
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
-            for group in self.queue_groups.values():
-                group.synced(position)
             self.absorb(now)
 
     def tick(self, now: int) -> None:
@@ -270,6 +280,7 @@ class Replication:
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
+        self.touch_all(now)
         self.absorb(now)
 
     def _look_after_absent(self, now: int) -> None:
@@ -280,13 +291,26 @@ class Replication:
                 self._absent[name] = now
                 self.propose(commands.node_gone(name))
 
+    def touch(self, group_id: int) -> None:
+        """A queue group has something to do at the end of this turn."""
+        self._touched[group_id] = None
+        self.is_busy = True
+
+    def touch_all(self, now: int) -> None:
+        """Time has passed, or links are others."""
+        self._touched = dict.fromkeys(self.queue_groups)
+        for group in self.queue_groups.values():
+            group.absorb(now)
+
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
         if self._is_absorbing:
             return
         self._is_absorbing = True
-        for group in self.queue_groups.values():
-            group.absorb(now)
+        for group_id in list(self.dirty):
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                group.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
@@ -380,8 +404,11 @@ class Replication:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
         self.now = now
-        for group in self.queue_groups.values():
-            group.end_turn(now)
+        touched, self._touched = self._touched | self.dirty, {}
+        for group_id in touched:
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                group.end_turn(now)
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:

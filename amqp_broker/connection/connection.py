@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from amqp_broker.vhost import VHost
 
 if not cython.compiled:
+    import struct
+
     from octets.buffer import get_u16, get_u32, get_u64
+
+    # A frame's type, channel, size, and what is the index of its method if it is one (AMQP 0-9-1 §4.2.3).
+    _unpack_head = struct.Struct(">BHLL").unpack_from
 
 _AWAIT_HEADER = 0
 _OPEN = 2
@@ -129,7 +134,7 @@ class Connection:
         """A chunk in a buffer of the driver's, behind what was `pending` before: data[:length] is all there is."""
         if not cython.compiled:
             self.pending = b""
-            self.receive_data(bytes(data[:length]), now)
+            self.receive_data(bytes(memoryview(data)[:length]), now)
             return
         source: Any = data
         consumed = self.receive(source, length, now)
@@ -175,8 +180,13 @@ class Connection:
             return False
         position = self.position
         while length - position >= 7:
-            kind = data[position]
-            size = get_u32(data, position + 3)
+            if cython.compiled or length - position < 11:
+                kind = data[position]
+                channel_id = get_u16(data, position + 1)
+                size = get_u32(data, position + 3)
+                index = 0
+            else:
+                kind, channel_id, size, index = _unpack_head(data, position)
             if size > self.payload_max or kind > 8:
                 self.position = length
                 self._refuse_frame(kind, size)
@@ -192,7 +202,6 @@ class Connection:
                     ReplyCode.FRAME_ERROR, f"frame of {size} octets ends with {data[end - 1]} instead of 206"
                 )
             self.position = end
-            channel_id = get_u16(data, position + 1)
             channel = self.current
             if channel is None or channel.channel_id != channel_id or not channel.is_open:
                 channel = self._find_channel(channel_id)
@@ -201,7 +210,8 @@ class Connection:
             elif kind == _METHOD:
                 if size < 4:
                     raise ConnectionException(ReplyCode.FRAME_ERROR, f"method frame of {size} octets")
-                index = get_u32(data, position + 7)
+                if cython.compiled:
+                    index = get_u32(data, position + 7)
                 self.serving = index
                 if channel.expecting:
                     raise unexpected_frame(channel.expecting)

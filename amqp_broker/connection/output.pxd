@@ -7,6 +7,9 @@ cdef class Output:
     cdef public Buffer buffer
     cdef public list chunks
     cdef public Py_ssize_t chunk_bytes
+    cdef bytes _head
+    cdef bytes _prefix
+    cdef Py_ssize_t _raw_length
 
     cpdef Py_ssize_t size(self)
     cpdef int put_frame(self, int kind, unsigned int channel_id, bytes payload) except -1

@@ -6,8 +6,16 @@ they are, between pieces of the buffer, for a vectored write.
 
 from __future__ import annotations
 
+import cython
+
 from octets.buffer import Buffer
 from queues.message import Message
+
+if not cython.compiled:
+    import struct
+
+    _pack_tag = struct.Struct(">Q?").pack
+    _pack_size = struct.Struct(">L").pack
 
 #: A buffer that has grown beyond this is given back when it is empty, so that an idle connection is small.
 _KEEP_BYTES = 131_072
@@ -20,6 +28,10 @@ class Output:
         self.buffer = Buffer(256)
         self.chunks: list[bytes] = []
         self.chunk_bytes = 0
+        # Of plain code: the method frame of a delivery up to its tag, and what it was made of.
+        self._head = b""
+        self._prefix = b""
+        self._raw_length = 0
 
     def size(self) -> int:
         """Octets that wait to be taken."""
@@ -59,6 +71,20 @@ class Output:
     ) -> None:
         """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open."""
         buffer = self.buffer
+        if not cython.compiled and message.body is None and message.body_size + 8 <= frame_max:
+            raw, content = message.address.raw, message.content
+            if prefix is not self._prefix or len(raw) != self._raw_length:
+                self._prefix = prefix
+                self._raw_length = len(raw)
+                self._head = prefix[:3] + _pack_size(len(prefix) + len(raw) + 2) + prefix[7:]
+            tag = _pack_tag(delivery_tag, is_redelivered)
+            start = buffer.put_joined((self._head, tag, raw, b"\xce", content)) - len(content)
+            channel, end = prefix[1:3], message.header_end
+            if content[1:3] != channel or content[end + 1 : end + 3] != channel:
+                buffer.set_u16(start + 1, channel_id)
+                if message.body_size:
+                    buffer.set_u16(start + message.header_end + 1, channel_id)
+            return
         start = buffer.length
         buffer.put_bytes(prefix)
         buffer.put_u64(delivery_tag)

@@ -10,6 +10,9 @@ cdef class ContentScanner:
     cdef public int max_depth
     cdef public bint is_persistent
     cdef public bint has_copies
+    cdef public bint is_special
+    cdef bytes _scanned
+    cdef Py_ssize_t _scanned_position
     cdef public int priority
     cdef public long long expiration
     cdef public Py_ssize_t headers_start
@@ -21,8 +24,9 @@ cdef class ContentScanner:
     cdef public Py_ssize_t expiration_start
     cdef public Py_ssize_t expiration_end
 
-    @cython.locals(flags="unsigned int")
     cdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    @cython.locals(flags="unsigned int")
+    cdef bint _scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
     cdef Py_ssize_t _scan_rest(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, unsigned int flags)
     @cython.locals(value="long long", digit=int)
     cdef long long _number(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)

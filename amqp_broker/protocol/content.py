@@ -41,7 +41,8 @@ class ContentScanner:
     """Facts of the header that was scanned last.
 
     headers_start, headers_end: the headers table without its length, relative to the scanned octets; 0 when absent.
-    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC.
+    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. is_special: one of these
+    three is there, or an expiration that is no number.
     """
 
     def __init__(self, max_depth: int) -> None:
@@ -58,9 +59,22 @@ class ContentScanner:
         self.expiration_start = 0
         self.expiration_end = 0
         self.has_copies = False
+        self.is_special = False
+        self._scanned: bytes | None = None
+        self._scanned_position = 0
 
     def scan(self, data: bytes, position: int, end: int) -> bool:
         """Scan the property section data[position:end]. Returns whether it is well formed."""
+        if cython.compiled:
+            return self._scan(data, position, end)
+        # Publishers say the same again and again: what was found last is still there.
+        section = data[position:end]
+        if section != self._scanned or position != self._scanned_position:
+            self._scanned = section if self._scan(data, position, end) else None
+            self._scanned_position = position
+        return self._scanned is not None
+
+    def _scan(self, data: bytes, position: int, end: int) -> bool:
         self.is_persistent = False
         self.priority = -1
         self.expiration = _NO_EXPIRATION
@@ -69,6 +83,7 @@ class ContentScanner:
         self.reply_to_end = 0
         self.user_id_end = 0
         self.has_copies = False
+        self.is_special = False
         if position + 2 > end:
             return False
         flags = get_u16(data, position)
@@ -105,11 +120,14 @@ class ContentScanner:
             self.reply_to_start = position + 1
             position = self._skip_short(data, position, end)
             self.reply_to_end = position
+            self.is_special = True
         if flags & _EXPIRATION and position >= 0:
             self.expiration_start = position + 1
             position = self._skip_short(data, position, end)
             self.expiration_end = position
             self.expiration = self._number(data, self.expiration_start, position)
+            if self.expiration == _BAD_EXPIRATION:
+                self.is_special = True
         if flags & _MESSAGE_ID and position >= 0:
             position = self._skip_short(data, position, end)
         if flags & _TIMESTAMP and position >= 0:
@@ -120,6 +138,7 @@ class ContentScanner:
             self.user_id_start = position + 1
             position = self._skip_short(data, position, end)
             self.user_id_end = position
+            self.is_special = True
         if flags & _APP_ID and position >= 0:
             position = self._skip_short(data, position, end)
         if flags & _CLUSTER_ID and position >= 0:
@@ -194,6 +213,7 @@ class ContentScanner:
         last = position + length - 1
         if data[last] == 67 and data[last - 1] == 67 and (length == 2 or data[position] == 66):
             self.has_copies = True
+            self.is_special = True
 
     def _width(self, kind: int) -> int:
         """Octets of a value of fixed width; an impossible width for an unknown type, so that the walk fails."""

@@ -14,4 +14,4 @@ cdef class CommandSink:
 
     cpdef object submit(self, object command, object receipt=*)
     @cython.locals(content=bytes)
-    cpdef int publish(self, Message message, object proxies, object receipt) except -1
+    cpdef int publish(self, Message message, object proxies, object receipt, bint is_again=*) except -1

@@ -90,10 +90,16 @@ class CommandSink:
         """A number for an Attach or a Get."""
         raise NotImplementedError
 
+    def touch(self) -> None:
+        """There is something to settle: `flush` has to be called at the end of this turn."""
+
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def publish(self, message: Message, proxies: Sequence[Any], receipt: Receipt | None) -> None:
-        """One message for queues behind this sink."""
+    def publish(
+        self, message: Message, proxies: Sequence[Any], receipt: Receipt | None, is_again: bool = False
+    ) -> None:
+        """One message for queues behind this sink. is_again: it was published before, and comes back from a dead letter
+        or a delay, maybe behind later ones: nobody is to take it for a duplicate."""
         wants_id = False
         for proxy in proxies:
             if not proxy.is_prepared:
@@ -105,7 +111,7 @@ class CommandSink:
         is_produced = (
             content[_FLAGS_AT] & _HAS_HEADERS and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0
         )
-        if is_produced or wants_id:
+        if (is_produced or wants_id) and not is_again:
             self.submit(marked_enqueue(queue_ids, message, wants_id), receipt)
         else:
             self.submit(Enqueue(queue_ids, message), receipt)

@@ -102,9 +102,7 @@ class LetterCarrier:
         journal = self._broker.store.journal
         before = journal.position
         receipt = JointReceipt()
-        was_sent = self._broker.dead_letters.publish(
-            queue, effect.message, _REASONS[effect.reason], now, receipt
-        )
+        was_sent = queue.publish_letter(effect.message, _REASONS[effect.reason], now, receipt)
         if not was_sent and queue.quorum_settings.at_least_once:
             self._again.append((now + RETRY_MS, effect))
             return
@@ -148,6 +146,7 @@ class LetterCarrier:
                 return
             del under_way[number]
             self._dispatched[queue_id] = number
+            self._group.touch()
         del self._under_way[queue_id]
 
     @property

@@ -31,8 +31,8 @@ _ACK = How.ACK
 class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
     client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
-    what its client held goes back with it. seen: the last delivery that was handed to the client. prefetch: the limit that the log keeps.
-    refusal: why the log did not take it."""
+    what its client held goes back with it. seen: the last delivery that was handed to the client. prefetch: the limit
+    that the log keeps. refusal: why the log did not take it."""
 
     def __init__(self, proxy: Any, sink: Any, consumer: Any, number: int, prefetch: int) -> None:
         self.proxy = proxy
@@ -122,6 +122,7 @@ class ProxyConsumer:
         if not self.is_settling:
             self.is_settling = True
             self.sink.settling.append(self)
+            self.sink.touch()
         if self._first:
             if delivery_id == self._last + 1:
                 self._last = delivery_id

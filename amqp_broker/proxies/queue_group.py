@@ -8,8 +8,8 @@ metadata have and the log has not, or the other way round (OpenQueue, DropQueue)
 
 Invariants:
 1. A receipt is complete when the own machine has applied its command, and not before.
-2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news. The
-   machine skips what it has.
+2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news.
+   The machine skips what it has.
 3. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
    alone.
 """
@@ -35,12 +35,10 @@ from queues.quorum.commands import (
     OpenQueue,
     Settle,
     Tick,
-    decode_batch,
     encode_leader_batch,
     origin_of,
-    with_time,
 )
-from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, Refusal, SessionClosed
+from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream
@@ -81,7 +79,7 @@ class QueueGroup(CommandSink):
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
         self.letters = LetterCarrier(self, broker)
         self._replication = replication
-        self._broker = broker
+        self.broker = broker
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._is_session_closed = False
@@ -93,11 +91,12 @@ class QueueGroup(CommandSink):
         self._downed: dict[str, int] = {}
         self._ticked = 0
         self._unreconciled: dict[int, None] = {}
-        self._dropping: dict[int, None] = {}
+        self._opened: dict[int, None] = {}
+        self._ended: dict[int, None] = {}
 
     def open(self, raft: Group, now: int) -> None:
-        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of is
-        below it, as sessions are times."""
+        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of
+        is below it, as sessions are times."""
         self.raft = raft
         own = self._replication.own_node
         newest = self.machine.last_session_of(own)
@@ -110,7 +109,7 @@ class QueueGroup(CommandSink):
         self.machine.own_session = self.stream.session
 
     def _session_at(self, now: int) -> int:
-        return now << SESSION_BITS | int.from_bytes(self._broker.random_bytes(1), "big")
+        return now << SESSION_BITS | int.from_bytes(self.broker.random_bytes(1), "big")
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -135,31 +134,50 @@ class QueueGroup(CommandSink):
     ) -> QuorumQueue:
         """A queue that the metadata have from now on."""
         queue = QuorumQueue(declaration, queue_id, self, find_settings)
-        self.queues[queue_id] = queue
+        self.add_queue(queue)
+        return queue
+
+    def add_queue(self, queue: QuorumQueue) -> None:
+        """The same, for a queue that was made elsewhere."""
+        self.queues[queue.queue_id] = queue
+        self._opened[queue.queue_id] = None
         self._replication.is_active = True
         self.settings_changed(queue)
-        return queue
 
     def settings_changed(self, queue: QuorumQueue) -> None:
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._replication.touch(self.group_id)
 
     def forget_queue(self, queue: QuorumQueue) -> None:
-        """The metadata do not have this queue any more, or are about not to."""
+        """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
+        nobody is to lose what is in it because of a deletion that never was."""
         self.queues.pop(queue.queue_id, None)
-        if self.machine.settings_of(queue.queue_id) is not None:
-            self._dropping[queue.queue_id] = None
+
+    def queue_ended(self, queue_id: int) -> None:
+        """A queue that the metadata do not have by its id (DelayQueue) is to go from the log, also if one with the same
+        id comes at once."""
+        if self.machine.settings_of(queue_id) is not None:
+            self._ended[queue_id] = None
+            self.queue_deleted(queue_id)
+
+    def queue_deleted(self, queue_id: int) -> None:
+        """The metadata do not have this queue any more: the leader has the log forget it."""
         if self.raft.is_leader:
-            self._unreconciled[queue.queue_id] = None
-            self._replication.is_busy = True
+            self._unreconciled[queue_id] = None
+            self._replication.touch(self.group_id)
+
+    def had(self, queue_id: int) -> bool:
+        """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
+        return queue_id in self._opened
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
-        if queue_id in self.queues:
-            return False
-        return queue_id in self._dropping or queue_id < self._broker.metadata.next_queue_id
+        metadata = self.broker.metadata
+        return queue_id in self._ended or (
+            queue_id < metadata.next_queue_id and metadata.queue_by_id(queue_id) is None
+        )
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -169,8 +187,12 @@ class QueueGroup(CommandSink):
             self.flush()  # what a client has settled comes before what it fetches then
         if receipt is not None:
             receipt.expect()
-        self._replication.is_busy = True
+        self._replication.touch(self.group_id)
         return self.stream.submit(command, receipt)
+
+    def touch(self) -> None:
+        """See CommandSink."""
+        self._replication.touch(self.group_id)
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -193,12 +215,12 @@ class QueueGroup(CommandSink):
         if not self.raft.is_leader:
             return
         try:
-            batch = decode_batch(payload, self.pager.addresses)
+            origin, _ = origin_of(payload)
+            if origin != node:
+                raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
+            self.machine.propose(self.raft, payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
-        if batch.origin != node:
-            raise PeerProtocolError(f"{node} sends a batch of '{batch.origin}' for queue group {self.group_id}")
-        self.raft.propose(with_time(payload, now))
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
@@ -236,17 +258,24 @@ class QueueGroup(CommandSink):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
             self._on_queue_gone(effect)
+        elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
+            # It was deleted while the command that opens it was on its way.
+            self._unreconciled[effect.queue_id] = None
+            self._replication.touch(self.group_id)
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
-        self._dropping.pop(effect.queue_id, None)
+        self._ended.pop(effect.queue_id, None)
+        if queue is not None:
+            queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
-        vhost = self._broker.vhosts.get(queue.declaration.vhost)
-        if vhost is not None and vhost.queues.get(queue.name) is queue:
-            log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
-            self._broker.declarations.remove_queue(vhost, queue)
+        name = queue.name
+        vhost = self.broker.vhosts.get(queue.declaration.vhost)
+        if vhost is not None and vhost.queues.get(name) is queue:
+            log.info("queue '%s' in vhost '%s' expired", name, vhost.name)
+            self.broker.declarations.remove_queue(vhost, queue)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
@@ -303,7 +332,7 @@ class QueueGroup(CommandSink):
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
-            return self.raft.propose(with_time(batch, now))
+            return self.machine.propose(self.raft, batch, now)
         return self._replication.send(leader, QUEUE_BATCH, self.group_id.to_bytes(4, "big") + batch)
 
     def _has_waited(self, now: int) -> bool:
@@ -316,7 +345,7 @@ class QueueGroup(CommandSink):
             return True
         return False
 
-    # -- chores of the leader --------------------------------------------------------------------------------------------
+    # -- chores of the leader ------------------------------------------------------------------------------------------
 
     def _do_chores(self, now: int) -> None:
         if self._unreconciled and self._replication.is_ready:
@@ -348,7 +377,8 @@ class QueueGroup(CommandSink):
             session = self.machine.session_of(name)
             if session and now - since >= self._node_down_ms and self._downed.get(name) != session:
                 self._downed[name] = session
-                log.warning("queue group %d: node %s is gone for %d ms, its consumers go", self.group_id, name, now - since)
+                gone_ms = now - since
+                log.warning("queue group %d: %s is gone for %d ms, its consumers go", self.group_id, name, gone_ms)
                 found.append(NodeDown(name, session))
         return found
 
@@ -358,6 +388,9 @@ class QueueGroup(CommandSink):
         for queue_id in unreconciled:
             queue = self.queues.get(queue_id)
             present = self.machine.settings_of(queue_id)
+            if queue_id in self._ended and present is not None:
+                self.drop(queue_id)
+                present = None
             if queue is not None:
                 if present != queue.quorum_settings:
                     queue.is_prepared = True
@@ -367,6 +400,7 @@ class QueueGroup(CommandSink):
 
     def drop(self, queue_id: int) -> None:
         """Have the log forget a queue."""
+        self._ended.pop(queue_id, None)
         self._tallying.append(lambda refusal, count: None)
         self.submit(DropQueue(queue_id))
 

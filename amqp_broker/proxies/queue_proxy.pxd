@@ -11,6 +11,7 @@ cdef class QueueProxy(Queue):
     cdef public CommandSink sink
     cdef public bint is_prepared
     cdef public bint knows_message_ids
+    cdef public bint refuses_get
     cdef public dict consumers
     cdef list _reviving
     cdef dict __dict__

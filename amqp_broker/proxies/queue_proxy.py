@@ -33,7 +33,7 @@ _REJECT = How.REJECT
 
 class QueueProxy(Queue):
     """is_prepared: nothing has to be done before its first command. knows_message_ids: it recognises messages by their
-    message-id."""
+    message-id. refuses_get: basic.get is not possible."""
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, sink: CommandSink) -> None:
         super().__init__(name, queue_id, is_durable)
@@ -41,6 +41,7 @@ class QueueProxy(Queue):
         self.sink = sink
         self.is_prepared = True
         self.knows_message_ids = False
+        self.refuses_get = False
         self.consumers: dict[Any, ProxyConsumer] = {}
         self._reviving: list[ProxyConsumer] = []
 
@@ -49,9 +50,6 @@ class QueueProxy(Queue):
 
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
-
-    refuses_get = False
-    """Whether basic.get is not possible."""
 
     def check_available(self) -> None:
         """Raises ChannelException while its log cannot be reached at all."""

@@ -13,6 +13,8 @@ from amqp_broker.declared import QueueDeclaration
 from amqp_broker.errors import AmqpException, ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.queue_proxy import QueueProxy
+from amqp_broker.receipts import Receipt
+from queues.message import Message
 from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
@@ -46,6 +48,7 @@ class QuorumQueue(QueueProxy):
         self.quorum_settings = settings
         self.settings = settings.arguments
         self.knows_message_ids = settings.deduplication_window > 0
+        self.refuses_get = settings.arguments.single_active_consumer
 
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
@@ -59,6 +62,10 @@ class QuorumQueue(QueueProxy):
         self.is_prepared = True
         if self.group.machine.settings_of(self.queue_id) is None:
             self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
+
+    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+        """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
+        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
@@ -86,15 +93,10 @@ class QuorumQueue(QueueProxy):
         self.group.forget_queue(self)
         return count
 
-    @property
-    def refuses_get(self) -> bool:
-        """Whether basic.get is not possible: with a single active consumer."""
-        return bool(self.settings.single_active_consumer)
-
     def unavailable(self) -> AmqpException:
         """What a client is told when nobody knows what became of its command."""
         return ConnectionException(
             ReplyCode.INTERNAL_ERROR,
-            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and what "
-            "was not done then is not known: try again",
+            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and "
+            "what was not done then is not known: try again",
         )

@@ -78,7 +78,7 @@ class ClusterSide:
                     f"cluster_listen: '' is not valid; allowed: an address, because this folder belongs to a cluster "
                     f"with {', '.join(others)}"
                 )
-            if known.joins:
+            if known.joins and others:  # and if nobody else is left, there is nobody to wait for
                 config = replace(config, cluster=config.cluster or known.members, cluster_join=True)
         self._config = config
         return config

@@ -152,6 +152,12 @@ class DeadLettered(NamedTuple):
     delivery_count: int
 
 
+class QueueOpened(NamedTuple):
+    """On the leader only: a queue is new. Whoever wanted it may have wanted it before it was deleted."""
+
+    queue_id: int
+
+
 class QueueGone(NamedTuple):
     queue_id: int
     why: Gone
@@ -172,6 +178,7 @@ Effect = (
     | SettleMissed
     | ConsumerCancelled
     | DeadLettered
+    | QueueOpened
     | QueueGone
     | SessionClosed
 )

@@ -42,6 +42,7 @@ from queues.quorum.effects import (
     GetAnswered,
     Gone,
     QueueGone,
+    QueueOpened,
     Refusal,
     Refused,
     SessionClosed,
@@ -189,6 +190,8 @@ class Execution(Sink):
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
             self.state.queues[command.queue_id] = queue
+            if self.is_leader:
+                self.effects.append(QueueOpened(command.queue_id))
         else:
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before

@@ -182,7 +182,8 @@ class QueueGroupMachine:
 
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
-        return [*self._execution.state.queues, *self._execution.dropped]
+        execution = self._execution
+        return [*execution.state.queues, *execution.dropped, *self._places.queue_ids()]
 
     def statistics(self, queue_id: int) -> QueueStatistics | None:
         """Figures of a queue, None if there is no such queue."""
@@ -205,7 +206,8 @@ class QueueGroupMachine:
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
-        self._places.synced(position, self._execution.state.queues)
+        execution = self._execution
+        self._places.synced(position, execution.state.queues, execution.dropped)
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""

@@ -67,14 +67,21 @@ class Places:
             self._release(self._unnamed)
             self._unnamed = []
 
-    def synced(self, position: int, known: Container[int]) -> None:
-        """The journal is on the disk so far. known: the queues that exist. Raises OSError."""
+    def queue_ids(self) -> list[int]:
+        """The queues that are gone, and that the last synced checkpoint may have."""
+        return [queue_id for group in self._retiring for queue_id in group.queue_ids]
+
+    def synced(self, position: int, known: Container[int], dropped: Container[int]) -> None:
+        """The journal is on the disk so far. known: the queues that exist; dropped: those that are gone since the last
+        checkpoint was captured. Raises OSError."""
         retiring = self._retiring
         while retiring and not self.exports and retiring[0].position is not None and retiring[0].position <= position:
             group = retiring.popleft()
             self._release(group.places)
+            later = self.queue_ids()
             for queue_id in group.queue_ids:
-                if queue_id not in known:
+                # It may have come again, and gone again: a checkpoint that is not synced yet has that.
+                if queue_id not in known and queue_id not in dropped and queue_id not in later:
                     self._pager.page_store.drop_queue(queue_id)
 
     def _release(self, places: list[tuple[int, Any]]) -> None:

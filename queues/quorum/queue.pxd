@@ -37,6 +37,7 @@ cdef class QuorumQueue:
     cdef long long _max_length
     cdef long long _max_bytes
     cdef bint _drops_head
+    cdef bint _holds_back
     cdef bint _rejects
     cdef long long _ttl
     cdef long long _expires

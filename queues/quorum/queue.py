@@ -41,6 +41,9 @@ if not cython.compiled:
 #: entry of the log, for which the leader sees to it that there is one soon.
 AT_ONCE = 1000
 _AT_ONCE = AT_ONCE
+#: A queue that holds back orders messages by the time at which they expire, and these bits of their number.
+_PLACE_BITS = 22
+_PLACE_MASK = (1 << _PLACE_BITS) - 1
 #: A page keeps 16 bits of it.
 _MOST_RETURNS = 65_535
 _MOST_TIME = TIME_MAX
@@ -102,6 +105,7 @@ class QuorumQueue:
         arguments = settings.arguments
         self._max_length = -1 if arguments.max_length is None else arguments.max_length
         self._max_bytes = -1 if arguments.max_length_bytes is None else arguments.max_length_bytes
+        self._holds_back = settings.holds_back
         is_limited = self._max_length >= 0 or self._max_bytes >= 0
         self._drops_head = is_limited and arguments.overflow is Overflow.DROP_HEAD
         self._rejects = is_limited and arguments.overflow is not Overflow.DROP_HEAD
@@ -126,6 +130,11 @@ class QuorumQueue:
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
         expires_at = self._expiry_of(message, clock)
+        if self._holds_back:
+            self.may_expire = True
+            place = expires_at << _PLACE_BITS | sequence & _PLACE_MASK
+            self.ready.insert(message, place, expires_at)
+            return True
         if self.ready.count == 0:
             consumer = self.dispatcher.next()
             if consumer is not None:

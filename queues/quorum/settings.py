@@ -2,8 +2,8 @@
 
     u64 + 1, or 0 for off, each: message TTL, expires, max length, max length octets, max priority, delivery limit,
     consumer timeout, deduplication TTL; u32 deduplication window; u8 overflow; u8 flags (1 single active consumer,
-    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once); exchange and routing key as short
-    strings where they are there
+    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back); exchange and
+    routing key as short strings where they are there
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _SINGLE_ACTIVE = 1
 _HAS_EXCHANGE = 2
 _HAS_ROUTING_KEY = 4
 _AT_LEAST_ONCE = 8
+_HOLDS_BACK = 16
 _OVERFLOWS = (Overflow.DROP_HEAD, Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX)
 
 
@@ -28,6 +29,8 @@ class QuorumSettings:
     consumer_timeout: how long one delivery may be held, milliseconds; None: for ever. deduplication_window: so many
     message ids are remembered, 0 for none; deduplication_ttl: for so long, milliseconds; None: as long as they fit.
     at_least_once: a dead letter that finds no queue, or full ones, is kept and tried again, and not dropped.
+    holds_back: messages wait in it until they expire, and stand in the order in which they do: the queue of an exchange
+    that delays.
     """
 
     arguments: QueueArguments = QueueArguments()  # noqa: RUF009  # frozen
@@ -35,6 +38,7 @@ class QuorumSettings:
     deduplication_window: int = 0
     deduplication_ttl: int | None = None
     at_least_once: bool = False
+    holds_back: bool = False
 
 
 def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
@@ -59,6 +63,7 @@ def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
         | (_HAS_EXCHANGE if exchange is not None else 0)
         | (_HAS_ROUTING_KEY if routing_key is not None else 0)
         | (_AT_LEAST_ONCE if settings.at_least_once else 0)
+        | (_HOLDS_BACK if settings.holds_back else 0)
     )
     for name in (exchange, routing_key):
         if name is not None:
@@ -80,11 +85,13 @@ def get_settings(reader: Reader) -> QuorumSettings:
     overflow = reader.u8()
     if overflow >= len(_OVERFLOWS):
         raise reader.fail(f"overflow {overflow} is not known")
-    flags = reader.flags(15)
+    flags = reader.flags(31)
     exchange = reader.name() if flags & _HAS_EXCHANGE else None
     routing_key = reader.name() if flags & _HAS_ROUTING_KEY else None
     arguments = QueueArguments(
         ttl, expires, max_length, max_length_bytes, _OVERFLOWS[overflow], exchange, routing_key, max_priority,
         bool(flags & _SINGLE_ACTIVE), delivery_limit,
     )  # fmt: skip
-    return QuorumSettings(arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE))
+    return QuorumSettings(
+        arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE), bool(flags & _HOLDS_BACK)
+    )

@@ -12,8 +12,11 @@ import pytest
 
 import amqp_broker
 from amqp_broker import RunningCluster
-from amqp_broker.cli.cluster import render_status
+from amqp_broker.cli.cluster import STATUS_UNSETTLED, render_status
 from amqp_broker.cli.main import main
+from amqp_broker.client import Connection
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import QueueDeclare
 
 DEAD_URL = "amqp://guest:guest@127.0.0.1:1/%2F"
 
@@ -32,7 +35,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def status_of(capsys: pytest.CaptureFixture[str], url: str) -> dict[str, Any]:
+    """The status, once every group has a leader."""
     status, out, err = run(capsys, "status", "--json", "--url", url)
+    while status == STATUS_UNSETTLED:
+        status, out, err = run(capsys, "status", "--json", "--url", url)
     assert (status, err) == (0, "")
     found: dict[str, Any] = json.loads(out)
     return found
@@ -57,6 +63,7 @@ def free_address() -> str:
 
 def test_the_status_of_two_nodes(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = cluster.nodes
+    status_of(capsys, first.url)
     status, out, err = run(capsys, "status", "--url", first.url)
     assert (status, err) == (0, "")
     lines = out.splitlines()
@@ -139,6 +146,24 @@ def test_what_cannot_be_is_one_line(cluster: RunningCluster, capsys: pytest.Capt
 
 
 # -- changing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_led_by_whom_one_wants(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    quorum = Table({"x-queue-type": "quorum"})
+    with Connection.open(cluster.urls[0]) as connection, connection.channel() as channel:
+        channel.call(QueueDeclare(0, "orders", False, True, False, False, False, quorum))
+    for url in cluster.urls:
+        for name in ("n1", "n2"):
+            status, out, err = run(capsys, "transfer", "orders", name, "--url", url)
+            assert (status, err) == (0, "")
+            assert out.startswith(f"{name} leads group ")
+            found = status_of(capsys, url)
+            (row,) = [row for row in found["groups"] if row["queues"]]
+            assert row["leader"] == name
+    assert [queue["name"] for queue in found["critical_queues"]] == ["orders"]
+    status, _, err = run(capsys, "transfer", "orders", "n9", "--url", cluster.urls[0])
+    assert status == 2
+    assert "it is no voter of the group" in err
 
 
 def test_rebalance_says_what_it_did(cluster: RunningCluster, capsys: pytest.CaptureFixture[str]) -> None:

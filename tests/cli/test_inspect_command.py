@@ -111,6 +111,34 @@ def test_a_whole_folder_as_json(written: Path, capsys: pytest.CaptureFixture[str
     assert report["folder"]["queues"][0]["pages"] > 0, "some have moved to pages"
 
 
+def test_a_folder_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        amqp_broker.running_cluster(2, tmp_path) as cluster,
+        Connection.open(cluster.urls[0]) as connection,
+        connection.channel() as channel,
+    ):
+        quorum = Table({"x-queue-type": "quorum"})
+        channel.call(QueueDeclare(0, "safe", False, True, False, False, False, quorum))
+        channel.call(QueueDeclare(0, "here", False, True, False, False, False, Table()))
+        channel.call(QueueDeclare(0, "passing", False, False, False, False, False, Table()))
+        channel.confirm_select()
+        for _ in range(5):
+            channel.publish("", "safe", b"x" * 100, PERSISTENT)
+        channel.publish("", "here", b"y", PERSISTENT)
+        assert channel.wait_for_confirms() == []
+        assert channel.get("safe", no_ack=True) is not None
+    for name in ("n1", "n2"):
+        assert main(["inspect", str(tmp_path / name)]) == 0
+        report = capsys.readouterr().out
+        assert "safe  4 messages, 400 B (quorum)" in report
+        assert f"here  {1 if name == 'n1' else 0} messages" in report
+        assert "(lives on n1)" in report
+        assert "groups    9" in report
+        assert "metadata of n1, n2" in report
+        assert "passing" not in report
+        assert "of kind" not in report
+
+
 def damage_journal(folder: Path) -> str:
     flip(folder / "journal" / "00000001.log", 5000)
     return "journal/00000001.log"

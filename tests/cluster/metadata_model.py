@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -201,7 +202,9 @@ class NaiveMetadata:
     def member_put(self, node: str, address: str) -> bool:
         return self.put("members", (node,), address=address)
 
-    def member_remove(self, node: str) -> bool:
+    def member_remove(self, node: str, expected: Sequence[str] = ()) -> bool:
+        if expected and sorted(set(expected)) != sorted(row["key"][0] for row in self.tables["members"]):
+            return False
         return self.drop("members", node)
 
     def binding_add(

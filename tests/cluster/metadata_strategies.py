@@ -104,7 +104,7 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.node_started, nodes),
     st.builds(commands.node_gone, nodes),
     st.builds(commands.put_member, st.sampled_from(NAMES), st.sampled_from(["a:1", "b:2"])),
-    st.builds(commands.remove_member, st.sampled_from(NAMES)),
+    st.builds(commands.remove_member, st.sampled_from(NAMES), expected=st.lists(names, max_size=2)),
     st.builds(commands.add_binding, vhosts, bindings),
     st.builds(commands.add_binding, st.just("/"), bindings),
     st.builds(commands.remove_binding, vhosts, bindings),

@@ -264,11 +264,12 @@ class ClientModel:
         """K2."""
         if queue == LETTERS or not self.kinds[queue].is_quorum:
             return
-        earlier = [each for each in message.arrivals if each.queue == queue]
-        if earlier and not arrival.is_redelivered:
-            raise Violation(f"{message} comes from '{queue}' as if for the first time, and came {len(earlier)} times")
-        if any(each.settled == "ack" and each.handing is arrival.handing is not None for each in earlier):
-            raise Violation(f"{message} comes again")
+        if self.kinds[queue].is_scratch and len(message.attempts) > 1:
+            return  # it may have been published to two queues of this name
+        # In the order of the log, which is not that of time: a node may pass it on late, when it has been elsewhere.
+        first = [each for each in message.arrivals if each.queue == queue and not each.is_redelivered]
+        if first and not arrival.is_redelivered:
+            raise Violation(f"{message} comes from '{queue}' as if for the first time, and came so before")
 
     @staticmethod
     def _key(arrival: Arrival) -> tuple[str, str, str, int]:
@@ -323,7 +324,8 @@ class ClientModel:
         if kind.has_dead_letters and any(each.settled in ("ack", "no ack") for each in letters):
             self.counts["kept as letters"] += 1
             return
-        if not kind.has_dead_letters and any(each.settled == "reject" for each in here):
+        # A classic queue's dead letters are published at most once: its node may go down between.
+        if not (kind.has_dead_letters and kind.is_quorum) and any(each.settled == "reject" for each in here):
             return
         if self.had_takers(queue, published_at):
             return

@@ -49,6 +49,7 @@ class ClusterNode:
         self.is_up = False
         self.lives = 0
         self.frozen_until = 0
+        self.deferred: list[Callable[[], None]] = []
         self.stalls_until = 0
         self.tick_at: int | None = None
         self.turn_is_due = False
@@ -124,7 +125,7 @@ class ClusterNode:
         members = [MemberAddress(name, address) for name, address in self._others.items()]
         if membership.own_address is not None:
             members.append(MemberAddress(self.name, membership.own_address))
-        known = KnownMembers(tuple(sorted(members)), self.config.cluster_join)
+        known = KnownMembers(self.name, tuple(sorted(members)), self.config.cluster_join)
         self.guard(lambda: write_members(self.disk, known))
         return list(self._others)
 

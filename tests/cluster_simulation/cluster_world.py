@@ -80,7 +80,7 @@ class ClusterWorld:
         self._sequence = 0
         self._next_number = 1
         self._next_message = 1
-        self._feeding: dict[Application, None] = {}
+        self._feeding: dict[Application, Any] = {}
 
     # -- numbers and notes ---------------------------------------------------------------------------------------------
 
@@ -133,17 +133,34 @@ class ClusterWorld:
 
     def on_node(self, node: ClusterNode, delay: int, action: Action) -> None:
         """Have something happen to a node later, in this life of it."""
+        self._later(node, delay, lambda: self.input(node, action))
+
+    def _later(self, node: ClusterNode, delay: int, call: Callable[[], None]) -> None:
+        """Do something later, if this life of the node goes on, and after its pause, in order."""
         life = node.lives
 
-        def call() -> None:
-            if node.lives != life or not node.is_up:
-                return
-            if node.frozen_until > self.time:
-                self.at(node.frozen_until, call)
-            else:
-                self.input(node, action)
+        def in_life() -> None:
+            if node.lives == life and node.is_up:
+                call()
 
-        self.after(delay, call)
+        def when_due() -> None:
+            if node.frozen_until > self.time or node.deferred:
+                if not node.deferred:
+                    self.at(node.frozen_until, lambda: self._thaw(node))
+                node.deferred.append(in_life)
+            else:
+                in_life()
+
+        self.after(delay, when_due)
+
+    def _thaw(self, node: ClusterNode) -> None:
+        """A pause is over: what has come meanwhile is dealt with."""
+        if node.frozen_until > self.time:
+            self.at(node.frozen_until, lambda: self._thaw(node))
+            return
+        deferred, node.deferred = node.deferred, []
+        for call in deferred:
+            call()
 
     def input(self, node: ClusterNode, action: Action) -> None:
         """An input; the turn ends a little later, with whatever else has come."""
@@ -155,17 +172,7 @@ class ClusterWorld:
         self._absorb(node)
         if node.is_up and not node.turn_is_due:
             node.turn_is_due = True
-            life = node.lives
-
-            def end() -> None:
-                if node.lives != life or not node.is_up:
-                    return
-                if node.frozen_until > self.time:
-                    self.at(node.frozen_until, end)
-                else:
-                    self._end_turn(node)
-
-            self.after(self.chance.choice([0, 20, 200]), end)
+            self._later(node, self.chance.choice([0, 20, 200]), lambda: self._end_turn(node))
 
     def _absorb(self, node: ClusterNode) -> None:
         """Note what clients have had handled."""
@@ -267,14 +274,8 @@ class ClusterWorld:
         if node.job is None:
             return
         delay = self.chance.randint(100, 3 * MS) + max(0, node.stalls_until - self.time)
-        life = node.lives
 
         def run() -> None:
-            if node.lives != life or not node.is_up:
-                return
-            if node.frozen_until > self.time:
-                self.at(node.frozen_until, run)
-                return
             try:
                 node.run_job()
             except Crashed:
@@ -289,7 +290,7 @@ class ClusterWorld:
             assert job is not None
             node.node.synced(job, now)
 
-        self.after(delay, run)
+        self._later(node, delay, run)
 
     # -- lives ---------------------------------------------------------------------------------------------------------
 
@@ -297,6 +298,7 @@ class ClusterWorld:
         """Start a node; if it crashes while it recovers, once more."""
         self.note(f"{node.name} starts")
         node.frozen_until = 0
+        node.deferred = []
         while True:
             try:
                 node.start(self.time, self.checks.watch)
@@ -375,10 +377,10 @@ class ClusterWorld:
 
     def feed_later(self, application: Application) -> None:
         """What an application has to say reaches its node, in pieces."""
-        if application in self._feeding or application.client is None:
+        connection, its_node = application.connection, application.node
+        if its_node is None or self._feeding.get(application) is connection:
             return
-        self._feeding[application] = None
-        connection = application.connection
+        self._feeding[application] = connection
 
         def feed() -> None:
             self._feeding.pop(application, None)
@@ -387,10 +389,6 @@ class ClusterWorld:
                 return
             if connection.is_paused:
                 return  # the turn that ends the pause feeds it
-            if node.frozen_until > self.time:
-                self._feeding[application] = None
-                self.at(node.frozen_until, feed)
-                return
             whole = len(client.outgoing)
             size = whole if self.chance.random() < 0.7 else self.chance.randint(1, whole)
             chunk = client.take_chunk(size)
@@ -399,7 +397,7 @@ class ClusterWorld:
             if client.outgoing:
                 self.feed_later(application)
 
-        self.after(self.chance.choice([10, 100, 1000]), feed)
+        self._later(its_node, self.chance.choice([10, 100, 1000]), feed)
 
     def leave(self, application: Application) -> None:
         """The transport of an application's connection is gone."""

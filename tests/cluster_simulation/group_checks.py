@@ -21,7 +21,7 @@ from tests.cluster_simulation.log_model import LogModel
 from tests.simulation.state import Violation
 
 #: The state is compared at every index that is a multiple of this.
-_EVERY = 23
+_EVERY = 61
 _METADATA = 0
 
 

@@ -109,13 +109,15 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class QueueLog:
-    """One queue, by its number. opened_at, dropped_at: indexes."""
+    """One queue, by its number. opened_at, dropped_at: indexes. returns: where messages may have come back as if they
+    had never been handed out."""
 
     queue_id: int
     kind: QueueKind
     opened_at: int
     dropped_at: int = NEVER
     copies: dict[int, Copy] = field(default_factory=dict)
+    returns: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -269,6 +271,8 @@ class LogModel:
             if holder is not None:
                 holder.detached_at = min(holder.detached_at, index)
                 holder.unseen = min(holder.unseen, (command.seen, index))
+                if holder.queue is not None:
+                    holder.queue.returns.append(index)
                 for handing in holder.handings.values():
                     self._end_unseen(handing)
                 if command.gives_back:
@@ -284,7 +288,7 @@ class LogModel:
 
     def _open(self, command: OpenQueue, index: int) -> None:
         if command.queue_id in self.queues:
-            return
+            return  # an id is used once: what opens a queue behind its end has to come to nothing
         name = self.name_of.get(command.queue_id)
         if name is None:
             raise Violation(f"queue {command.queue_id} is opened at {index}, and the metadata has none of that number")
@@ -346,6 +350,8 @@ class LogModel:
             raise Violation(f"message {number} is taken at {place} before the acknowledgement of {handing}")
 
     def _settle(self, holder: Holder, command: Settle, index: int) -> None:
+        if command.how is How.RETURN and holder.queue is not None:
+            holder.queue.returns.append(index)
         for delivery_id, handing in holder.handings.items():
             if handing.end or not any(first <= delivery_id <= last for first, last in command.ranges):
                 continue
@@ -394,6 +400,8 @@ class LogModel:
                 raise Violation(f"{known} was message {known.copy.number}, and is message {number} now")
             return
         copy = holder.queue.copies.get(number)
+        if index > holder.queue.dropped_at:
+            raise Violation(f"message {number} is handed to {holder}, and its queue was dropped before")
         if copy is None:
             raise Violation(f"message {number} is handed to {holder}, and was never in '{holder.queue.kind.name}'")
         handing = Handing(copy, holder, effect.delivery_id, index if is_exact else 0, not effect.redelivered)
@@ -482,7 +490,9 @@ class LogModel:
             first.sort(key=lambda each: (each.since, each.copy.place))
             for one, two in itertools.pairwise(first):
                 self.counts["ordered deliveries"] += 1
-                if two.copy.place < one.copy.place:
+                # A node that is gone may have had it, and not passed on: nobody has seen that.
+                may_be_late = any(two.copy.place[0] <= each <= two.since for each in queue.returns)
+                if two.copy.place < one.copy.place and not may_be_late:
                     raise Violation(f"{two.copy} came after {one.copy}: {two}, {one}")
 
     def _check_single_active(self, queue: QueueLog) -> None:

@@ -30,9 +30,9 @@ class Routine:
         self._next_producer = 1
         Step = Callable[[Application, AppChannel], None]  # noqa: N806
         steps: list[tuple[int, Step]] = [
-            (34, self.publish),
-            (34, self.settle),
-            (8, self.consume),
+            (24, self.publish),
+            (44, self.settle),
+            (10, self.consume),
             (4, self.get),
             (3, self.qos),
             (4, self.cancel),
@@ -118,7 +118,7 @@ class Routine:
         """One message or a burst of them."""
         chance = self._chance
         queue = self._queue()
-        for _ in range(chance.choice([1, 1, 1, 3, 10])):
+        for _ in range(chance.choice([1, 1, 1, 2, 2, 6])):
             draw = chance.random()
             if draw < 0.15:
                 self._publish_to_fan(application, channel)
@@ -215,11 +215,15 @@ class Routine:
         application.qos(channel, self._chance.choice([0, 1, 2, 5, 20]), is_global=self._chance.random() < 0.2)
 
     def settle(self, application: Application, channel: AppChannel) -> None:
-        """Acknowledge or refuse one delivery, or all up to one. A lock is passed on, or replaced by a new one."""
+        """Acknowledge or refuse deliveries."""
+        for _ in range(self._chance.choice([1, 2, 4])):
+            if channel.model.unsettled:
+                self._settle_one(application, channel)
+
+    def _settle_one(self, application: Application, channel: AppChannel) -> None:
+        """One delivery, or all up to one. A lock is passed on, or replaced by a new one."""
         chance = self._chance
         unsettled = channel.model.unsettled
-        if not unsettled:
-            return
         tag = chance.choice(list(unsettled)[:10])
         draw = chance.random()
         how = "ack" if draw < 0.7 else "requeue" if draw < 0.88 else "reject"
@@ -230,7 +234,7 @@ class Routine:
                 application.settle(channel, tag, "ack", is_multiple=False)
                 self.publish_lock(application, channel)
             return
-        is_multiple = chance.random() < 0.3 and all(
+        is_multiple = chance.random() < 0.4 and all(
             each.queue != LOCK for number, each in unsettled.items() if number <= tag
         )
         application.settle(channel, tag, how, is_multiple=is_multiple)

@@ -259,6 +259,18 @@ def test_those_that_are_not_are_noticed(history: History) -> None:
         history.model.at_the_end()
 
 
+def test_what_came_back_unseen_may_be_late(history: History) -> None:
+    history.attach("n1", 1)
+    history.attach("n3", 3)
+    history.publish(1, 2)
+    history.hand("n1", 1, 1, 2)
+    history.settle("n1", 1, 1)
+    history.say("n3", Detach(3, True, 0))
+    history.hand("n1", 1, 2, 1)
+    history.settle("n1", 1, 2)
+    history.model.at_the_end()
+
+
 def test_priorities_go_first(history: History) -> None:
     history.attach("n1", 1, LEVELS)
     history.publish(1, queue_id=LEVELS, priority=0)

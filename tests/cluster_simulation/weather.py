@@ -63,7 +63,7 @@ class Weather(ClusterWorld):
         end = self.time + limit
         while not what():
             if self.time >= end:
-                raise Violation(f"{name}: not within {limit // SECOND} s. {self.describe()}")
+                raise Violation(f"{name}: not within {limit // SECOND} s; left: {self.leftovers()}\n{self.describe()}")
             self.run_until(self.time + _LOOK_EVERY)
 
     def describe(self) -> str:
@@ -414,6 +414,7 @@ class Weather(ClusterWorld):
         for application in self.applications:
             if application.client is not None:
                 self.leave(application)
+        self.wait_for(self._all_linked, "all nodes are linked")
         self.run_until(self.time + SECOND)
         drains = []
         for node in self.serving():
@@ -442,6 +443,10 @@ class Weather(ClusterWorld):
         if any(node.name not in recorded for node in self.up()):
             return False
         return all(node.is_up and node.node.is_ready for node in self.nodes.values() if node.name in recorded)
+
+    def _all_linked(self) -> bool:
+        names = [node.name for node in self.up()]
+        return all(other in self.network.links_of(name) for name in names for other in names if other != name)
 
     def _take_all(self, drains: list[Application], channels: list[AppChannel]) -> bool:
         """Acknowledge what has come; whether nothing is left anywhere."""

@@ -48,6 +48,14 @@ class MembershipWeather(Weather):
     pause = (20, 200)
 
 
+class PowerWeather(Weather):
+    """Disks stall, and the power goes."""
+
+    faults = ("stall", "stall", "crash_all", "crash_one", "crash_in_write")
+    pause = (20, 150)
+    downtime = (1, 20, 200)
+
+
 class LinkWeather(Weather):
     """Nothing dies but links."""
 
@@ -61,5 +69,6 @@ KINDS: dict[str, type[Weather]] = {
     "session": SessionWeather,
     "install": InstallWeather,
     "membership": MembershipWeather,
+    "power": PowerWeather,
     "link": LinkWeather,
 }

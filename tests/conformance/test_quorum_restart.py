@@ -68,8 +68,9 @@ def test_it_goes_on(dialled: Callable[[], Connection], restartable: Restartable,
     for queue in queues:
         channel.consume(queue, consumer_tag=queue, no_ack=True)
         assert [channel.expect_delivery(queue).body for _ in range(3)] == [b"0", b"1", b"2"]
-        channel.call("queue.delete", queue=queue)
+        channel.send("queue.delete", queue=queue)
         channel.expect("basic.cancel")
+        channel.expect("queue.delete-ok")
 
 
 @pytest.mark.holds("restart: dead letters of quorum queues that had nowhere to go are there still")
@@ -95,3 +96,30 @@ def test_dead_letters_survive(dialled: Callable[[], Connection], restartable: Re
     channel.call("queue.bind", queue=dead, exchange=exchange)
     channel.consume(dead, no_ack=True)
     assert {channel.expect_delivery().body for _ in range(2)} == {b"1", b"2"}
+
+
+@pytest.mark.ours_only("a plugin there")
+@pytest.mark.holds("restart: delayed messages arrive when they are due, in a quorum queue too")
+def test_delayed_messages_survive(dialled: Callable[[], Connection], restartable: Restartable, named: Named) -> None:
+    """What was due meanwhile comes at once, in the order in which it was due."""
+    exchange, classic = named("exchange"), named("classic")
+    channel = dialled().channel()
+    channel.call(
+        "exchange.declare", exchange=exchange, type="x-delayed-message", durable=True,
+        arguments={"x-delayed-type": "fanout"},
+    )  # fmt: skip
+    queue = declare(channel, named("queue"))
+    channel.declare(classic, durable=True)
+    for each in (queue, classic):
+        channel.call("queue.bind", queue=each, exchange=exchange)
+    channel.call("confirm.select")
+    for delay in (900, 300, 600):
+        channel.publish(exchange, "", str(delay).encode(), delivery_mode=2, headers={"x-delay": delay})
+    assert {each.name for each in channel.expect_confirms(3)} == {"basic.ack"}
+    restartable.stop()
+    restartable.start()
+    connection = dialled()
+    for each in (queue, classic):
+        channel = connection.channel()
+        channel.consume(each, no_ack=True)
+        channel.expect_deliveries(b"300", b"600", b"900")

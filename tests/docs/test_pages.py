@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from amqp_broker.cluster.commands import FIELDS as COMMANDS
 from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.protocol import methods
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
@@ -51,15 +52,17 @@ def verbs() -> list[str]:
 
 
 def is_known(left: str, right: str) -> bool:
-    """Whether `left.right` is a method of AMQP, a verb, a function of a module, or the name of a file."""
+    """Whether `left.right` is a method of AMQP, a verb, a command of the metadata, a function, or a file."""
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
         or name in verbs()
+        or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
+        or (left == "benchmarks" and (ROOT / "benchmarks" / f"{right}.py").is_file())
         or (left == "amqp_broker" and right in ("running", "running_cluster", "system_client"))
         or (left in VARIABLES and sources().has_member(VARIABLES[left], right))
         or left == "amq"

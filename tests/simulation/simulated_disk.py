@@ -110,8 +110,7 @@ class SimulatedDisk:
             self._rename(node, "", path)
         file = self._file(path)
         octets = b"".join(buffers)
-        room = self.capacity - self._used_bytes()
-        kept = octets[: max(0, room)]
+        kept = octets if self.capacity == UNLIMITED else octets[: max(0, self.capacity - self._used_bytes())]
         file.contents += kept
         file.waiting.append(_Write(kept, 0))
         self.append_count += 1

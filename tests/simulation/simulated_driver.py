@@ -173,7 +173,7 @@ class SimulatedDriver:
             self.model.committed(command, queue_id)
         self._committed.clear()
         others = [client for client in self.clients if client not in self._parked]
-        held = [hold.connection for hold in self.node._holds]
+        held = [hold.connection for hold in self.node.holds]
         waiting: list[SimulatedClient] = []
         parked_again: list[SimulatedClient] = []
         for client in [*self._parked, *others]:

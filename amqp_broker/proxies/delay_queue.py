@@ -1,0 +1,69 @@
+"""DelayQueue: where a durable exchange holds persistent messages back: a queue of a group that nobody consumes.
+
+    hold -> Enqueue, with the delay for its expiration -> stands in the order of what is due -> expires: a dead letter
+    -> LetterCarrier, on the node that leads -> release -> the exchange routes it -> its queues have it -> Dispatched
+
+So what is held back is on a majority's disks, and whichever node leads when it is due publishes it: at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.declared import QueueDeclaration
+from amqp_broker.message_facts import MessageFacts
+from amqp_broker.protocol.fields import Table
+from amqp_broker.proxies.quorum_queue import QuorumQueue
+from amqp_broker.receipts import Receipt
+from queues.arguments import QueueArguments
+from queues.message import NO_EXPIRATION, Message, make_message
+from queues.quorum.settings import QuorumSettings
+
+if TYPE_CHECKING:
+    from amqp_broker.proxies.queue_group import QueueGroup
+
+#: Publishes a message that was held back: (message, time, receipt); whether it went anywhere.
+Release = Callable[[Message, int, Receipt], bool]
+
+
+class DelayQueue(QuorumQueue):
+    """exchange: the exchange's name; its messages are dead letters, and go back to it."""
+
+    def __init__(self, vhost: str, exchange: str, queue_id: int, group: QueueGroup, release: Release) -> None:
+        declaration = QueueDeclaration(exchange, True, False, None, Table({}, b""), vhost)
+        settings = QuorumSettings(QueueArguments(dead_letter_exchange=exchange), holds_back=True)
+        super().__init__(declaration, queue_id, group, lambda: settings)
+        self._release = release
+
+    def hold(self, message: Message, delay_ms: int, receipt: Receipt | None) -> None:
+        """Hold a message back for so long. The receipt is complete when the log has it."""
+        self.group.publish(_with_expiration(message, delay_ms), [self], receipt)
+
+    def delete(self) -> int:
+        """The exchange is gone, with what it held back."""
+        count = super().delete()
+        self.group.queue_ended(self.queue_id)
+        return count
+
+    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+        """A message is due."""
+        properties = MessageFacts(message).properties
+        expiration = properties.expiration
+        own = int(expiration) if expiration is not None and expiration.isdigit() else NO_EXPIRATION
+        return self._release(_with_expiration(message, own), now, receipt)
+
+
+def _with_expiration(message: Message, expiration: int) -> Message:
+    """The message with another expiration for queues to go by; its octets stay."""
+    return make_message(
+        message.address,
+        message.content,
+        message.header_end,
+        message.body,
+        message.body_size,
+        message.is_persistent,
+        message.priority,
+        expiration,
+        message.timestamp,
+    )

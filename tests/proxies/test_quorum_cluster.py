@@ -1,0 +1,319 @@
+"""Quorum queues of a cluster: clients of any node, leaders that go, nodes that are cut off and come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.cluster import commands
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import Client, consume, declare, frame_octets
+
+CONFIRM = methods.ConfirmSelect(False)
+
+
+@pytest.fixture
+def cluster() -> NodeCluster:
+    made = NodeCluster(queue_groups=1)
+    made.run_until_ready()
+    answer(made, made.nodes["n1"].client(1), declare("q", x_queue_type="quorum"))
+    return made
+
+
+def answer(cluster: NodeCluster, client: Client, *said: Any) -> list[Any]:
+    """What a client is answered, as methods."""
+    client.send(1, *said)
+    cluster.run(100)
+    return [event.method for event in client.take()]
+
+
+def names(found: list[Any]) -> list[str]:
+    return [method.name for method in found]
+
+
+def bodies(client: Client) -> list[bytes]:
+    """The bodies of what was delivered; the rest is forgotten."""
+    return [event.body for event in client.take() if event.method.name == "basic.deliver"]
+
+
+def confirmed(client: Client) -> int:
+    """Up to which publish a client has confirms, without a refusal; what it heard is forgotten."""
+    tags = [0]
+    for event in client.take():
+        assert event.method.name == "basic.ack", event.method
+        tags.append(event.method.delivery_tag)
+    return max(tags)
+
+
+def follower(cluster: NodeCluster) -> str:
+    leader = cluster.leader(1)
+    return next(name for name in cluster.nodes if name != leader)
+
+
+def counts(cluster: NodeCluster, name: str = "q") -> set[tuple[int, int, int]]:
+    """(ready, unacknowledged, consumers) as the nodes see it: one item if they agree."""
+    queues = [driver.queue(name) for driver in cluster.nodes.values()]
+    return {(queue.message_count(), queue.unacked_count(), queue.consumer_count()) for queue in queues}
+
+
+def agree(cluster: NodeCluster) -> None:
+    """All machines are in the same state."""
+    machines = [driver.node.replication.queue_groups[1].machine for driver in cluster.nodes.values()]
+    assert len({machine.digest() for machine in machines}) == 1
+
+
+def publish(client: Client, *sent: bytes, exchange: str = "", key: str = "q", **properties: Any) -> None:
+    for body in sent:
+        section = encode_properties({"delivery_mode": 2, **properties})
+        octets = encode_method_frame(1, methods.BasicPublish(0, exchange, key, False, False))
+        octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
+        client.send_octets(octets + frame_octets(3, 1, body))
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last + 1)]
+
+
+def test_every_node_publishes_and_consumes(cluster: NodeCluster) -> None:
+    consumers = [driver.client(1) for driver in cluster.nodes.values()]
+    for client in consumers:
+        assert names(answer(cluster, client, consume("q"))) == ["basic.consume-ok"]
+    for driver in cluster.nodes.values():
+        client = driver.client(1)
+        answer(cluster, client, CONFIRM)
+        publish(client, *numbers(1, 30))
+        cluster.run(100)
+        assert confirmed(client) == 30
+    assert [len(bodies(client)) for client in consumers] == [30, 30, 30]
+    assert counts(cluster) == {(0, 90, 3)}
+    for client in consumers:
+        answer(cluster, client, methods.BasicAck(0, True))
+    assert counts(cluster) == {(0, 0, 3)}
+    agree(cluster)
+
+
+@pytest.mark.parametrize("is_leader", [True, False], ids=["leader", "follower"])
+def test_get_purge_and_counts_on_any_node(cluster: NodeCluster, is_leader: bool) -> None:
+    name = cluster.leader(1) if is_leader else follower(cluster)
+    client = cluster.nodes[name].client(1)
+    assert names(answer(cluster, client, methods.BasicGet(0, "q", False))) == ["basic.get-empty"]
+    publish(client, *numbers(1, 5))
+    [got] = answer(cluster, client, methods.BasicGet(0, "q", False))
+    assert (got.message_count, got.redelivered) == (4, False)
+    again = answer(cluster, client, methods.BasicNack(1, False, True), methods.BasicGet(0, "q", False))
+    assert (again[0].message_count, again[0].redelivered) == (4, True)
+    assert answer(cluster, client, methods.QueuePurge(0, "q", False)) == [methods.QueuePurgeOk(4)]
+    assert answer(cluster, client, methods.QueueDelete(0, "q", False, False, False)) == [methods.QueueDeleteOk(0)]
+    cluster.run(500)
+    for driver in cluster.nodes.values():
+        assert "q" not in driver.node.broker.vhosts["/"].queues
+        assert driver.node.replication.queue_groups[1].machine.settings_of(1) is None
+
+
+def test_publishers_go_on_when_the_leader_is_lost(cluster: NodeCluster) -> None:
+    """Without reconnecting: what was not confirmed is confirmed later, once, and in order."""
+    client = cluster.nodes[follower(cluster)].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, *numbers(1, 10))
+    cluster.step()
+    cluster.kill(cluster.leader(1))
+    publish(client, *numbers(11, 20))
+    cluster.run(3000)
+    assert confirmed(client) == 20
+    client.send(1, consume("q"))
+    cluster.run(100)
+    assert bodies(client) == numbers(1, 20)
+    agree(cluster)
+
+
+def test_no_confirm_without_a_majority(cluster: NodeCluster) -> None:
+    """The cut off leader's publishes are confirmed when it is back: they are in the queue once."""
+    leader = cluster.leader(1)
+    client = cluster.nodes[leader].client(1)
+    answer(cluster, client, CONFIRM)
+    cluster.isolate(leader)
+    publish(client, *numbers(1, 5))
+    cluster.run(3000)
+    assert confirmed(client) == 0
+    other = next(name for name in cluster.nodes if name != leader)
+    writer = cluster.nodes[other].client(1)
+    answer(cluster, writer, CONFIRM)
+    publish(writer, b"other")
+    cluster.run(500)
+    assert confirmed(writer) == 1
+    cluster.heal()
+    cluster.run(3000)
+    assert confirmed(client) == 5
+    found = answer(cluster, writer, consume("q", no_ack=True))
+    assert names(found) == ["basic.consume-ok", *["basic.deliver"] * 6]
+    agree(cluster)
+
+
+def test_what_the_clients_of_a_lost_node_held_goes_to_others(cluster: NodeCluster) -> None:
+    """After node_down; with the count of its return."""
+    lost = follower(cluster)
+    holder = cluster.nodes[lost].client(1)
+    answer(cluster, holder, methods.BasicQos(0, 2, False), consume("q"))
+    writer = cluster.nodes[cluster.leader(1)].client(1)
+    publish(writer, *numbers(1, 4))
+    cluster.run(100)
+    assert len(bodies(holder)) == 2
+    cluster.kill(lost)
+    reader = cluster.nodes[cluster.leader(1)].client(1)
+    assert len(answer(cluster, reader, consume("q"))) == 3, "consume-ok and the two that nobody held"
+    cluster.run(6000)
+    found = [(each.method.redelivered, each.body) for each in reader.take()]
+    assert found == [(True, b"1"), (True, b"2")]
+    assert counts(cluster) == {(0, 4, 1)}
+    agree(cluster)
+
+
+def test_a_node_that_was_taken_for_dead_goes_on_in_a_new_session(cluster: NodeCluster) -> None:
+    """Its consumer's deliveries went to another one: its acknowledgements of them count for nothing, others come."""
+    cut = follower(cluster)
+    slow, fast = cluster.nodes[cut].client(1), cluster.nodes[cluster.leader(1)].client(1)
+    answer(cluster, slow, methods.BasicQos(0, 1, False), consume("q"))
+    publish(fast, b"lock")
+    cluster.run(100)
+    assert bodies(slow) == [b"lock"]
+    cluster.isolate(cut)
+    cluster.run(6000)
+    found = answer(cluster, fast, methods.BasicQos(0, 1, False), consume("q"))
+    assert names(found) == ["basic.qos-ok", "basic.consume-ok", "basic.deliver"]
+    cluster.heal()
+    cluster.run(1000)
+    slow.send(1, methods.BasicAck(1, False))
+    cluster.run(500)
+    assert counts(cluster) == {(0, 1, 2)}, "the second holder has it still"
+    answer(cluster, fast, methods.BasicAck(1, False))
+    assert counts(cluster) == {(0, 0, 2)}
+    publish(fast, b"1", b"2")
+    cluster.run(200)
+    assert bodies(slow) + bodies(fast) in ([b"1", b"2"], [b"2", b"1"]), "both consume"
+    agree(cluster)
+
+
+def test_commands_on_their_way_to_a_lost_leader_are_answered_later(cluster: NodeCluster) -> None:
+    """basic.get and basic.consume wait for the next leader."""
+    name = follower(cluster)
+    getting, consuming = cluster.nodes[name].client(1), cluster.nodes[name].client(1)
+    publish(getting, b"1", b"2")
+    cluster.run(100)
+    cluster.kill(cluster.leader(1))
+    getting.send(1, methods.BasicGet(0, "q", True))
+    consuming.send(1, consume("q"))
+    cluster.run(3000)
+    assert names([event.method for event in getting.take()]) == ["basic.get-ok"]
+    assert names([event.method for event in consuming.take()]) == ["basic.consume-ok", "basic.deliver"]
+
+
+def test_dead_letters_survive_the_loss_of_the_leader(cluster: NodeCluster) -> None:
+    """What had nowhere to go yet is published by the next one."""
+    name = follower(cluster)
+    client = cluster.nodes[name].client(1)
+    arguments = Table(
+        {
+            "x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead",
+            "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+        }
+    )
+    answer(cluster, client, methods.QueueDeclare(0, "source", False, True, False, False, False, arguments))
+    publish(client, b"1", b"2", key="source")
+    for tag in (1, 2):
+        answer(cluster, client, methods.BasicGet(0, "source", False), methods.BasicReject(tag, False))
+    cluster.kill(cluster.leader(1))
+    cluster.run(3000)
+    answer(cluster, client, declare("dead", x_queue_type="quorum"))
+    cluster.run(3000)
+    client.send(1, consume("dead", no_ack=True))
+    cluster.run(200)
+    assert set(bodies(client)) == {b"1", b"2"}
+    assert {driver.queue("source").statistics().dead_letters for driver in cluster.nodes.values()} == {0}
+    agree(cluster)
+
+
+def test_delayed_messages_survive_the_loss_of_the_leader(cluster: NodeCluster) -> None:
+    """And of the node that took them."""
+    client = cluster.nodes[cluster.leader(1)].client(1)
+    delaying = methods.ExchangeDeclare(
+        0, "later", "x-delayed-message", False, True, False, False, False, Table({"x-delayed-type": "fanout"})
+    )
+    answer(cluster, client, delaying, methods.QueueBind(0, "q", "later", "", False, Table({})), CONFIRM)
+    publish(client, b"second", exchange="later", headers=Table({"x-delay": 4000}))
+    publish(client, b"first", exchange="later", headers=Table({"x-delay": 3500}))
+    cluster.run(200)
+    assert confirmed(client) == 2
+    cluster.kill(cluster.leader(1))
+    cluster.run(2500)
+    reader = cluster.nodes[next(iter(cluster.nodes))].client(1)
+    answer(cluster, reader, consume("q", no_ack=True))
+    assert bodies(reader) == []
+    cluster.run(3000)
+    assert bodies(reader) == [b"first", b"second"]
+    agree(cluster)
+
+
+def test_a_restarted_node_goes_on(cluster: NodeCluster) -> None:
+    """Its old consumers are gone at once, and it has what came meanwhile."""
+    name = follower(cluster)
+    client = cluster.nodes[name].client(1)
+    answer(cluster, client, consume("q"))
+    writer = cluster.nodes[cluster.leader(1)].client(1)
+    publish(writer, b"1")
+    cluster.run(100)
+    driver = cluster.kill(name)
+    publish(writer, b"2", b"3")
+    cluster.run(1000)
+    cluster.revive(name, driver)
+    cluster.run(3000)
+    assert counts(cluster) == {(3, 0, 0)}
+    client = cluster.nodes[name].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, b"4")
+    cluster.run(200)
+    assert confirmed(client) == 1
+    answer(cluster, client, consume("q", no_ack=True))
+    assert counts(cluster) == {(0, 0, 1)}
+    agree(cluster)
+
+
+def test_exclusive_and_single_active_consumers_of_several_nodes(cluster: NodeCluster) -> None:
+    """One is one on all nodes together."""
+    first, second = (cluster.nodes[name].client(1) for name in ("n1", "n2"))
+    exclusive = methods.BasicConsume(0, "q", "mine", False, False, True, False, Table({}))
+    assert names(answer(cluster, first, exclusive)) == ["basic.consume-ok"]
+    [closed] = answer(cluster, second, consume("q"))
+    assert (closed.reply_code, closed.name) == (403, "channel.close")
+    third = cluster.nodes["n3"].client(1)
+    answer(cluster, third, declare("sac", x_queue_type="quorum", x_single_active_consumer=True))
+    other = cluster.nodes["n2"].client(1)
+    for client in (third, other):
+        answer(cluster, client, consume("sac"))
+    publish(first, *numbers(1, 3), key="sac")
+    cluster.run(100)
+    assert (bodies(third), bodies(other)) == (numbers(1, 3), [])
+    cluster.nodes["n3"].lose(third)
+    cluster.run(200)
+    assert bodies(other) == numbers(1, 3)
+
+
+def test_expiry_and_policies_come_from_the_leader(cluster: NodeCluster) -> None:
+    """x-expires deletes the queue everywhere, and from the metadata; a policy is in force in the log."""
+    client = cluster.nodes[follower(cluster)].client(1)
+    answer(cluster, client, declare("short", x_queue_type="quorum", x_expires=500))
+    cluster.run(2000)
+    for driver in cluster.nodes.values():
+        assert "short" not in driver.node.broker.vhosts["/"].queues
+        assert driver.node.broker.metadata.queue("/", "short") is None
+    node = cluster.nodes[cluster.leader()].node
+    node.broker.propose(commands.set_policy("/", "cap", pattern="q", definition={"max-length": 2}))
+    cluster.run(500)
+    publish(client, *numbers(1, 5))
+    cluster.run(200)
+    assert counts(cluster) == {(2, 0, 0)}
+    agree(cluster)

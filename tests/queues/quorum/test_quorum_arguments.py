@@ -1,0 +1,110 @@
+"""What the arguments of a quorum queue and the policies on it come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from queues.arguments import ArgumentError, Overflow, QueueArguments, WrongArgument
+from queues.quorum.arguments import DEDUPLICATION_WINDOW, DELIVERY_LIMIT, parse_quorum_arguments
+from queues.quorum.settings import QuorumSettings
+
+QUORUM = {"x-queue-type": "quorum"}
+
+
+def test_nothing_said() -> None:
+    assert parse_quorum_arguments(QUORUM) == QuorumSettings(QueueArguments(delivery_limit=DELIVERY_LIMIT))
+
+
+def test_everything_said() -> None:
+    settings = parse_quorum_arguments(
+        {
+            **QUORUM,
+            "x-quorum-initial-group-size": 5,
+            "x-queue-leader-locator": "balanced",
+            "x-max-in-memory-length": 1,
+            "x-message-ttl": 1,
+            "x-expires": 2,
+            "x-max-length": 3,
+            "x-max-length-bytes": 4,
+            "x-overflow": "reject-publish",
+            "x-dead-letter-exchange": "dlx",
+            "x-dead-letter-routing-key": "key",
+            "x-dead-letter-strategy": "at-least-once",
+            "x-max-priority": 5,
+            "x-single-active-consumer": True,
+            "x-delivery-limit": 6,
+            "x-message-deduplication": 7,
+            "x-deduplication-ttl": 8,
+            "x-consumer-timeout": 9,
+            "x-of-somebody-else": "whatever",
+        }
+    )
+    arguments = QueueArguments(1, 2, 3, 4, Overflow.REJECT_PUBLISH, "dlx", "key", 5, True, 6)
+    assert settings == QuorumSettings(arguments, 9, 7, 8, at_least_once=True)
+
+
+@pytest.mark.parametrize(
+    ("argument", "policy", "operator", "limit"),
+    [
+        (None, None, None, 20),
+        (-1, None, None, None),
+        (3, None, None, 3),
+        (0, None, None, 0),
+        (None, 50, None, 50),
+        (3, 50, None, 3),
+        (80, 50, None, 50),
+        (-1, 50, None, 50),
+        (None, -1, None, None),
+        (None, 50, 40, 40),
+    ],
+)
+def test_the_delivery_limit(argument: int | None, policy: int | None, operator: int | None, limit: int | None) -> None:
+    arguments = QUORUM if argument is None else {**QUORUM, "x-delivery-limit": argument}
+    definitions = [{} if each is None else {"delivery-limit": each} for each in (policy, operator)]
+    assert parse_quorum_arguments(arguments, *definitions).arguments.delivery_limit == limit
+
+
+def test_policies() -> None:
+    policy = {"dead-letter-strategy": "at-least-once", "consumer-timeout": 500, "max-length": 9, "message-ttl": 3}
+    settings = parse_quorum_arguments({**QUORUM, "x-max-length": 5}, policy, {"max-length": 7})
+    assert (settings.at_least_once, settings.consumer_timeout) == (True, 500)
+    assert (settings.arguments.max_length, settings.arguments.message_ttl) == (5, 3)
+    own = {**QUORUM, "x-dead-letter-strategy": "at-most-once", "x-consumer-timeout": 100}
+    settings = parse_quorum_arguments(own, policy)
+    assert (settings.at_least_once, settings.consumer_timeout) == (False, 100)
+
+
+def test_deduplication() -> None:
+    for value, window in ((True, DEDUPLICATION_WINDOW), (False, 0), (0, 0), (5, 5)):
+        assert parse_quorum_arguments({**QUORUM, "x-message-deduplication": value}).deduplication_window == window
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("x-quorum-initial-group-size", 0),
+        ("x-quorum-initial-group-size", "3"),
+        ("x-queue-leader-locator", 1),
+        ("x-dead-letter-strategy", "twice"),
+        ("x-dead-letter-strategy", 1),
+        ("x-message-deduplication", "yes"),
+        ("x-message-deduplication", 1_000_001),
+        ("x-deduplication-ttl", 5),
+        ("x-consumer-timeout", 0),
+        ("x-delivery-limit", -2),
+        ("x-max-length", -1),
+        ("x-max-priority", 256),
+        ("x-dead-letter-routing-key", "no exchange"),
+    ],
+)
+def test_a_bad_value_is_named(key: str, value: object) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        parse_quorum_arguments({**QUORUM, key: value})
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize("key", ["x-queue-mode", "x-queue-version", "x-max-age", "x-initial-cluster-size"])
+def test_arguments_of_other_types(key: str) -> None:
+    with pytest.raises(WrongArgument) as caught:
+        parse_quorum_arguments({**QUORUM, key: "1"})
+    assert (caught.value.key, caught.value.queue_type) == (key, "quorum")
