@@ -38,6 +38,8 @@ SETUP_LIMIT_S = 30.0
 BEFORE_S = 0.5
 AFTER_S = 0.5
 POLL_S = 0.25
+#: A healthy cluster says within this time how many messages a queue has.
+ASK_LIMIT_S = 5.0
 #: After a leader's kill -9 clients of the others can write again within this time.
 OUTAGE_LIMIT_S = 3.0
 LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER)
@@ -219,31 +221,32 @@ class Campaign:
         while True:
             depths = await self._depths(history.queues)
             missing = history.missing()
-            if not missing and not any(depths.values()):
+            if not missing and all(depth == 0 for depth in depths.values()):
                 return
             if history.deliveries > deliveries:
                 deliveries, progress = history.deliveries, now()
             if now() > progress + QUIET_LIMIT_S:
-                left = {queue: depth for queue, depth in depths.items() if depth}
+                left = {queue: depth for queue, depth in depths.items() if depth != 0}
                 history.violated(
                     f"not drained, nothing comes for {QUIET_LIMIT_S} s: {len(missing)} confirmed messages were not "
-                    f"delivered, such as {missing[:3]}; messages left: {left}"
+                    f"delivered, such as {missing[:3]}; messages left (None: nobody says): {left}"
                 )
                 return
             await pause(POLL_S)
 
     async def _depths(self, queues: dict[str, QueueSpec]) -> dict[str, int | None]:
         """How many messages are ready in each queue; None where nobody says."""
-        found: dict[str, int | None] = {}
-        for name, spec in queues.items():
+        found: dict[str, int | None] = dict.fromkeys(queues)
 
-            async def ask(channel: AbstractChannel, name: str = name) -> None:
+        async def ask(name: str, spec: QueueSpec) -> None:
+            async def declare(channel: AbstractChannel) -> None:
                 declared = await channel.declare_queue(name, passive=True)
                 found[name] = declared.declaration_result.message_count
 
-            found[name] = None
             with contextlib.suppress(*CLIENT_ERRORS):
-                await self._on(spec.home or self._chance.choice(self._cluster.names), ask)
+                await self._on(spec.home or self._chance.choice(self._cluster.names), declare, ASK_LIMIT_S)
+
+        await asyncio.gather(*(ask(name, spec) for name, spec in queues.items()))
         return found
 
     async def _take_rest(self, history: History) -> None:
@@ -272,9 +275,11 @@ class Campaign:
             history.violated(f"the locks could not be emptied on a healthy cluster: {error!r}")
         return present
 
-    async def _on(self, node: str, work: Callable[[AbstractChannel], Awaitable[None]]) -> None:
+    async def _on(
+        self, node: str, work: Callable[[AbstractChannel], Awaitable[None]], limit_s: float = SETUP_LIMIT_S
+    ) -> None:
         """Do something on a channel of its own. Raises CLIENT_ERRORS."""
-        async with asyncio.timeout(SETUP_LIMIT_S):
+        async with asyncio.timeout(limit_s):
             connection = await aio_pika.connect(self._cluster.nodes[node].url, timeout=CONNECT_TIMEOUT_S)
             try:
                 await work(await connection.channel())
