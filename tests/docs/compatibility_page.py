@@ -31,7 +31,6 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("Exchanges", r"exchange|alternate-exchange|topic exchange|headers exchange|x-consistent-hash|x-delayed"),
     ("Quorum queues", r"quorum queue"),
     ("Queues", r"queue"),
-    ("Quorum queues", r"quorum queue"),
     ("Queue arguments", r"x-|a queue without x-|expiration|dead-lettering"),
     ("Publishing and confirms", r"basic\.publish|confirm|CC|BCC|order|user_id"),
     ("Transactions", r"tx"),
