@@ -338,6 +338,19 @@ class Config(ClusterConfig):
         minimum=1,
     )
 
+    max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
+    max_claim_messages: int = setting(
+        COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1
+    )
+    max_blob_size_bytes: int = setting(
+        SIZE,
+        8 * MIB,
+        LIMITS,
+        "What lease.fetch and lease.browse answer at most, whatever they are asked for; one message at least.",
+        minimum=64 * KIB,
+        maximum=64 * MIB,
+    )
+
     consumer_timeout_ms: int = setting(
         DURATION,
         0,

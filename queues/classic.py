@@ -79,6 +79,8 @@ class ClassicQueue(Queue):
         else:
             self.ready = Ready(self.pager, queue_id)
         self.dispatcher = Dispatcher(settings.single_active_consumer)
+        #: Called once, when a message has become ready that nobody has taken.
+        self.watcher: Callable[[], None] | None = None
         self._expiry_at = 0
         self._expires_soon = False
         self.apply_settings(settings)
@@ -156,6 +158,8 @@ class ClassicQueue(Queue):
                 self._hand_over(entry, taker)
             return
         self.ready.push(message, sequence, expires_at, journal_segment)
+        if self.watcher is not None:
+            self._tell_watcher()
         if expires_at:
             if expires_at <= now:
                 # It may have expired behind others: then it goes when it becomes the first.
@@ -165,6 +169,11 @@ class ClassicQueue(Queue):
                 self._watch(expires_at)
         if self.is_limited:
             self._enforce_limits(now)
+
+    def _tell_watcher(self) -> None:
+        watcher: Any = self.watcher
+        self.watcher = None
+        watcher()
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.consumer = consumer
@@ -287,6 +296,8 @@ class ClassicQueue(Queue):
                     self._watch(max(entry.expires_at, now))
         if kept:
             self.ready.put_back(kept)
+            if self.watcher is not None:
+                self._tell_watcher()
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
@@ -302,6 +313,8 @@ class ClassicQueue(Queue):
                 self._watch(max(entry.expires_at, now))
         if entries and not self.is_deleted:
             self.ready.put_back(entries)
+            if self.watcher is not None:
+                self._tell_watcher()
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
@@ -401,6 +414,8 @@ class ClassicQueue(Queue):
             self.dispatcher.remove(consumer)
         count = self.purge()
         self.store.unlist(self)
+        if self.watcher is not None:
+            self._tell_watcher()
         for consumer in consumers:
             consumer.on_queue_gone()
         return count
