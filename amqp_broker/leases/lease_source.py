@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
 from amqp_broker.leases.errors import FENCED, GONE, INVALID, LeaseError
+from queues.leases import open_lease
 from queues.message_log import RangeGone
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class ClassicSource(LeaseSource):
             if len(queue.lease_groups) >= limit:
                 then(LeaseError(INVALID, too_many(self.name, limit)))
                 return
-            found = queue.open_lease(group, owner, desk.random_bytes(16).hex(), desk.now)
+            found = open_lease(queue, group, owner, desk.random_bytes(16).hex(), desk.now)
         else:
             found.set_owner(owner, desk.now)
         desk.expiry.watch(queue, found)
