@@ -193,12 +193,12 @@ class ClassicSource(LeaseSource):
 def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
     """The messages of [first, last) of a MessageLog, as far as the writer takes them. Returns where it stops. Raises
     RangeGone."""
-    offset = first
+    offset: int = first
     while True:
         for stretch in log.read(offset, last, max(1, writer.room())):
             taken = writer.add_records(stretch.first, stretch.data, stretch.start, stretch.end)
-            offset = stretch.first + taken
-            if taken < stretch.count:
+            offset = int(stretch.first + taken)
+            if taken < stretch.messages:
                 return offset
         if offset >= last or not writer.room():
             return offset

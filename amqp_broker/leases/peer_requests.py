@@ -58,7 +58,8 @@ class PeerRequest(NamedTuple):
 
 
 class _Pending:
-    """A request that is not answered. cost: octets that it and its answer may take; wait_ms: what it may take on purpose."""
+    """A request that is not answered. cost: octets that it and its answer may take; wait_ms: how long it may wait on
+    purpose."""
 
     def __init__(self, request: PeerRequest, cost: int, wait_ms: int, answer: Answer) -> None:
         self.request = request

@@ -89,7 +89,7 @@ class Leases:
                 if isinstance(queue, ClassicQueue):
                     self.expiry.watch_all(queue, now)
 
-    # -- turns -----------------------------------------------------------------------------------------------------------
+    # -- turns ---------------------------------------------------------------------------------------------------------
 
     @property
     def wants_sync(self) -> bool:
@@ -130,7 +130,7 @@ class Leases:
         """The link to another node is gone."""
         self.peers.peer_disconnected(name)
 
-    # -- requests --------------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve a request of a client."""
@@ -189,7 +189,7 @@ class Leases:
     def _source_of(self, queue: Any) -> LeaseSource:
         return ClassicSource(self, queue)
 
-    # -- verbs -----------------------------------------------------------------------------------------------------------
+    # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def _open(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
         source.open(fields.text("group"), fields.text("owner"), _giving(answer))
