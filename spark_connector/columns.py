@@ -39,6 +39,9 @@ _TIMESTAMP = 9
 _COUNT = 14
 #: The last second that a timestamp of Spark can have (31 December 9999).
 _LAST_SECOND = 253402300799
+#: What 64 bits with a sign hold of an offset, and of milliseconds that become microseconds.
+_OFFSET_BITS = 0x7FFFFFFFFFFFFFFF
+_TIME_BITS = 0xFFFFFFFFFFFF
 
 
 class Texts:
@@ -122,9 +125,9 @@ class Columns:
             if position + _FIXED_BYTES + 1 > size:
                 raise _truncated(size)
             if self.offset is not None:
-                self.offset.put(get_u64(blob, position))
+                self.offset.put(get_u64(blob, position) & _OFFSET_BITS)
             if self.enqueued_at is not None:
-                self.enqueued_at.put(get_u64(blob, position + 8) * 1000)
+                self.enqueued_at.put((get_u64(blob, position + 8) & _TIME_BITS) * 1000)
             if self.redelivered is not None:
                 self.redelivered.put(blob[position + 16] & 1)
             if self.delivery_count is not None:

@@ -34,8 +34,8 @@ class AmqpDataSource(DataSource):
     def name(cls) -> str:
         return "amqp"
 
-    def schema(self) -> str:
-        return rows.ddl(self._options.headers_format)
+    def schema(self) -> StructType:
+        return rows.row_type(self._options.headers_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         rows.check(schema, self._options.headers_format)

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
 from spark_connector.errors import SchemaError
 
@@ -54,14 +67,22 @@ BY_NAME: Final = {each.name: each for each in COLUMNS}
 HEADERS_TYPES: Final = {"map": "map<string,string>", "json": "string", "variant": "variant"}
 
 
+#: Spark's types by the words of the table.
+TYPES: Final[dict[str, DataType]] = {
+    "binary": BinaryType(), "string": StringType(), "boolean": BooleanType(), "smallint": ShortType(),
+    "int": IntegerType(), "bigint": LongType(), "timestamp": TimestampType(), "variant": VariantType(),
+    "map<string,string>": MapType(StringType(), StringType()),
+}  # fmt: skip
+
+
 def types(headers_format: str) -> dict[str, str]:
-    """Every column's type, as Spark's DDL has it."""
+    """Every column's type, in words."""
     return {each.name: each.type for each in COLUMNS} | {"headers": HEADERS_TYPES[headers_format]}
 
 
-def ddl(headers_format: str) -> str:
+def row_type(headers_format: str) -> StructType:
     """The whole row."""
-    return ", ".join(f"`{name}` {type_}" for name, type_ in types(headers_format).items())
+    return StructType([StructField(name, TYPES[word]) for name, word in types(headers_format).items()])
 
 
 def check(schema: StructType, headers_format: str) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from spark_connector.decode import Decoder
-from spark_connector.errors import DataLoss, OptionError, Refused
+from spark_connector.errors import DataLoss, OptionError
 from spark_connector.fetch import fetch
 from spark_connector.lease_group import LeaseGroup, Tail
 from spark_connector.offsets import Offsets, Position, split
@@ -113,18 +113,14 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a batch, which may be one of an earlier run."""
-        first, last = Offsets.from_json(start), Offsets.from_json(end)
-        self._ack(self._known(first))
+        first, last = self._known(Offsets.from_json(start)), Offsets.from_json(end)
+        self._ack(first)
         ranges: list[InputPartition] = []
         for queue in last:
-            to = last[queue]
-            at = first[queue] if queue in first else Position(to.incarnation, self._group(queue).trimmed)
-            if at.incarnation != to.incarnation or not self._holds(queue, at, to):
-                continue
-            for low, high in split(
-                at.offset, to.offset, self._options.num_partitions, self._options.max_per_partition
-            ):
-                ranges.append(Range(queue, to.incarnation, low, high))
+            at, to = first[queue], last[queue]
+            if self._holds(queue, at, to):
+                parts = split(at.offset, to.offset, self._options.num_partitions, self._options.max_per_partition)
+                ranges += [Range(queue, to.incarnation, low, high) for low, high in parts]
         return ranges
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -141,7 +137,8 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range."""
         assert isinstance(partition, Range)
-        return fetch(self._options, self._decoder, partition.queue, partition.incarnation, partition.start, partition.end)
+        queue, incarnation = partition.queue, partition.incarnation
+        return fetch(self._options, self._decoder, queue, incarnation, partition.start, partition.end)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -180,12 +177,11 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s; going on there (failOnDataLoss=false)", what)
 
     def _holds(self, queue: str, at: Position, to: Position) -> bool:
-        """Whether a range is still there. Raises DataLoss, unless that may be."""
+        """Whether a range of an earlier run is still there. Raises DataLoss, unless that may be."""
         group = self._group(queue)
-        if group.incarnation == to.incarnation and group.trimmed <= at.offset and to.offset <= group.next:
+        if at.incarnation == to.incarnation and to.offset <= group.next:
             return True
-        if at.offset < to.offset:
-            self._lost(queue, at, group)
+        self._lost(queue, to, group)
         return False
 
     def _ack(self, at: Offsets) -> None:
@@ -227,5 +223,3 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = at.moved(queue, end)
         return at
 
-
-__all__ = ["LeaseStreamReader", "Range", "Refused"]
