@@ -406,10 +406,10 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take()
         broker, store = self.broker, self.store
-        if broker.dead_letters.noted:
-            broker.dead_letters.run(now)
         if self.leases.is_busy:
             self.leases.work(now)
+        if broker.dead_letters.noted:
+            broker.dead_letters.run(now)
         replication, homes = self.replication, self.homes
         if homes.links:
             homes.begin_end_of_turn(now)

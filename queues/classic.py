@@ -173,7 +173,7 @@ class ClassicQueue(Queue):
                 self.expire(now)
             else:
                 self._watch(expires_at)
-        if self.is_limited:
+        if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
     def _tell_watcher(self) -> None:
