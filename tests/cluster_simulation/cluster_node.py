@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 EPOCH_MS = 1_700_000_000_000
 MS = 1000
+#: How far off clocks are at first, milliseconds.
+MAX_OFFSET = 500
 
 
 class Crashed(Exception):
@@ -45,7 +47,7 @@ class ClusterNode:
         self.chance = random.Random(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
-        self.offset = self.chance.randint(-500, 500)
+        self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
         self.is_up = False
         self.lives = 0
         self.frozen_until = 0
