@@ -20,7 +20,7 @@ from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.client_model import ClientModel, Consumer
 from tests.cluster_simulation.cluster_node import MAX_OFFSET, MS, ClusterNode, Crashed
-from tests.cluster_simulation.cluster_settings import cluster_configs
+from tests.cluster_simulation.cluster_settings import cluster_configs, small_raft_settings
 from tests.cluster_simulation.group_checks import GroupChecks
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.network import Network
@@ -66,7 +66,8 @@ class ClusterWorld:
         members = [f"n{number}" for number in range(1, size + 1)]
         joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
         configs = cluster_configs(self.chance, members, joiners)
-        self.nodes = {name: self.node_kind(name, configs[name], self.chance.getrandbits(32)) for name in configs}
+        raft = small_raft_settings(self.chance)
+        self.nodes = {name: self.node_kind(name, configs[name], raft, self.chance.getrandbits(32)) for name in configs}
         self.members = members
         self.joiners = joiners
         self.checks = GroupChecks(self.nodes, self.log)
@@ -209,6 +210,7 @@ class ClusterWorld:
             check.run()
             self.on_node(node, 0, lambda now, check=check: node.node.checked(check, now))  # type: ignore[misc]
         for peer, frames in turn.peers:
+            self.checks.on_frames(node, peer, frames)
             self.network.send(node.name, peer, frames)
         if turn.wants_sync:
             self._take_job(node)
@@ -319,7 +321,6 @@ class ClusterWorld:
         self.note(f"{node.name} crashes{' (power)' if is_power else ''}")
         self.counts["crashes"] += 1
         clients = list(node.clients.values())
-        self.checks.died(node)
         node.crash(is_power=is_power)
         self.network.died(node.name, tells=not is_power or self.chance.random() < 0.5)
         for application in clients:
