@@ -7,7 +7,8 @@ Letters are part of the group's state until the log says Dispatched, so a leader
 takes them all again. A letter can arrive twice.
 
 Invariants:
-1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk.
+1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk. A node
+   alone writes it into the journal behind the letter: in the same turn, so that after a crash both are there or none.
 2. It names the last letter of a run, so a letter that is tried again holds back those behind it.
 """
 
@@ -85,7 +86,10 @@ class LetterCarrier:
             self._noted.append(self._again.popleft()[1])
         noted, self._noted = self._noted, deque()
         for effect in noted:
-            self._publish(effect, now)
+            if self._group.machine.has_letter(effect.queue_id, effect.letter):
+                self._publish(effect, now)
+            else:  # an earlier leader has seen to it
+                self._done(effect.queue_id, effect.letter)
 
     def next_deadline(self) -> int | None:
         """When something is to be tried again."""
@@ -120,7 +124,7 @@ class LetterCarrier:
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
             self._again.append((self._group.now + RETRY_MS, effect))
-        elif position > self._synced_position:
+        elif position > self._synced_position and not self._broker.replication.is_alone:
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
         else:
             self._done(effect.queue_id, effect.letter)

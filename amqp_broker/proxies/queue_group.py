@@ -82,6 +82,7 @@ class QueueGroup(CommandSink):
         self.broker = broker
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
+        self._leads_from = 0
         self._is_session_closed = False
         self._is_waiting = False
         self._progress_at = 0
@@ -247,7 +248,7 @@ class QueueGroup(CommandSink):
             if self._is_session_closed:
                 self._is_session_closed = False
                 self._reopen(self._session_at(now))
-        if self.letters.is_due(now) and self.raft.is_leader and self._replication.is_ready:
+        if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
             self.letters.run(now)
 
     def other_effect(self, effect: Effect) -> None:
@@ -288,7 +289,12 @@ class QueueGroup(CommandSink):
             receipt: Any = token
             receipt.complete(Refusal.UNKNOWN)
 
+    def _leads(self) -> bool:
+        """Whether this node leads, and has applied what earlier leaders have left: they may have dispatched letters."""
+        return bool(self.raft.is_leader and self.raft.last_applied >= self._leads_from)
+
     def _on_role_changed(self, now: int) -> None:
+        self._leads_from = self.raft.last_index
         self.stream.resend()
         self.letters.reset()
         self._downed.clear()
