@@ -99,8 +99,10 @@ class ClusterNode:
                 check.run()
         except CorruptRecord as error:
             raise Violation(f"{self.name} does not start: {error}") from error
-        except SimulatedCrash:
-            raise Crashed from None
+        except Exception:
+            if self.disk.is_down:
+                raise Crashed from None
+            raise
         if known is not None:
             self.node.membership.known = dict(known.members)
         self._others = self.node.membership.addresses()

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from amqp_broker.cluster import commands
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.hold import Hold
 from amqp_broker.node import Node, Turn
@@ -78,8 +79,8 @@ class Commits:
 
 
 def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[Node]:
-    """A node that says when a connection goes on that was held: connections go on one after the other, and what each of
-    them does then may be just what the next one finds."""
+    """A node that says when a connection goes on that was held or parked: connections go on one after the other, and
+    what each of them does then may be just what the next one finds."""
 
     class Watched(kind):  # type: ignore[misc,valid-type]  # a class that is only known now
         def end_hold(self, hold: Hold) -> bool:
@@ -87,6 +88,13 @@ def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[
             if has_ended:
                 before_release(hold.connection)
             return has_ended
+
+        def park(self, connection: Connection, ticket: int, answer: Callable[[], None]) -> None:
+            def go_on() -> None:
+                before_release(connection)
+                answer()
+
+            super().park(connection, ticket, go_on)
 
     return Watched
 
@@ -167,7 +175,7 @@ class SimulatedDriver:
 
     def _absorb(self, released: object = None) -> None:
         """Give the model what was handled: those who were parked go on in the order in which they were parked.
-        released: the connection whose hold ends; what it was held for comes now."""
+        released: the connection that goes on; what it was held for comes now."""
         for command, queue_id in self._committed:
             self.note(f"committed {command['op']} {command.get('name', '')}")
             self.model.committed(command, queue_id)
@@ -425,8 +433,12 @@ class SimulatedDriver:
             if job is not None:
                 job.run()
                 self.node.synced(job, self.now)
-        except SimulatedCrash:
-            raise Crashed from None
+        except Violation:
+            raise
+        except Exception:
+            if self.disk.is_down:
+                raise Crashed from None
+            raise
         if self.disk.is_down:
             raise Crashed
         self.disk.crash_at = None
