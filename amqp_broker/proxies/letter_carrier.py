@@ -58,7 +58,6 @@ class LetterCarrier:
         self._again: deque[tuple[int, DeadLettered]] = deque()
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
-        self._synced_position = 0
         self._dispatched: dict[int, int] = {}
         self._term = 0
 
@@ -124,14 +123,20 @@ class LetterCarrier:
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
             self._again.append((self._group.now + RETRY_MS, effect))
-        elif position > self._synced_position and not self._broker.replication.is_alone:
+            self._group.touch()
+        elif position > self._broker.replication.synced_position and not self._broker.replication.is_alone:
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
+            self._group.touch()
         else:
             self._done(effect.queue_id, effect.letter)
 
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether `synced` may find something to do."""
+        return bool(self._unsynced)
+
     def synced(self, position: int) -> None:
         """The journal is on the disk so far."""
-        self._synced_position = position
         waiting, self._unsynced = self._unsynced, deque()
         for each in waiting:
             if each.position <= position:

@@ -223,10 +223,20 @@ class QueueGroup(CommandSink):
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
 
-    def synced(self, position: int) -> None:
-        """The journal is on the disk so far. Raises OSError."""
+    def synced(self, position: int) -> bool:
+        """The journal is on the disk so far. Returns whether there is more to wait for. Raises OSError."""
         self.machine.synced(position)
         self.letters.synced(position)
+        return self._awaits_disk()
+
+    def written(self, position: int) -> bool:
+        """What was done in this turn is in the journal, which ends there. Returns whether something waits for the disk.
+        For turns in which something was done."""
+        self.machine.end_turn(position)
+        return self._awaits_disk()
+
+    def _awaits_disk(self) -> bool:
+        return bool(self.machine.awaits_disk or self.letters.awaits_disk)
 
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
@@ -312,6 +322,7 @@ class QueueGroup(CommandSink):
         """What the turn has to say to the group is proposed, or goes to the leader."""
         self.now = now
         self.flush()
+        self._replication.served(self.group_id)
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
             return

@@ -212,6 +212,11 @@ class QueueGroupMachine:
         """The journal's end, after everything of this turn was appended."""
         self._places.end_turn(position)
 
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether `synced` will find something to do."""
+        return self._places.is_retiring
+
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
         execution = self._execution
