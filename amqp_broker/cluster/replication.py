@@ -117,8 +117,8 @@ class Replication:
         self.is_active = False
         #: Up to where the journal is on the disk, as this was told.
         self.synced_position = 0
-        #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had;
-        #: those that wait for the disk; and when each is due.
+        #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
+        #: it; those that wait for the disk; and when each is due.
         self._touched: dict[int, None] = {}
         self._served: dict[int, None] = {}
         self._unsynced: dict[int, None] = {}

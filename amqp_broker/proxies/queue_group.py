@@ -424,6 +424,8 @@ class QueueGroup(CommandSink):
     def next_deadline(self) -> int | None:
         """When `end_turn` has something to do again."""
         times: list[int] = []
+        if self._rests_until > self.now:
+            times.append(self._rests_until)
         if self._is_waiting and self.stream.unapplied:
             times.append(self._progress_at + RESEND_MS)
         if self.raft.is_leader:

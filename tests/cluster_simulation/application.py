@@ -14,7 +14,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import decode_properties
 from tests.cluster_simulation.client_model import UNLIMITED, Arrival, Attempt, Channel, Consumer, Removal, Sent
-from tests.cluster_simulation.log_model import Handing
+from tests.cluster_simulation.log_records import Handing
 from tests.cluster_simulation.queue_kinds import HELD_BACK, HOME_SCRATCH, SCRATCH
 from tests.simulation.client import FRAME_MAX, Event, Operation, SimulatedClient
 from tests.simulation.observer import message_number

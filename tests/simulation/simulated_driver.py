@@ -103,6 +103,7 @@ class SimulatedDriver:
     """One node and its world. `trace` is called with a line for each event, for people."""
 
     disk_type: type[SimulatedDisk] = SimulatedDisk
+    workload_type: type[Workload] = Workload
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -111,7 +112,7 @@ class SimulatedDriver:
         self.config = simulated_config(self.chance)
         self.specs = queue_specs(self.chance)
         self.model = Model(self.specs)
-        self.workload = Workload(
+        self.workload = self.workload_type(
             self.chance, self.specs, memory_may_be_short=self.config.memory_budget_bytes < _AMPLE_BYTES
         )
         self.observer = Observer(self.model)

@@ -20,6 +20,7 @@ from storage.page_store import PageStore
 from tests.simulation import simulated_driver
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.simulation.state import Violation
+from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
 SEEDS = range(1, 41)
@@ -74,7 +75,17 @@ class _BindingWhatIsGone(Projection):
         return True
 
 
+class _Rebuilding(Workload):
+    """Clients who declare, bind and delete their few queues all the time."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._choices += [(30, self.bind), (30, self.declare), (15, self.delete)]
+        self._total = sum(weight for weight, _ in self._choices)
+
+
 def bind_what_is_gone(patch: Patch) -> None:
+    patch.setattr(World, "workload_type", _Rebuilding)
     patch.setattr(node_module, "Projection", _BindingWhatIsGone)
 
 
@@ -193,3 +204,9 @@ def test_a_broken_rule_is_noticed(name: str, monkeypatch: Patch) -> None:
             print(error)  # noqa: T201  # what was noticed, for `pytest -s`
             return
     pytest.fail(f"no seed of {SEEDS} noticed: {name}")
+
+
+def test_with_all_rules_clients_who_rebuild_do_no_harm(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(World, "workload_type", _Rebuilding)
+    for seed in SEEDS:
+        World(seed).run(STEPS)

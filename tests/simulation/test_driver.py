@@ -14,7 +14,8 @@ _PERSISTENT: dict[str, object] = {"delivery_mode": 2}
 def _publish(client: SimulatedClient, channel: ModelChannel, number: int) -> None:
     body = f"{number}:".encode()
     message = Published(number, body, encode_properties(_PERSISTENT), is_persistent=True, priority=0, ttl=None)
-    values = {"message": message, "exchange": "", "key": "plain", "delay": 0, "mandatory": False, "split": FRAME_MAX - 8}
+    values: dict[str, object] = {"message": message, "exchange": "", "key": "plain", "delay": 0, "mandatory": False}
+    values["split"] = FRAME_MAX - 8
     method = methods.BasicPublish(0, "", "plain", False, False)
     client.publish(Operation("publish", channel, values), channel.number, method, _PERSISTENT, body)
 
