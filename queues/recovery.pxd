@@ -31,4 +31,4 @@ cdef class Recovery:
                    queue=RecoveredQueue, sequence="unsigned long long", target="unsigned long long",
                    source_id="unsigned long long")
     cdef void _take_moved(self, unsigned int segment, bytes payload) except *
-    cdef int _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except -1
+    cdef void _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *
