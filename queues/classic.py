@@ -3,7 +3,7 @@
     publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready
     deliver: ready -> dispatcher -> consumer, `held` while unacknowledged
     settle:  `ack` | `put_back` | `reject`; `expire`, length limits and purge settle ready messages
-    lease:   `take_ready` -> a LeaseGroup (leases.py) -> `take_leased`, if it is released
+    lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
 
 It knows consumers as a Protocol, dead letters as a callable, time as an argument.
 
@@ -173,7 +173,7 @@ class ClassicQueue(Queue):
                 self.expire(now)
             else:
                 self._watch(expires_at)
-        if self.is_limited:
+        if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
     def _tell_watcher(self) -> None:
@@ -411,20 +411,6 @@ class ClassicQueue(Queue):
         if self._expires_soon:
             self.expire(now)
         return taken
-
-    def take_leased(self, entries: list[Entry], now: int) -> None:
-        """Messages of a group come back, once more returned, to their original positions, counted in the budget; call
-        `dispatch` afterwards."""
-        kept = []
-        limit = self.settings.delivery_limit
-        for entry in entries:
-            if limit is not None and entry.returns > limit:
-                self._drop(entry, DELIVERY_LIMIT, now)
-                continue
-            kept.append(entry)
-            if entry.expires_at:
-                self._watch(max(entry.expires_at, now))
-        self._make_ready(kept, now)
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 

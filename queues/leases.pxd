@@ -1,5 +1,5 @@
 cimport cython
-from queues.message cimport Entry, Message
+from queues.message cimport Entry, Message, make_message
 from queues.message_log cimport MessageLog
 from queues.moved cimport Move
 from queues.page cimport Page

@@ -236,8 +236,6 @@ class LeaseGroup(MessageLog):
         touched = 0
         move = Move(store, self) if self.is_durable else None
         for entry in entries:
-            entry.is_redelivered = True
-            entry.returns += 1
             segment = entry.journal_segment
             if self.is_durable:
                 has_octets = segment == 0
@@ -249,7 +247,7 @@ class LeaseGroup(MessageLog):
                 move.add(  # type: ignore[union-attr]
                     entry.message,
                     offset,
-                    entry.returns,
+                    entry.returns + 1,
                     True,
                     has_octets,
                     queue.queue_id,
@@ -262,7 +260,8 @@ class LeaseGroup(MessageLog):
         if self.is_durable:
             move.close()  # type: ignore[union-attr]
         self._give_up(page)
-        queue.take_leased(entries, now)
+        queue.unacked += len(entries)
+        queue.put_back(entries, now)
         if pager.used > pager.tight_bytes:
             queue.ready.relieve(pager.used - pager.tight_bytes)
         return int(size)

@@ -17,6 +17,7 @@ cdef class RecoveredQueue:
 cdef class Recovery:
     cdef public dict queues
     cdef public dict leases
+    cdef public dict notes
     cdef object _pager
     cdef AddressBook _addresses
 
@@ -30,4 +31,4 @@ cdef class Recovery:
                    queue=RecoveredQueue, sequence="unsigned long long", target="unsigned long long",
                    source_id="unsigned long long")
     cdef void _take_moved(self, unsigned int segment, bytes payload) except *
-    cdef int _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except -1
+    cdef void _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
-from amqp_broker.leases.errors import LeaseError
+from amqp_broker.leases.errors import BUSY, LeaseError
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import encode_properties
 from queues.message import build_message
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.message_facts import MessageFacts
     from amqp_broker.node import Node
+    from queues.timers import Timers
 
 JSON = "application/json"
 BLOB = "application/octet-stream"
@@ -45,6 +46,30 @@ class Answer:
     def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
         """Any of the three."""
         raise NotImplementedError
+
+
+class TimelyAnswer(Answer):
+    """To be given within some time; who asked is told `busy` then, and what comes later is dropped."""
+
+    def __init__(self, answer: Answer, timers: Timers, now: int, within_ms: int, verb: str) -> None:
+        self._answer: Answer | None = answer
+        self._verb = verb
+        self._within_ms = within_ms
+        timers.at(now + within_ms, self._time_is_up)
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._answer is not None and self._answer.is_wanted
+
+    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+        """See Answer."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.send(content_type, body, headers)
+
+    def _time_is_up(self, now: int) -> None:
+        text = f"{self._verb}: it is not done within {self._within_ms} ms (command_timeout), and may still be: ask again"
+        self.refuse(LeaseError(BUSY, text))
 
 
 class ClientAnswer(Answer):

@@ -19,6 +19,7 @@ MAX_JSON_BYTES = 4 * 1024 * 1024
 MAX_NUMBER = (1 << 63) - 1
 #: Names are short strings on the wire.
 _MAX_NAME_BYTES = 255
+_PARTITION_DIGITS = 18
 
 
 class Fields:
@@ -87,19 +88,28 @@ class Fields:
             bits |= COLUMNS[name]
         return bits
 
-    def attempts(self) -> dict[int, int]:
-        """The attempt that is to be committed, by partition, in order of the partitions."""
-        found = self._found.get("attempts")
-        expected = "an object of attempts by partition, both integers from 0"
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false; `default` where it is not given."""
+        value = self._found.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fail(name, "true or false")
+        return value
+
+    def by_partition(self, name: str) -> dict[int, int]:
+        """Numbers by partition, in order of the partitions."""
+        found = self._found.get(name)
+        expected = "an object of integers by partition, all of them from 0"
         if not isinstance(found, dict):
-            raise self.fail("attempts", expected)
-        attempts = {}
+            raise self.fail(name, expected)
+        numbers = {}
         for key, value in found.items():
             is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
-            if not is_number or not key.isascii() or not key.isdigit() or len(key) > 18:
-                raise self.fail("attempts", expected)
-            attempts[int(key)] = value
-        return dict(sorted(attempts.items()))
+            if not is_number or not key.isascii() or not key.isdigit() or len(key) > _PARTITION_DIGITS:
+                raise self.fail(name, expected)
+            numbers[int(key)] = value
+        return dict(sorted(numbers.items()))
 
 
 def _shown(value: object) -> str:

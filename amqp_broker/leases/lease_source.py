@@ -17,6 +17,7 @@ from queues.leases import open_lease
 from queues.message_log import RangeGone
 
 if TYPE_CHECKING:
+    from amqp_broker.leases.answer import Answer
     from amqp_broker.leases.service import Leases
     from queues.classic import ClassicQueue
     from queues.leases import LeaseGroup
@@ -188,6 +189,18 @@ class ClassicSource(LeaseSource):
     def statistics(self) -> tuple[int, list[dict[str, Any]]]:
         """See LeaseSource."""
         return self._queue.message_count(), group_statistics(self._queue, self._desk.now)
+
+
+def giving(answer: Answer) -> Then:
+    """Gives an outcome to who asked."""
+
+    def give(outcome: Outcome) -> None:
+        if isinstance(outcome, LeaseError):
+            answer.refuse(outcome)
+        else:
+            answer.give(outcome)
+
+    return give
 
 
 def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:

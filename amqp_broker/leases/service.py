@@ -21,16 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException
-from amqp_broker.leases.answer import Answer, ClientAnswer
+from amqp_broker.leases.answer import Answer, ClientAnswer, TimelyAnswer
+from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.blob import BlobWriter, MalformedBlob
 from amqp_broker.leases.browse import browse, levels_of
 from amqp_broker.leases.claims import Claim, Claims
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, NOT_FOUND, LeaseError
 from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
-from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, Outcome
+from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
+from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.errors import MalformedInput
 from queues.classic import ClassicQueue
 from storage.errors import CorruptRecord
 
@@ -59,11 +62,14 @@ class Leases:
         self._node = node
         self.config = node.config
         self.broker = node.broker
+        self.store = node.store
         self.timers = node.timers
         self.random_bytes = node.broker.random_bytes
         self.claims = Claims(self)
         self.expiry = LeaseExpiry(node.timers)
         self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
+        self.apps = node.broker.apps = Apps(self)
+        self.transactions = Transactions(node, self, self.apps)
         self.requests = 0
         self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
         self._synced_position = 0
@@ -80,6 +86,15 @@ class Leases:
     @property
     def now(self) -> int:
         return int(self._node.now)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether memory or disk are short, so that publishers have to wait."""
+        return bool(self._node.alarms.is_on)
+
+    def within_time(self, answer: Answer, verb: str) -> Answer:
+        """For what may never come, because it takes a majority."""
+        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms, verb)
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
@@ -99,12 +114,15 @@ class Leases:
     @property
     def is_busy(self) -> bool:
         """Whether `work` has something to do at the end of this turn."""
-        return self.claims.is_busy
+        return self.claims.is_busy or self.apps.is_busy
 
     def work(self, now: int) -> None:
         """The end of a turn, before what it wrote is closed."""
         self._comes_back = False
-        self.claims.work()
+        if self.claims.is_busy:
+            self.claims.work()
+        if self.apps.is_busy:
+            self.apps.work()
 
     def come_back(self) -> None:
         """There is to be a turn soon."""
@@ -135,9 +153,16 @@ class Leases:
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve a request of a client."""
         self.requests += 1
-        answer = ClientAnswer(self._node, channel, facts)
         try:
-            self._request_lease(channel, verb, message.body_bytes(), answer)
+            answer = ClientAnswer(self._node, channel, facts)
+        except MalformedInput as error:
+            log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
+            return
+        try:
+            if verb.startswith(TXN):
+                self.transactions.request(channel, verb, message, facts, answer)
+            else:
+                self._request_lease(channel, verb, message.body_bytes(), answer)
         except LeaseError as error:
             answer.refuse(error)
 
@@ -171,9 +196,14 @@ class Leases:
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
         try:
-            queue = self._node.homes.home.find(request.queue_id) if self._node.is_ready else None
+            if not self._node.is_ready:
+                raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
+            if not request.queue_id:
+                self.transactions.serve(request, answer)
+                return
+            queue = self._node.homes.home.find(request.queue_id)
             if queue is None:
-                # It was deleted and that is on its way there, or this node is just starting.
+                # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
             self._serve(queue, Fields.of_json(request.verb, request.fields), answer)
         except LeaseError as error:
@@ -192,7 +222,7 @@ class Leases:
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def _open(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.open(fields.text("group"), fields.text("owner"), _giving(answer))
+        source.open(fields.text("group"), fields.text("owner"), giving(answer))
 
     def _claim(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
         wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
@@ -222,10 +252,10 @@ class Leases:
         return fields.limit("max_bytes", most, most)
 
     def _ack(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.ack(_caller(fields), fields.number("upto", 0, MAX_NUMBER), _giving(answer))
+        source.ack(_caller(fields), fields.number("upto", 0, MAX_NUMBER), giving(answer))
 
     def _release(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.release(_caller(fields), _giving(answer))
+        source.release(_caller(fields), giving(answer))
 
     def _stat(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
         ready, groups = source.statistics()
@@ -251,16 +281,6 @@ class Leases:
 
 def _caller(fields: Fields) -> Caller:
     return Caller(fields.text("group"), fields.text("incarnation"), fields.text("owner"))
-
-
-def _giving(answer: Answer) -> Callable[[Outcome], None]:
-    def give(outcome: Outcome) -> None:
-        if isinstance(outcome, LeaseError):
-            answer.refuse(outcome)
-        else:
-            answer.give(outcome)
-
-    return give
 
 
 def _damaged(queue: str, error: Exception) -> str:

@@ -9,6 +9,7 @@ import pytest
 from queues import leases
 from queues.arguments import QueueArguments
 from queues.leases import LEASE_IDS, LeaseGroup, is_lease_id, lease_id, open_lease
+from queues.message import Entry
 from queues.message_log import RangeGone
 from queues.pager import Pager
 from queues.recovery import Recovery
@@ -207,6 +208,13 @@ def test_transient_messages_last_once_they_are_leased() -> None:
     assert ready_names(world, world.queues[0]) == [1, 2, 3, 4, 5, 6]
 
 
+def get_all(world: World) -> list[Entry]:
+    entries = []
+    while (entry := world.queues[0].get(1)) is not None:
+        entries.append(entry)
+    return entries
+
+
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_release_puts_everything_back_in_its_place(is_stored: bool) -> None:
     world = new_world()
@@ -224,11 +232,10 @@ def test_a_release_puts_everything_back_in_its_place(is_stored: bool) -> None:
     for _ in range(2):
         world.sync()
     assert not world.disk.exists(f"queues/{group.queue_id}")
-    for world in (world, restarted(world)):
-        entries = []
-        while (entry := world.queues[0].get(1)) is not None:
-            entries.append((name_of(entry.message), entry.is_redelivered))
-        assert entries == [(name, name <= 50) for name in range(8, 61)]
+    everything = [(name, name <= 50) for name in range(8, 61)]
+    assert [(name_of(each.message), each.is_redelivered) for each in get_all(world)] == everything
+    world = restarted(world)
+    assert [(name_of(each.message), each.is_redelivered) for each in get_all(world)] == everything
     assert world.pager.used == sum(message_named(name, 60).size for name in range(8, 61))
 
 
@@ -280,10 +287,7 @@ def test_priorities_are_claimed_in_the_order_of_delivery_and_go_back_to_their_le
     group = world.queues[0].lease_groups["job"]
     assert names_in(group) == in_order[:15]
     group.release(1)
-    found = []
-    while (entry := world.queues[0].get(1)) is not None:
-        found.append(name_of(entry.message))
-    assert found == in_order
+    assert [name_of(each.message) for each in get_all(world)] == in_order
 
 
 def test_leases_end_expiry_and_a_release_begins_it_again() -> None:
@@ -411,7 +415,8 @@ def test_a_group_whose_state_is_lost_goes_back_to_its_queue() -> None:
 
 
 def test_ids_of_groups_are_apart_from_all_others() -> None:
-    assert is_lease_id(LEASE_IDS) and is_lease_id(LEASE_IDS + (1 << 56) - 1)
+    assert is_lease_id(LEASE_IDS)
+    assert is_lease_id(LEASE_IDS + (1 << 56) - 1)
     for other in (1, 1 << 61, (1 << 61) + (1 << 56), 1 << 62, LEASE_IDS - 1):
         assert not is_lease_id(other)
     found = {lease_id(*each) for each in ((1, "a", "x"), (2, "a", "x"), (1, "b", "x"), (1, "a", "y"))}
