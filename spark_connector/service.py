@@ -21,7 +21,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 ANSWER_TIMEOUT: Final = 30.0
 #: The broker's words for what may be asked again as it is.
 _TRANSIENT: Final = frozenset({"busy"})
-_ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED = 403, 404, 530
+_ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED, _INTERNAL_ERROR = 403, 404, 530, 541
 
 
 class Service:
@@ -134,6 +134,8 @@ def final_refusal(error: ClientError, options: Options) -> ConnectorError | None
             f"{where} is no amqp-broker, which leases and transactions need: read with mode=staged and 'stagingDir', "
             "write with delivery=confirm", "not-found",
         )  # fmt: skip
+    if error.reply_code == _INTERNAL_ERROR:
+        return Refused(f"{where} failed to serve a request: {error.reply_text}; its log says why", "internal-error")
     if error.reply_code == _ACCESS_REFUSED:
         return Refused(f"{where}: {error.reply_text}; grant the user what is missing", "access-refused")
     return None
