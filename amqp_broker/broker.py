@@ -166,10 +166,10 @@ class Broker:
         ]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
+        ids += self.apps.recover(recovery.notes, now)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
                 log.warning("set a damaged page aside: %s", line)
-        ids += self.apps.recover(recovery.notes, now)
         seen = list(recovery.queues)
         recovery.finish(ids, self.config.recover)
         held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]

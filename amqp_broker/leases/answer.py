@@ -68,7 +68,7 @@ class TimelyAnswer(Answer):
             answer.send(content_type, body, headers)
 
     def _time_is_up(self, now: int) -> None:
-        text = f"{self._verb}: it is not done within {self._within_ms} ms (command_timeout), and may still be: ask again"
+        text = f"{self._verb}: it is not done within {self._within_ms} ms (command_timeout): ask again"
         self.refuse(LeaseError(BUSY, text))
 
 

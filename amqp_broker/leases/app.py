@@ -1,18 +1,18 @@
 """App: what one application has staged at its home, and which of its epochs was committed last.
 
     stage -> a Part: an attempt at one partition of an epoch; its blobs are the messages of a hidden queue
-    commit -> the parts that were named are committed, all others up to this epoch are dropped: one NOTE, the commit point
+    commit -> the parts that were named are committed, all others up to this epoch are dropped: one NOTE entry
            -> published, blob by blob (publication.py) -> nothing of the epoch is left but its number
 
 A note has everything but the blobs:
 
-    u8 version 1, 16 octets incarnation, short string virtual host, short string app, u64 last epoch + 1, u64 next serial,
-    u64 next ordinal, u64 called_at, u32 n, n x (u64 epoch, u64 partition, u64 attempt, u64 serial, u64 opened_at,
-    u64 ordinal of its first blob + 1 if it is committed, or 0); committed parts in the order of publication
+    u8 version 1, 16 octets incarnation, short string virtual host, short string app, u64 last epoch + 1, u64 next
+    serial, u64 next ordinal, u64 called_at, u32 n, n x (u64 epoch, u64 partition, u64 attempt, u64 serial, u64
+    opened_at, u64 ordinal of its first blob + 1 if it is committed, or 0); committed parts in the order of publication
 
 Invariants:
-1. The id of a part's queue comes from the app's incarnation and a serial that is used once, so what a crash leaves of an
-   older part never turns up in a newer one.
+1. The id of a part's queue comes from the app's incarnation and a serial that is used once, so what a crash leaves of
+   an older part never turns up in a newer one.
 2. A part's queue has its blobs under the sequences 1, 2, ...: blob number n of the attempt is sequence n + 1.
 3. The last note of an app is in no journal segment that was retired.
 """
@@ -98,11 +98,13 @@ class Part:
 
 
 class App:
-    """One application of a virtual host. last_epoch: the last that was committed, -1 for none. parts: what is staged and
-    not committed, by (epoch, partition, attempt). committed: what is being published, in order. called_at: when it last
-    committed something, ms since the epoch."""
+    """One application of a virtual host. last_epoch: the last that was committed, -1 for none. parts: what is staged
+    and not committed, by (epoch, partition, attempt). committed: what is being published, in order. called_at: when it
+    last committed something, ms since the epoch."""
 
-    def __init__(self, vhost: str, name: str, incarnation: bytes, store: MessageStore, timers: Timers, now: int) -> None:
+    def __init__(
+        self, vhost: str, name: str, incarnation: bytes, store: MessageStore, timers: Timers, now: int
+    ) -> None:
         self.vhost = vhost
         self.name = name
         self.note_id = note_id(vhost, name)
@@ -178,7 +180,7 @@ class App:
         for part in parts:
             del self.parts[part.key]
 
-    # -- the journal -----------------------------------------------------------------------------------------------------
+    # -- the journal ---------------------------------------------------------------------------------------------------
 
     def write(self) -> None:
         """Write the note."""

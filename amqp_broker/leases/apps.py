@@ -46,7 +46,7 @@ class Apps:
         self._waiting: dict[App, list[Then]] = {}
         self._watched: dict[App, int] = {}
 
-    # -- start -----------------------------------------------------------------------------------------------------------
+    # -- start ---------------------------------------------------------------------------------------------------------
 
     def recover(self, notes: dict[int, tuple[int, bytes]], now: int) -> list[int]:
         """What the journal says of apps. Returns the ids of the queues that their parts are in. Raises Malformed."""
@@ -63,7 +63,8 @@ class Apps:
                 recovered = found.get(part.queue.queue_id)
                 if recovered is not None:
                     part.queue.restore(recovered, now)
-            if app.vhost not in self._desk.broker.vhosts:
+            record = self._desk.broker.metadata.app(app.vhost, app.name)
+            if record is None or record.home != self._desk.broker.replication.own_node:
                 self._end(app)
                 continue
             self._watch(app)
@@ -72,7 +73,7 @@ class Apps:
                 self._publications[app] = Publication(self._desk, app)
                 self._desk.come_back()
 
-    # -- what is asked -----------------------------------------------------------------------------------------------------
+    # -- what is asked -------------------------------------------------------------------------------------------------
 
     def find(self, vhost: str, name: str) -> App | None:
         """The app, if it has ever staged or committed anything here."""
@@ -96,7 +97,7 @@ class Apps:
             desk = self._desk
             if len(self._apps) >= desk.config.max_txn_apps:
                 limit = desk.config.max_txn_apps
-                raise LeaseError(INVALID, f"the limit of {limit} apps (max_txn_apps) is reached: app '{name}' is refused")
+                raise LeaseError(INVALID, f"{limit} apps are the limit (max_txn_apps): app '{name}' is refused")
             app = App(vhost, name, desk.random_bytes(16), desk.store, desk.timers, desk.now)
             self._apps[vhost, name] = app
         return app
@@ -121,8 +122,8 @@ class Apps:
             raise LeaseError(
                 GONE,
                 f"txn.stage: app '{name}', epoch {key[0]}, partition {key[1]}, attempt {key[2]} has blobs 0 to "
-                f"{staged - 1}, and {number} does not follow: the others have expired or were aborted, begin again with "
-                "another attempt",
+                f"{staged - 1}, and {number} does not follow: the others have expired or were aborted, begin again "
+                "with another attempt",
             )
         if number == staged:
             app.append(part, blob, messages, desk.now)
@@ -199,7 +200,7 @@ class Apps:
             part.queue.delete()
             self._desk.store.drop_pages(part.queue.queue_id)
 
-    # -- publishing --------------------------------------------------------------------------------------------------------
+    # -- publishing ----------------------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
@@ -239,7 +240,7 @@ class Apps:
         for then in self._waiting.pop(app, []):
             then(outcome)
 
-    # -- the end -----------------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     def _watch(self, app: App) -> None:
         """What is staged and not touched any more expires."""

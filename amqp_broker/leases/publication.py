@@ -1,32 +1,32 @@
 """Publication: the messages of a committed epoch go into the queues that they are routed to.
 
-    the first blob of the first part -> routed -> queues elsewhere: submitted -> they have it  -> one MOVED entry: into
-                                               -> queues here ------------------------------->   the queues, and the blob
-                                                                                                  is gone -> the next one
+    the first blob of the first part -> routed -> submitted to the queues elsewhere -> these have it
+    -> one MOVED entry: the messages are in the queues here, and the blob is gone -> the next blob
 
 Why every message is published exactly once, whatever crashes when:
 
 The note that commits an epoch (app.py) is one journal entry. Before it is synced nothing is published, and nobody is
 told; a crash then leaves the parts staged, or nothing of the commit. After it nobody can stage or commit that epoch
-again, and the parts of it are in the note, in order, until the note without them. So all that can go wrong is to
+again, and its parts are in the note, in order, until there is a note without them. So all that can go wrong is to
 publish a blob twice, or to lose one.
 
-A blob leaves its part by one MOVED entry, which also puts its messages into the durable queues of this node. The journal
-has the entry or has it not: with it, the blob is not there after a restart, and the messages are in their queues; without
-it, none of them is in a queue of this node, and the blob is published again. The note without the parts is written after
-the MOVED entries of all their blobs, and a journal never has a later entry without the earlier ones. Pages of the part
-that hold blobs which were moved are unpacked at a restart (queues/recovery.py), and segments that hold these entries
-are retired as for all queues.
+A blob leaves its part by one MOVED entry, which also puts its messages into the durable queues of this node. The
+journal has the entry or has it not: with it, the blob is not there after a restart, and the messages are in their
+queues; without it, none of them is in a queue of this node, and the blob is published again. The note without the parts
+is written after the MOVED entries of all their blobs, and a journal never has a later entry without the earlier ones.
+Pages that hold blobs which were moved are unpacked at a restart (queues/recovery.py), and segments that hold these
+entries are retired as for all queues.
 
 What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues
 recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob, which the
-commit's note has fixed, and its place in the blob; they rise in the order of publication, and a queue drops what is
-not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that hold messages
-back, and quorum queues that refuse messages when they are full (for there a message that was refused comes later
+note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
+is not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that hold
+messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes later
 than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob.
 
-Nothing is dropped because a queue is full: what was refused is tried again until it is taken. A message that is routed
-nowhere when it is published is counted and dropped, as any is; staging has refused it, unless it was told not to.
+Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
+what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is
+counted and dropped, as any is; staging has refused it, unless it was told not to.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Publication:
         self._is_submitting = False
         self._rests_until = 0
 
-    # -- steps -----------------------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------------
 
     @property
     def is_waiting(self) -> bool:
@@ -140,7 +140,7 @@ class Publication:
             found.append((message, way))
         return found
 
-    # -- elsewhere -------------------------------------------------------------------------------------------------------
+    # -- elsewhere -----------------------------------------------------------------------------------------------------
 
     def _submit(self, part: Part, places: list[tuple[int, list[Any]]]) -> None:
         """Hand messages, by their places in the blob, to queues and exchanges elsewhere."""
@@ -173,7 +173,7 @@ class Publication:
         if not self.waiting and not self._is_submitting:
             self._desk.come_back()
 
-    # -- here ------------------------------------------------------------------------------------------------------------
+    # -- here ----------------------------------------------------------------------------------------------------------
 
     def _move(self, vhost: VHost, part: Part) -> None:
         """The blob leaves its part, and its messages are in the queues of this node."""

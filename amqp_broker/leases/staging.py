@@ -48,7 +48,7 @@ class Staging:
         reader = BlobReader(blob)
         if reader.count > MAX_STAGED_MESSAGES:
             raise LeaseError(
-                INVALID, f"txn.stage: a blob of {reader.count} messages; at most {MAX_STAGED_MESSAGES} are taken at once"
+                INVALID, f"txn.stage: a blob of {reader.count} messages, at most {MAX_STAGED_MESSAGES} are taken"
             )
         known: dict[bytes, PublishRoute] = {}
         routes = StagedRoutes(channel.vhost, self._max_table_depth, AddressBook())

@@ -95,7 +95,7 @@ class Transactions:
             )
         return json.dumps(found).encode()
 
-    # -- the home --------------------------------------------------------------------------------------------------------
+    # -- the home ------------------------------------------------------------------------------------------------------
 
     def _settle_home(self, user: str, name: str, request: PeerRequest, answer: Answer) -> None:
         """The first request of an app: it lives here, unless another node was faster."""
@@ -105,7 +105,7 @@ class Transactions:
         def settled(result: object) -> None:
             record = broker.metadata.app(request.vhost, name)
             if record is None or record.user != user:
-                late.refuse(LeaseError(BUSY, f"{request.verb}: app '{name}' is being taken by another user, or dropped"))
+                late.refuse(LeaseError(BUSY, f"{request.verb}: app '{name}' was taken by another user, or dropped"))
                 return
             try:
                 self._hand_on(record.home, request, late)
@@ -132,7 +132,7 @@ class Transactions:
         name = fields.text("app")
         record = self._node.broker.metadata.app(vhost, name)
         if record is None or record.home != self._node.replication.own_node:
-            raise LeaseError(BUSY, f"{verb}: this node does not know yet, or any more, that it is the home of app '{name}'")
+            raise LeaseError(BUSY, f"{verb}: this node is not, or not yet, the home of app '{name}'")
         if verb == "txn.stat":
             app = self._apps.find(vhost, name)
             answer.give({"apps": [_statistics(app)] if app is not None else []})
@@ -150,7 +150,7 @@ class Transactions:
         else:
             raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'")
 
-    # -- statistics --------------------------------------------------------------------------------------------------------
+    # -- statistics ----------------------------------------------------------------------------------------------------
 
     def _list(self, channel: Channel, answer: Answer) -> None:
         """txn.stat of all apps that the user may see; of a home that cannot be reached, only the names."""
