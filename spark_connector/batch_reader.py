@@ -48,7 +48,7 @@ class BrowseReader(DataSourceReader):
             answer = _browse(service, queue, {"columns": [], "max_bytes": 1})
             found = Columns(answer.body, frozenset({"offset"}))
             below = int(answer.headers["x-next-sequence"])
-            start = int(found.offset.values[0]) if found.rows else below
+            start = int(found.offset.values[0]) if found.rows and found.offset is not None else below
             for low, high in split(start, below, self._options.num_partitions, 1 << 62) or [(below, below)]:
                 parts.append(Snapshot(queue, low, high))
         service.close()

@@ -97,7 +97,7 @@ class Columns:
 
     def __init__(self, blob: bytes, wanted: frozenset[str]) -> None:
         if len(blob) < _HEAD_BYTES or blob[0] != _VERSION:
-            raise MalformedBlob(f"{len(blob)} octets that begin with {blob[:1].hex() or 'nothing'}: no blob of version 1")
+            raise MalformedBlob(f"{len(blob)} octets that begin with {blob[:1].hex() or 'nothing'} are no blob")
         self.rows = int.from_bytes(blob[1:5])
         if self.rows * (_FIXED_BYTES + 10) > len(blob):
             raise MalformedBlob(f"a blob of {len(blob)} octets cannot hold {self.rows} messages")
@@ -175,7 +175,7 @@ class Columns:
             position += 2
         for which in range(_COUNT):
             is_there = flags & (0x8000 >> which)
-            if which == _DELIVERY_MODE or which == _PRIORITY:
+            if which == _DELIVERY_MODE or which == _PRIORITY:  # noqa: SIM109 - compared in C
                 if is_there and position >= end:
                     raise _malformed_properties()
                 self._put_octet(which, blob[position] if is_there else -1)

@@ -51,8 +51,8 @@ class Decoder:
                 arrays.append(_array(columns, field.name, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
-    def _headers(self, column: Texts, rows: int, arrow_type: pa.DataType) -> pa.Array:
-        if column.nulls == rows:
+    def _headers(self, column: Texts | None, rows: int, arrow_type: pa.DataType) -> pa.Array:
+        if column is None or column.nulls == rows:
             return pa.nulls(rows, arrow_type)
         convert = _HEADERS_FORMATS[self._headers_format]
         known: dict[bytes, Any] = {}
@@ -71,9 +71,9 @@ _KNOWN_HEADERS: Final = 1000
 
 
 def _array(columns: Columns, name: str, arrow_type: pa.DataType) -> pa.Array:
-    if name in PROPERTIES and name not in ("delivery_mode", "priority", "timestamp"):
-        return _text(columns.texts[PROPERTIES.index(name)], columns.rows)
-    column = getattr(columns, name)
+    column = columns.texts[PROPERTIES.index(name)] if name in PROPERTIES else None
+    if column is None:
+        column = getattr(columns, name)
     if name == "body":
         return _octets(column, columns.rows)
     if isinstance(column, Texts):

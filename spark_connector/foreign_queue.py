@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from amqp_broker.client import Channel, ClientError, ClientTimeout, Connection
 from amqp_broker.client.consumer import Consumer
@@ -22,6 +23,7 @@ from spark_connector.staging_log import StagingLog
 #: A file of the log has so many messages, or octets, at most.
 FILE_MESSAGES, FILE_BYTES = 10_000, 8 << 20
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403
+Result = TypeVar("Result")
 _HEAD: Final = struct.Struct(">QQBH")
 _U32: Final = struct.Struct(">L")
 
@@ -54,7 +56,7 @@ class ForeignQueue:
             self._connection.close()
             self._connection = self._channel = self._consumer = None
 
-    def _patiently(self, action):  # type: ignore[no-untyped-def]
+    def _patiently(self, action: Callable[[], Result]) -> Result:
         retry = Retry(self._options, self._patience, f"queue '{self._queue}'")
         while True:
             try:
@@ -63,12 +65,9 @@ class ForeignQueue:
                 return result
             except ClientError as error:
                 self.close()
-                if error.reply_code in (_NOT_FOUND, _ACCESS_REFUSED) and "QUEUE" not in error.reply_text.upper():
-                    retry.pause(error)
-                elif error.reply_code in (_NOT_FOUND, _ACCESS_REFUSED):
+                if error.reply_code in (_NOT_FOUND, _ACCESS_REFUSED) and "queue" in error.reply_text:
                     raise self._refusal(error) from error
-                else:
-                    retry.pause(error)
+                retry.pause(error)
 
     def _refusal(self, error: ClientError) -> ConnectorError:
         way = (

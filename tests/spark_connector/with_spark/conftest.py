@@ -6,8 +6,6 @@ Starting Spark takes ten seconds: all of these are for one worker of a parallel 
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from amqp_broker.pytest_plugin import BrokerForTest
-from spark_connector.java import ensure_java
+from spark_connector.local_session import local_session
 from tests.spark_connector.with_spark.scene import Scene
 
 _NUMBERS = itertools.count(1)
@@ -32,23 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """local[2], without a web page, on compilers that start quickly."""
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="spark-tests-") as folder:
-        session = (
-            SparkSession.builder.master("local[2]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .config("spark.sql.catalogImplementation", "in-memory")
-            .config("spark.sql.shuffle.partitions", "1")
-            .config("spark.sql.warehouse.dir", folder)
-            .config("spark.local.dir", folder)
-            .config("spark.log.level", "ERROR")
-            .getOrCreate()
-        )
+        session = local_session(Path(folder), cores=2, level="error")
         yield session
         session.stop()
 

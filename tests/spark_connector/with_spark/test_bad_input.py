@@ -32,7 +32,8 @@ def test_a_missing_queue(scene: Scene) -> None:
 
 
 def test_a_wrong_password(scene: Scene) -> None:
-    wrong = urlsplit(scene.url)._replace(netloc=f"guest:wrong@{urlsplit(scene.url).hostname}:{urlsplit(scene.url).port}")
+    parts = urlsplit(scene.url)
+    wrong = parts._replace(netloc=f"guest:wrong@{parts.hostname}:{parts.port}")
     reader = scene.spark.read.format("amqp").options(uri=wrong.geturl(), queue="q")
     with says("refuses the login", "check the user and password in 'uri'"):
         reader.load().count()
@@ -90,7 +91,7 @@ def test_a_broker_that_dies_in_the_middle_and_comes_back(spark: SparkSession, tm
         scene = Scene(spark, broker.url, tmp_path, 90_000)
         scene.declare("q")
         scene.publish(numbered(1000))
-        query, table = scene.to_memory(scene.stream(maxMessagesPerBatch=200).select("body"))
+        _, table = scene.to_memory(scene.stream(maxMessagesPerBatch=200).select("body"))
         scene.wait_until(lambda: len(scene.rows(table)) > 0)
         broker.restart(kill=True)
         scene.publish(numbered(100, 1000))

@@ -87,6 +87,6 @@ def test_a_streaming_write_has_no_name_of_its_own(scene: Scene) -> None:
     options = {"uri": scene.url, "delivery": "transactional", "txnAppId": "a", "txnVersion": "1", "routingKey": "q"}
     frame = scene.stream().select("body")
     writer = frame.writeStream.format("amqp").options(**options).option("checkpointLocation", scene.checkpoint())
+    scene.publish(numbered(1))
     with pytest.raises((PySparkException, StreamingQueryException), match="option 'txnAppId' is for batch writes"):
-        scene.publish(numbered(1))
         scene.started(writer.trigger(availableNow=True).start()).awaitTermination(30)

@@ -31,5 +31,5 @@ def test_a_batch_that_failed_comes_again_with_the_same_rows(scene: Scene) -> Non
 
 
 def test_a_missing_queue_is_named(scene: Scene) -> None:
-    with pytest.raises(StreamingQueryException, match="queue 'nowhere'.*declare it, or correct option 'queue'"):
+    with pytest.raises(StreamingQueryException, match=r"queue 'nowhere'.*declare it, or correct option 'queue'"):
         scene.drain(scene.stream("nowhere", mode="staged", stagingDir=scene.folder / "staged"), Collector())
