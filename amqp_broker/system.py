@@ -125,7 +125,7 @@ class System:
 
     def _list_queues(self, request: Request) -> Answer:
         vhost = self._vhost(request)
-        return {"queues": [queue_statistics(queue) for queue in vhost.queues.values()]}, None
+        return {"queues": [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]}, None
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
         name = _text(request, key)
