@@ -171,10 +171,10 @@ def main() -> None:
         spark = local_session(folder, cores=2, memory="2g")
         with own_broker(folder / "own") as broker:
             fill(broker, 100_000, "kept")
-            for columns in COLUMNS.values():
-                read(spark, broker, "kept", columns, folder, **own)  # warms Java up
-            for columns_name, rate in measure(spark, broker, folder, asked.messages, asked.rounds, print, **own).items():
-                rows.append([f"amqp-broker, lease, {columns_name}", f"{rate:,.0f}"])
+            for ddl in COLUMNS.values():
+                read(spark, broker, "kept", ddl, folder, **own)  # warms Java up
+            found = measure(spark, broker, folder, asked.messages, asked.rounds, print, **own)
+            rows += [[f"amqp-broker, lease, {columns}", f"{rate:,.0f}"] for columns, rate in found.items()]
             if asked.staged:
                 staged = {"mode": "staged", "stagingDir": folder / "s1", **own}
                 found = measure(spark, broker, folder, asked.staged, 1, print, **staged)
