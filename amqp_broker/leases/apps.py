@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker")
 
 #: So many messages are published in one turn; a blob is finished.
-_TURN_MESSAGES = 4096
+TURN_MESSAGES = 4096
 #: Parts that one app may have at once.
 MAX_PARTS = 10_000
 _STUCK = "what it has committed cannot be read, so it is not published; see the log, and start with --recover"
@@ -209,7 +209,7 @@ class Apps:
 
     def work(self) -> None:
         """Publish some more."""
-        left = _TURN_MESSAGES
+        left = TURN_MESSAGES
         for app, publication in list(self._publications.items()):
             while left > 0 and app in self._publications and not publication.is_waiting:
                 left -= self._step(app, publication)
