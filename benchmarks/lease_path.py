@@ -1,8 +1,8 @@
 """`python -m benchmarks.lease_path`: what it costs to take a backlog out of a classic queue on lease, in one process.
 
 A queue with its journal and pages on a real disk, without sockets, clients and a loop around it. The backlog is
-published first, then claimed batch by batch, read in pieces as `lease.fetch` does, and acknowledged; each phase is timed
-apart, with the turns' ends (pages that are stored, segments that are left) counted in and the syncs named apart.
+published first, then claimed batch by batch, read in pieces as `lease.fetch` does, and acknowledged; each phase is
+timed apart, with the turns' ends (pages that are stored, segments that are left) counted in and the syncs named apart.
 """
 
 from __future__ import annotations
