@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
@@ -42,7 +42,7 @@ from queues.arguments import (
 from queues.classic import ClassicQueue
 from queues.leases import restore_lease
 from queues.queue import Queue
-from queues.quorum.arguments import parse_quorum_arguments
+from queues.quorum.arguments import leads_locally, parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
@@ -411,6 +411,11 @@ class Broker:
         if settings.delivery_limit is None and self.config.delivery_limit >= 0:
             settings = with_policy(settings, {"delivery-limit": self.config.delivery_limit})
         return settings
+
+    def leads_locally(self, vhost: VHost, name: str, arguments: Mapping[str, object]) -> bool:
+        """Whether a new quorum queue's leader should be this node."""
+        policy, _ = effective_policies(self.metadata, vhost.name, "quorum_queues", name)
+        return leads_locally(arguments, policy)
 
     def apply_policies(self, vhost: VHost) -> None:
         """A policy changed: every queue and exchange of the virtual host looks again."""

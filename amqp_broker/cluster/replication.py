@@ -168,6 +168,14 @@ class Replication:
         """The group that a quorum queue is in."""
         return self.queue_groups[queue_id % len(self.queue_groups) + 1]
 
+    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
+        """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
+        of those that this node leads, if it leads any, as what is published here has one hop less then."""
+        groups = self.queue_groups
+        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
+        chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
+        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def open(self, now: int) -> None:

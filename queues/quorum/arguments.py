@@ -89,6 +89,13 @@ def parse_quorum_arguments(
     )
 
 
+def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> bool:
+    """Whether the queue's leader should be the node where it is declared (client-local, RabbitMQ's default), and not
+    the one with the fewest queues (balanced, and the older names random and least-leaders)."""
+    said = arguments.get("x-queue-leader-locator", (policy or {}).get("queue-leader-locator"))
+    return said is None or said == "client-local"
+
+
 def _with_delivery_limit(
     arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
 ) -> QueueArguments:
