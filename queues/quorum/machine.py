@@ -204,6 +204,11 @@ class QueueGroupMachine:
         queue = self._execution.state.queues.get(queue_id)
         return queue.leases.groups if queue is not None and queue.leases is not None else {}
 
+    def parting_groups(self, queue_id: int) -> list[QuorumLease]:
+        """Those of which some is still on its way back to the queue."""
+        queue = self._execution.state.queues.get(queue_id)
+        return list(queue.leases.parting) if queue is not None and queue.leases is not None else []
+
     def relieve(self, want_bytes: int) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
         freed = 0
