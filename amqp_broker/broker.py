@@ -166,6 +166,7 @@ class Broker:
         ]
         for vhost in self.metadata.vhosts():
             ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
+        ids += self.apps.recover(recovery.notes, now)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
                 log.warning("set a damaged page aside: %s", line)
@@ -179,10 +180,12 @@ class Broker:
             self.store.pager.page_store.drop_orphans({*ids, *held})
         for record in self.metadata.vhosts():
             self.build_vhost(record.name)
+        self.apps.restore(recovery.queues, now)
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
         recovery.leases = {}
+        recovery.notes = {}
 
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
@@ -260,6 +263,7 @@ class Broker:
                 queue.group.queue_deleted(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
+        self.apps.forget_vhost(name)
         vhost.queues.clear()
         vhost.changed()
 
@@ -472,6 +476,7 @@ class Broker:
 
         self.timers.at(queue.last_used + expires, look)
 
+    apps: Any = None
     declarations: Any = None
     homes: Any = None
-    replication: Replication = None  # type: ignore[assignment]  # the node sets both
+    replication: Replication = None  # type: ignore[assignment]  # the node sets them

@@ -40,6 +40,7 @@ from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
 from amqp_broker.hold import Hold
+from amqp_broker.leases.service import Leases
 from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
@@ -126,6 +127,7 @@ class Node:
         self.homes = self.broker.homes = Homes(self.broker, self.replication)
         self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
+        self.leases = Leases(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -177,6 +179,7 @@ class Node:
         self.replication.touch_all(now)
         self.homes.start(now)
         self.membership.start(now)
+        self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
 
@@ -303,6 +306,7 @@ class Node:
         self.set_time(now)
         self.replication.peer_disconnected(name, now)
         self.homes.peer_disconnected(name, now)
+        self.leases.peer_disconnected(name)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -380,6 +384,7 @@ class Node:
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
         self.homes.synced(job.journal_position)
+        self.leases.synced(job.journal_position)
         self._after_peers(now)
         self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
@@ -401,6 +406,8 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take()
         broker, store = self.broker, self.store
+        if self.leases.is_busy:
+            self.leases.work(now)
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication, homes = self.replication, self.homes
@@ -448,7 +455,7 @@ class Node:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
             return True
-        if self.homes.sessions and self.homes.wants_sync:
+        if self.leases.wants_sync or (self.homes.sessions and self.homes.wants_sync):
             return True
         if ticket <= self._synced_ticket:
             # The job that was running when it was set has taken that along: without this it would be due for ever.
@@ -483,14 +490,6 @@ class Node:
                 connection.is_paused = is_paused
                 self.reading.append(connection)
             self.alarms.tell(connection)
-
-    def count_channels(self, user: str) -> int:
-        """Open channels of all connections of a user."""
-        return sum(
-            len(connection.channels)
-            for connection in self.connections.values()
-            if connection.session is not None and connection.session.user == user
-        )
 
     def statistics(self) -> dict[str, Any]:
         """A snapshot of the node for whoever renders it: plain values only."""

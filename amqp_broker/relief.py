@@ -18,6 +18,7 @@ def relieve(node: Node, want_bytes: int) -> int:
     queues = [queue for vhost in node.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
     holders = [queue.ready for queue in queues]
     holders += [group for queue in queues for group in groups_of(queue)]
+    holders += node.leases.apps.holders()
     sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]
     for size, index in sorted(sizes, reverse=True):
         if want <= 0 or not size:
