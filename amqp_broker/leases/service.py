@@ -48,6 +48,7 @@ log = logging.getLogger("amqp_broker")
 
 LEASE = "lease."
 TXN = "txn."
+VERBS = ("lease.open", "lease.claim", "lease.fetch", "lease.ack", "lease.stat", "lease.release", "lease.browse")
 #: How long a claim may wait, milliseconds.
 MAX_WAIT_MS = 5000
 #: Messages of one blob.
@@ -169,9 +170,8 @@ class Leases:
             answer.refuse(error)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
-        if verb != "lease.browse" and verb not in self._verbs:
-            known = ", ".join([*self._verbs, "lease.browse"])
-            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {known}")
+        if verb not in VERBS:
+            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {', '.join(VERBS)}")
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
         queue.last_used = self.now

@@ -10,6 +10,8 @@ import pytest
 
 from amqp_broker.cluster.commands import FIELDS as COMMANDS
 from amqp_broker.config import SETTINGS_BY_KEY
+from amqp_broker.leases.service import VERBS as LEASE_VERBS
+from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.protocol import methods
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
 
@@ -48,7 +50,7 @@ def verbs() -> list[str]:
     """The verbs of amq.system."""
     files = (ROOT / "amqp_broker" / "system.py", ROOT / "amqp_broker" / "cluster" / "cluster_verbs.py")
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
+    return [*re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE), *LEASE_VERBS, *TXN_VERBS]
 
 
 def is_known(left: str, right: str) -> bool:
