@@ -50,7 +50,7 @@ def verbs() -> list[str]:
     """The verbs of amq.system."""
     files = (ROOT / "amqp_broker" / "system.py", ROOT / "amqp_broker" / "cluster" / "cluster_verbs.py")
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    return [*re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE), *LEASE_VERBS, *TXN_VERBS]
+    return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
 
 
 def is_known(left: str, right: str) -> bool:
@@ -58,7 +58,7 @@ def is_known(left: str, right: str) -> bool:
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
-        or name in verbs()
+        or name in (*verbs(), *LEASE_VERBS, *TXN_VERBS)
         or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES
