@@ -8,7 +8,7 @@ ClassicSource is the one of a queue whose home is this node; QuorumSource (quoru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
@@ -76,6 +76,11 @@ class LeaseSource:
     def read(self, group: str, incarnation: str, first: int, last: int, writer: BlobWriter) -> int:
         """lease.fetch: as much of [first, last) as the writer takes. Returns where it stops. Raises LeaseError."""
         raise NotImplementedError
+
+    def catch_up(self, group: str, incarnation: str, then: Callable[[LeaseError | None], None]) -> bool:
+        """Where reading may be from a state that is behind: call `then` when it is not behind the present time any
+        more, or with why the group is not there. False: it never is."""
+        return False
 
     def ack(self, caller: Caller, upto: int, then: Then) -> None:
         """lease.ack: trimmed."""
@@ -188,7 +193,7 @@ class ClassicSource(LeaseSource):
 
     def statistics(self) -> tuple[int, list[dict[str, Any]]]:
         """See LeaseSource."""
-        return self._queue.message_count(), group_statistics(self._queue, self._desk.now)
+        return self._queue.message_count(), group_list(self._queue.lease_groups, self._desk.now)
 
 
 def giving(answer: Answer) -> Then:
@@ -217,8 +222,8 @@ def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
             return offset
 
 
-def group_statistics(queue: Any, now: int) -> list[dict[str, Any]]:
-    """What there is to say of the groups of a classic queue, in order of their names."""
+def group_list(groups: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
+    """What there is to say of the groups of a queue, in order of their names."""
     return [
         {
             "group": group.name,
@@ -229,7 +234,7 @@ def group_statistics(queue: Any, now: int) -> list[dict[str, Any]]:
             "bytes": group.bytes,
             "age_ms": max(0, now - group.last_called),
         }
-        for _, group in sorted(queue.lease_groups.items())
+        for _, group in sorted(groups.items())
     ]
 
 

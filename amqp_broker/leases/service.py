@@ -31,6 +31,7 @@ from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
+from amqp_broker.leases.quorum_source import QuorumSource
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
@@ -47,6 +48,7 @@ log = logging.getLogger("amqp_broker")
 
 LEASE = "lease."
 TXN = "txn."
+VERBS = ("lease.open", "lease.claim", "lease.fetch", "lease.ack", "lease.stat", "lease.release", "lease.browse")
 #: How long a claim may wait, milliseconds.
 MAX_WAIT_MS = 5000
 #: Messages of one blob.
@@ -66,7 +68,7 @@ class Leases:
         self.timers = node.timers
         self.random_bytes = node.broker.random_bytes
         self.claims = Claims(self)
-        self.expiry = LeaseExpiry(node.timers)
+        self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
         self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
         self.apps = node.broker.apps = Apps(self)
         self.transactions = Transactions(node, self, self.apps)
@@ -92,9 +94,9 @@ class Leases:
         """Whether memory or disk are short, so that publishers have to wait."""
         return bool(self._node.alarms.is_on)
 
-    def within_time(self, answer: Answer, verb: str) -> Answer:
-        """For what may never come, because it takes a majority."""
-        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms, verb)
+    def within_time(self, answer: Answer, verb: str, wait_ms: int = 0) -> Answer:
+        """For what may never come, because it takes a majority; wait_ms: how long it may wait on purpose."""
+        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms + wait_ms, verb)
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
@@ -102,7 +104,8 @@ class Leases:
         for vhost in self.broker.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, ClassicQueue):
-                    self.expiry.watch_all(queue, now)
+                    self.expiry.watch_all(queue)
+        self.expiry.start(self.broker, now)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -167,9 +170,8 @@ class Leases:
             answer.refuse(error)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
-        if verb != "lease.browse" and verb not in self._verbs:
-            known = ", ".join([*self._verbs, "lease.browse"])
-            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {known}")
+        if verb not in VERBS:
+            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {', '.join(VERBS)}")
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
         queue.last_used = self.now
@@ -214,10 +216,12 @@ class Leases:
         if fields.verb == "lease.browse":
             self._browse(queue, fields, answer)
             return
+        if queue.is_proxy:
+            answer = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))
         self._verbs[fields.verb](self._source_of(queue), fields, answer)
 
     def _source_of(self, queue: Any) -> LeaseSource:
-        return ClassicSource(self, queue)
+        return QuorumSource(self, queue) if queue.is_proxy else ClassicSource(self, queue)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -238,6 +242,22 @@ class Leases:
         self.claims.start(claim)
 
     def _fetch(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        def again(error: LeaseError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._read(source, fields, answer)
+            except LeaseError as found:
+                answer.refuse(found)
+
+        try:
+            self._read(source, fields, answer)
+        except LeaseError as error:
+            # It may have come to another node, and not to this one yet.
+            if error.code != GONE or not source.catch_up(fields.text("group"), fields.text("incarnation"), again):
+                raise
+
+    def _read(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
         first = fields.number("from", 0, MAX_NUMBER)
         last = fields.number("to", first, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
@@ -268,7 +288,7 @@ class Leases:
         start = fields.number("from_sequence", 0, MAX_NUMBER, 0)
         below = fields.number("below", 0, MAX_NUMBER, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
-        state = queue if isinstance(queue, ClassicQueue) else queue.state()
+        state = queue if isinstance(queue, ClassicQueue) else queue.group.machine.queue_state(queue.queue_id)
         next_sequence = state.next_sequence if state is not None else 1
         levels = levels_of(state.ready) if state is not None else []
         try:

@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from queues.message import Entry
@@ -126,6 +126,9 @@ def name_places(queue: QuorumQueue, pager: Pager) -> None:
     sparse = pager.page_store.sparse_segments(queue_id)
     for ready in [*queue.levels(), queue.letters.waiting]:
         _name_pages(ready, queue_id, sparse)
+    if queue.leases is not None:
+        for lease in queue.leases.all():
+            _place_pages(lease.pages, queue_id, pager, sparse)
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
@@ -136,14 +139,17 @@ def name_places(queue: QuorumQueue, pager: Pager) -> None:
 def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> None:
     if ready.pages is None:
         return
-    pager = ready.pager
-    for page in ready.pages:
+    _place_pages(ready.pages, queue_id, ready.pager, sparse)
+    ready.leave_origins()
+
+
+def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> None:
+    for page in pages:
         if page.location is not None and page.location.segment in sparse and not pager.has_no_room:
             _move(page, queue_id, pager)
         pager.store(queue_id, page)
-    ready.leave_origins()
-    for page in ready.stored_pages():
-        page.is_named = True
+        if page.location is not None:
+            page.is_named = True
 
 
 def _move(page: Page, queue_id: int, pager: Pager) -> None:

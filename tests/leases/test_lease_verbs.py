@@ -12,15 +12,21 @@ from amqp_broker.protocol import methods as m
 from tests.leases.lease_desk import LeaseDesk, Owner, rows
 
 
+@pytest.fixture(scope="module", params=["classic", "quorum"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The type of the queues."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(kind: str) -> Iterator[str]:
     with running() as broker:
         yield broker.url
 
 
 @pytest.fixture
-def desk(url: str) -> Iterator[LeaseDesk]:
-    with LeaseDesk(url) as desk:
+def desk(url: str, kind: str) -> Iterator[LeaseDesk]:
+    with LeaseDesk(url, kind) as desk:
         yield desk
 
 
