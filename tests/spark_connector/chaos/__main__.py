@@ -20,7 +20,7 @@ import pyspark
 
 from benchmarks.machine import header, table
 from tests.spark_connector.chaos.brokers import Brokers
-from tests.spark_connector.chaos.campaign import LOCAL, NAMED, VICTIMS, Campaign
+from tests.spark_connector.chaos.campaign import LOCAL, NAMED, VICTIMS, Campaign, Round
 from tests.spark_connector.chaos.moments import BROKER, DRIVER
 from tests.spark_connector.chaos.spark_cluster import SparkCluster
 
@@ -30,23 +30,22 @@ BAD = ("out: missing", "out: twice", "files: missing", "files: twice", "ready", 
 def run(
     work: Path, *, nodes: int, is_local: bool, named: Sequence[tuple[str, str]], at_random: int, seed: int
 ) -> tuple[Campaign, dict[str, int]]:
-    """A campaign in a folder; its rounds and its counts. Raises TimeoutError where something does not come to an end."""
+    """A campaign in a folder; its rounds and its counts. Raises TimeoutError where something does not end."""
     moments = work / "moments"
     moments.mkdir()
-    with Brokers(moments, nodes, {"log_level": "warning"}) as brokers:
-        with SparkCluster(work, moments, brokers.url, is_local) as spark:
-            campaign = Campaign(brokers, spark, work, moments, seed)
-            for moment, victim in named:
-                tell(campaign, lambda: campaign.run_named(moment, victim))
-            for _ in range(at_random):
-                tell(campaign, lambda: campaign.run_random((DRIVER, BROKER) if is_local else VICTIMS))
-            return campaign, campaign.finish()
+    brokers = Brokers(moments, nodes, {"log_level": "warning"})
+    with brokers, SparkCluster(work, moments, brokers.url, is_local) as spark:
+        campaign = Campaign(brokers, spark, work, moments, seed)
+        for moment, victim in named:
+            tell(len(campaign.rounds), campaign.run_named(moment, victim))
+        for _ in range(at_random):
+            tell(len(campaign.rounds), campaign.run_random((DRIVER, BROKER) if is_local else VICTIMS))
+        return campaign, campaign.finish()
 
 
-def tell(campaign: Campaign, play: object) -> None:
-    found = play()  # type: ignore[operator]
+def tell(number: int, found: Round) -> None:
     sys.stdout.write(
-        f"round {len(campaign.rounds):3}  {found.victim:8}  {found.what:45}  {found.seconds:6.1f} s  "
+        f"round {number + 1:3}  {found.victim:8}  {found.what:45}  {found.seconds:6.1f} s  "
         f"missing {found.missing}  twice {found.twice}\n"
     )
     sys.stdout.flush()
@@ -85,7 +84,8 @@ def main() -> int:
         sys.stdout.write(f"{error}; everything is kept in {work}\n")
         return 1
     facts = {
-        "Spark": f"{pyspark.__version__}, " + ("one process" if asked.local else "a master and two workers, speculation on"),
+        "Spark": f"{pyspark.__version__}, "
+        + ("one process" if asked.local else "a master and two workers on two addresses, speculation on"),
         "broker": "one node, classic queues" if asked.nodes == 1 else "three nodes, quorum queues; the leader dies",
         "seed": str(asked.seed), "system": platform.platform(),
     }  # fmt: skip

@@ -123,7 +123,7 @@ class Campaign:
         return [each for blob in self._ask_blobs("out") for each in blob]
 
     def _ask_blobs(self, queue: str) -> list[list[bytes]]:
-        service = Service(Options.parse({"uri": self._brokers.url, "brokerRetryTimeout": "30s", "connectTimeout": "30s"}))
+        service = self._service()
         decoder = Decoder(BODIES, "map")
         found, at, is_more = [], 0, True
         while is_more:
@@ -134,9 +134,13 @@ class Campaign:
         service.close()
         return found
 
+    def _service(self) -> Service:
+        patient = {"brokerRetryTimeout": "30s", "connectTimeout": "30s"}
+        return Service(Options.parse({"uri": self._brokers.url, **patient}))
+
     def left(self) -> dict[str, int]:
         """What is ready or leased in the sources, or staged."""
-        service = Service(Options.parse({"uri": self._brokers.url, "brokerRetryTimeout": "30s", "connectTimeout": "30s"}))
+        service = self._service()
         ready = leased = 0
         for queue in ("in", "in2"):
             found = service.ask("lease.stat", {"queue": queue}).fields

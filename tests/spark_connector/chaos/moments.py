@@ -1,7 +1,7 @@
 """Moments: where in a query's life somebody is killed. Whoever armed one says who; the code that gets there does it.
 
-A moment is a file in the folder that AMQP_CHAOS_DIR names: NAME.armed holds who is to die, and is renamed to NAME.fired by
-the one process that kills. Used in the processes of Spark, by `hooked_source`.
+A moment is a file in the folder that AMQP_CHAOS_DIR names: NAME.armed holds who is to die, and is renamed to NAME.fired
+by the one process that kills. Used in the processes of Spark, by `hooked_source`.
 """
 
 from __future__ import annotations
