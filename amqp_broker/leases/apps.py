@@ -92,8 +92,8 @@ class Apps:
         return [part.queue.ready for app in self._apps.values() for part in app.all_parts()]
 
     def staged_messages(self) -> int:
-        """How many messages are staged and not published."""
-        return sum(staged_messages(app) for app in self._apps.values())
+        """How many messages are staged and not published, as far as they were counted since the start."""
+        return sum(max(0, part.messages) for app in self._apps.values() for part in app.all_parts())
 
     def _open(self, vhost: str, name: str) -> App:
         app = self._apps.get((vhost, name))
@@ -300,8 +300,11 @@ class Apps:
 
 
 def staged_messages(app: App) -> int:
-    """How many messages an app has staged that are not published."""
-    return sum(part.count() for part in app.all_parts())
+    """How many messages an app has staged that are not published. Raises LeaseError."""
+    try:
+        return sum(part.count() for part in app.all_parts())
+    except (CorruptRecord, ValueError) as error:
+        raise LeaseError(GONE, f"what app '{app.name}' has staged cannot be read: {error}") from error
 
 
 def _is_same(part: Part, number: int, blob: bytes) -> bool:

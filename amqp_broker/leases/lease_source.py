@@ -8,11 +8,11 @@ ClassicSource is the one of a queue whose home is this node; QuorumSource (quoru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
-from amqp_broker.leases.errors import FENCED, GONE, INVALID, LeaseError
+from amqp_broker.leases.errors import FENCED, GONE, INVALID, NOT_FOUND, LeaseError
 from queues.leases import open_lease
 from queues.message_log import RangeGone
 
@@ -53,6 +53,10 @@ class LeaseSource:
 
     name: str
     queue_id: int
+
+    def is_exclusive(self) -> bool:
+        """Whether a consumer has the queue for itself alone."""
+        raise NotImplementedError
 
     def open(self, group: str, owner: str, then: Then) -> None:
         """lease.open: incarnation, trimmed, next."""
@@ -104,7 +108,13 @@ class ClassicSource(LeaseSource):
         self._desk = desk
         self._queue = queue
 
+    def is_exclusive(self) -> bool:
+        """See LeaseSource."""
+        return has_exclusive(self._queue.dispatcher.consumers)
+
     def _find(self, group: str, incarnation: str) -> LeaseGroup:
+        if self._queue.is_deleted:
+            raise LeaseError(NOT_FOUND, f"queue '{self.name}' was deleted")
         found: LeaseGroup | None = self._queue.lease_groups.get(group)
         if found is None or found.incarnation != incarnation:
             raise gone(self.name, group, incarnation)
@@ -206,6 +216,11 @@ def giving(answer: Answer) -> Then:
             answer.give(outcome)
 
     return give
+
+
+def has_exclusive(consumers: Sequence[Any]) -> bool:
+    """Whether the first of a queue's consumers has it for himself alone."""
+    return bool(consumers) and bool(consumers[0].is_exclusive)
 
 
 def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:

@@ -22,6 +22,7 @@ from amqp_broker.leases.lease_source import (
     fenced,
     gone,
     group_list,
+    has_exclusive,
     too_many,
     write_range,
 )
@@ -44,7 +45,13 @@ class QuorumSource(LeaseSource):
         self.name = queue.name
         self.queue_id = queue.queue_id
         self._desk = desk
+        self._queue = queue
         self._leases = queue.leases
+
+    def is_exclusive(self) -> bool:
+        """See LeaseSource."""
+        state = self._queue.group.machine.queue_state(self.queue_id)
+        return state is not None and has_exclusive(state.dispatcher.consumers)
 
     def _error(self, refusal: Refusal, caller: Caller) -> LeaseError:
         if refusal is Refusal.FENCED:

@@ -100,7 +100,6 @@ class Leases:
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
-        self._synced_position = int(self._node.store.journal.position)
         for vhost in self.broker.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, ClassicQueue):
@@ -229,6 +228,8 @@ class Leases:
         source.open(fields.text("group"), fields.text("owner"), giving(answer))
 
     def _claim(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        if source.is_exclusive():
+            raise LeaseError(ACCESS_REFUSED, f"queue '{source.name}' has a consumer who has it exclusively")
         wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
         claim = Claim(
             source,
