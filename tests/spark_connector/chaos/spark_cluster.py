@@ -45,7 +45,8 @@ class SparkCluster:
         self._is_local = is_local
         self._environment = {
             **os.environ, VARIABLE: str(moments), "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_DIRS": str(work / "tmp"), "PYTHONPATH": str(ROOT), "SPARK_HOME": str(SPARK_HOME), "SPARK_WORKER_DIR": str(work / "workers"),
+            "SPARK_LOCAL_DIRS": str(work / "tmp"), "SPARK_WORKER_DIR": str(work / "workers"),
+            "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT),
         }  # fmt: skip
         ensure_java(self._environment)
         self._log: IO[bytes] = (work / "spark.log").open("ab")
