@@ -130,7 +130,7 @@ class ForeignQueue:
 
 
 #: A batch ends when the broker has sent nothing for so long.
-_PAUSE: Final = 0.05
+_PAUSE: Final = 0.25
 
 
 def _piece(offset: int, delivery: Delivery) -> bytes:

@@ -89,7 +89,7 @@ OPTIONS: Final = (
            "the routing key (on the default exchange: the queue), unless there is a column `routing_key`"),
     Option("delivery", "delivery", SINK, "confirm", choice("confirm", "transactional"),
            "`confirm`: any broker, at least once; `transactional`: an amqp-broker publishes each batch once, or not"),
-    Option("mandatory", "mandatory", SINK, "true", boolean, "with `confirm`: fail where no queue takes a message"),
+    Option("mandatory", "mandatory", SINK, "true", boolean, "fail where no queue takes a message"),
     Option("persistent", "persistent", SINK, "true", boolean, "delivery mode 2, unless a column `delivery_mode` says"),
     Option("maxInFlight", "max_in_flight", SINK, "1000", number(1), "with `confirm`: a task's unconfirmed messages"),
     Option("confirmTimeout", "confirm_timeout", SINK, "60s", seconds, "with `confirm`: the longest wait for confirms"),

@@ -76,16 +76,27 @@ def stage(
 
 
 def commit(options: Options, staged: Sequence[Staged]) -> None:
-    """Publishes what these tasks have staged, all of it or nothing; once. Raises Refused, BrokerUnavailable."""
+    """Publishes what these tasks have staged, all of it or nothing; once.
+
+    Raises Refused, BrokerUnavailable, and PublishFailed if no queue took some of the messages: they are gone, the others
+    are published, and a query that is started again goes on behind them.
+    """
     if not staged:
         return
     attempts = {str(each.partition): each.attempt for each in staged}
     service = Service(options)
     try:
-        service.ask("txn.commit", {"app": staged[0].app, "epoch": staged[0].epoch, "attempts": attempts})
+        answer = service.ask("txn.commit", {"app": staged[0].app, "epoch": staged[0].epoch, "attempts": attempts})
     except Refused as error:
         raise _explained(error) from error
     service.close()
+    unroutable = int(answer.fields.get("unroutable", 0))
+    if unroutable and options.mandatory:
+        raise PublishFailed(
+            f"no queue took {unroutable} of the {sum(each.count for each in staged)} messages of a transaction, which is "
+            "committed: declare or bind one, correct 'exchange' or 'routingKey', or set mandatory=false; what is written "
+            "again is not published again"
+        )
 
 
 def abort(options: Options, app: str, epoch: int) -> None:

@@ -44,12 +44,20 @@ def test_a_stream_becomes_messages(scene: Scene, delivery: str) -> None:
     assert scene.counts() == (0, 0)
 
 
-def test_a_message_that_no_queue_takes_fails_the_write(scene: Scene) -> None:
-    frame = scene.spark.range(1).selectExpr("'x' body")
+@pytest.mark.parametrize(
+    ("delivery", "said"),
+    [
+        ("confirm", "no queue takes messages to exchange '' with routing key 'nowhere'"),
+        ("transactional", "no queue took 1 of the 1 messages of a transaction"),
+    ],
+)
+def test_a_message_that_no_queue_takes_fails_the_write(scene: Scene, delivery: str, said: str) -> None:
+    writer = scene.spark.range(1).selectExpr("'x' body").write.format("amqp").mode("append")
+    writer = writer.options(uri=scene.url, routingKey="nowhere", delivery=delivery)
     with pytest.raises(PySparkException) as caught:
-        frame.write.format("amqp").mode("append").options(uri=scene.url, routingKey="nowhere").save()
-    assert "no queue takes messages to exchange '' with routing key 'nowhere'" in str(caught.value)
-    frame.write.format("amqp").mode("append").options(uri=scene.url, routingKey="nowhere", mandatory="false").save()
+        writer.save()
+    assert said in str(caught.value)
+    writer.option("mandatory", "false").save()
 
 
 def test_a_queue_may_be_declared_on_the_way(scene: Scene) -> None:
