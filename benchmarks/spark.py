@@ -8,7 +8,8 @@ machine.
     lease, 3 columns    body, routing_key, offset
     lease, all columns  the whole row
     staged              the same from Debian's RabbitMQ, and from this broker, with mode=staged
-    backlog             --backlog messages, with the most memory that broker, Java and Python workers had
+    backlog             --backlog messages in a broker with a budget of 512 MiB, and the most memory that it, Java and
+                        the Python workers had
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ FILL = Scenario(
     consumers=0, queue="kept", size=SIZE, durable=True, persistent=True, confirm_window=1000, seconds=0, warm_up=0,
 )  # fmt: skip
 MIB = 1 << 20
+BACKLOG_BUDGET = ["--memory-budget", "512MiB"]
 
 
 @dataclass(frozen=True)
@@ -186,12 +188,12 @@ def main() -> None:
                 found = measure(spark, broker, folder, asked.staged, asked.rounds, print, **staged)
                 rows += [[f"RabbitMQ, staged, {columns}", f"{rate:,.0f}"] for columns, rate in found.items()]
         if asked.backlog:
-            with own_broker(folder / "backlog") as broker:
+            with own_broker(folder / "backlog", BACKLOG_BUDGET) as broker:
                 fill(broker, asked.backlog, "kept")
                 with Memory(broker) as memory:
                     done = read(spark, broker, "kept", COLUMNS["3 columns"], folder, **own)
                 assert done.messages == asked.backlog
-                rows.append([f"amqp-broker, lease, 3 columns, {asked.backlog:,} messages", f"{done.rate:,.0f}"])
+                rows.append([f"amqp-broker, lease, 3 columns, {asked.backlog:,} messages, 512 MiB", f"{done.rate:,.0f}"])
                 rows += [[f"most memory of {kind} meanwhile, MiB", f"{octets / MIB:,.0f}"]
                          for kind, octets in memory.highest.items()]  # fmt: skip
         spark.stop()

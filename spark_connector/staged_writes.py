@@ -78,8 +78,8 @@ def stage(
 def commit(options: Options, staged: Sequence[Staged]) -> None:
     """Publishes what these tasks have staged, all of it or nothing; once.
 
-    Raises Refused, BrokerUnavailable, and PublishFailed if no queue took some of the messages: they are gone, the others
-    are published, and a query that is started again goes on behind them.
+    Raises Refused, BrokerUnavailable, and PublishFailed if no queue took some of the messages: they are gone, the
+    others are published, and a query that is started again goes on behind them.
     """
     if not staged:
         return
@@ -93,9 +93,9 @@ def commit(options: Options, staged: Sequence[Staged]) -> None:
     unroutable = int(answer.fields.get("unroutable", 0))
     if unroutable and options.mandatory:
         raise PublishFailed(
-            f"no queue took {unroutable} of the {sum(each.count for each in staged)} messages of a transaction, which is "
-            "committed: declare or bind one, correct 'exchange' or 'routingKey', or set mandatory=false; what is written "
-            "again is not published again"
+            f"no queue took {unroutable} of the {sum(each.count for each in staged)} messages of a transaction, which "
+            "is committed: declare or bind one, correct 'exchange' or 'routingKey', or set mandatory=false; the batch "
+            "will not be published again"
         )
 
 

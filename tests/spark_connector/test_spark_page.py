@@ -1,4 +1,4 @@
-"""docs/spark.md has the tables that the code has. `python -m tests.spark_connector.test_spark_page` writes them anew."""
+"""docs/spark.md has the tables that the code has: `python -m tests.spark_connector.test_spark_page` writes them."""
 
 from __future__ import annotations
 
