@@ -65,7 +65,7 @@ async def run_chapter(
             if not one.is_over:
                 break
     except CHAPTER_ERRORS as error:
-        violations.append(f"in {folder}, the chapter ended early: {error!r}")
+        violations.append(f"in {folder}, the chapter ended early: {type(error).__name__}: {error}")
         say(f"  VIOLATION {violations[-1]}")
     finally:
         statuses = await cluster.stop()
