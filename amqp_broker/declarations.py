@@ -167,6 +167,10 @@ class Declarations:
         self._check_queue_limits(vhost, name)
         kind = self._type_of(vhost, method)
         if is_durable or broker.is_clustered:
+            home = "" if kind == QUORUM else broker.replication.own_node
+            if not broker.metadata.may_be_home(home):
+                text = f"node '{home}' is no member of the cluster any more: connect to another one"
+                raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
             if method.exclusive:
                 broker.owners[vhost.name, name] = connection
             command = commands.declare_queue(
@@ -178,7 +182,7 @@ class Declarations:
                 arguments_raw=method.arguments.raw,
                 durable=is_durable,
                 exclusive=method.exclusive,
-                home="" if kind == QUORUM else broker.replication.own_node,
+                home=home,
             )
             return name, Wanted(command)
         owner = connection if method.exclusive else None
