@@ -35,6 +35,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
 from queues.arguments import (
@@ -294,6 +295,7 @@ class Declarations:
                         internal=method.internal,
                         arguments_raw=method.arguments.raw,
                         durable=method.durable,
+                        numbered=method.durable and method.type == DelayedExchange.type_name,
                     )
                 )
             broker.add_exchange(

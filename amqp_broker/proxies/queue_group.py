@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.cluster.queue_ids import is_known, is_numbered
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.proxies.command_sink import CommandSink
 from amqp_broker.proxies.letter_carrier import LetterCarrier
@@ -156,8 +157,8 @@ class QueueGroup(CommandSink):
         self.queues.pop(queue.queue_id, None)
 
     def queue_ended(self, queue_id: int) -> None:
-        """A queue that the metadata do not have by its id (DelayQueue) is to go from the log, also if one with the same
-        id comes at once."""
+        """A queue of which the metadata know nothing (a DelayQueue of old, with an id from its name) is to go from the
+        log, also if one with the same id comes at once."""
         if self.machine.settings_of(queue_id) is not None:
             self._ended[queue_id] = None
             self.queue_deleted(queue_id)
@@ -175,9 +176,7 @@ class QueueGroup(CommandSink):
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
         metadata = self.broker.metadata
-        return queue_id in self._ended or (
-            queue_id < metadata.next_queue_id and metadata.queue_by_id(queue_id) is None
-        )
+        return queue_id in self._ended or (is_numbered(queue_id, metadata) and not is_known(queue_id, metadata))
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
