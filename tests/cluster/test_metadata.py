@@ -288,7 +288,8 @@ def test_the_number_of_an_exchange_is_no_other_ones() -> None:
     assert metadata.apply(commands.declare_queue("v", "r", 1))
     assert metadata.apply(commands.declare_exchange("v", "held", "x-delayed-message", numbered=True))
     second = metadata.exchange("v", "held")
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert (first.number, queue_id(metadata, "r"), second.number) == (2, 3, 4)
     again = Metadata()
     for command in metadata.snapshot():
