@@ -162,10 +162,11 @@ def check_rabbitmq() -> None:
 
 
 @contextmanager
-def rabbitmq_broker(folder: Path) -> Iterator[Broker]:
-    """Debian's RabbitMQ with its data in `folder`, without plugins, as it is configured by default."""
+def rabbitmq_broker(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """Debian's RabbitMQ with its data in `folder`, without plugins, as it is configured by default; or with the
+    environment that `rabbitmq_environment` has made."""
     check_rabbitmq()
-    environment = rabbitmq_environment(folder)
+    environment = environment or rabbitmq_environment(folder)
     begin = time.monotonic()
     log = folder / "start.log"
     with log.open("wb") as output:

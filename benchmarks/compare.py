@@ -1,7 +1,8 @@
 """`python -m benchmarks.compare`: our broker and RabbitMQ side by side, with the same load generator.
 
-Both brokers run for the whole comparison; a pair is one run on each, right after one another, and every other
-pair begins with the other broker. The median of the pairs is quoted, with the lowest and the highest.
+Both brokers run for all rows of one node, then both clusters for those of several; a pair is one run on each, right
+after one another, and every other pair begins with the other broker. The median of the pairs is quoted, with the lowest
+and the highest.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import dataclasses
 import json
 import statistics
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import click
 from amqp_broker.bench.link import LinkError
 from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Result
+from amqp_broker.embedded import BrokerStartError
 from benchmarks.brokers import (
     Broker,
     BrokerError,
@@ -27,6 +30,7 @@ from benchmarks.brokers import (
     rabbitmq_broker,
     temporary_folder,
 )
+from benchmarks.clusters import own_cluster, rabbitmq_cluster
 from benchmarks.machine import commit, header, table
 from benchmarks.scenarios import PLAIN_TARGET, ROWS, Measure, Row
 
@@ -62,6 +66,23 @@ def run_pairs(row: Row, ours: Broker, rival: Broker, pairs: int, seconds: float)
             results[broker.name].append(result)
             time.sleep(SETTLE_SECONDS)
     return results
+
+
+@contextmanager
+def brokers(nodes: int, plain: bool) -> Iterator[tuple[Broker, Broker]]:
+    """Ours and RabbitMQ, each of so many nodes. Raises BrokerError, BrokerStartError."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        if nodes == 1:
+            yield (
+                stack.enter_context(own_broker(folder / "ours", plain=plain)),
+                stack.enter_context(rabbitmq_broker(folder / "rabbitmq")),
+            )
+        else:
+            yield (
+                stack.enter_context(own_cluster(folder / "ours", nodes, plain)),
+                stack.enter_context(rabbitmq_cluster(folder / "rabbitmq", nodes)),
+            )
 
 
 def figures(results: list[Result], measure: Measure) -> list[float]:
@@ -120,30 +141,27 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
     rows = [row for row in ROWS if not names or row.name in names]
     raw: dict[str, dict[str, list[object]]] = {}
     lines: list[list[str]] = []
-    with ExitStack() as stack:
-        try:
-            check_rabbitmq()
-            folder = stack.enter_context(temporary_folder())
-            ours = stack.enter_context(own_broker(folder / "ours", plain=plain))
-            rival = stack.enter_context(rabbitmq_broker(folder / "rabbitmq"))
-            for row in rows:
-                results = run_pairs(row, ours, rival, pairs, seconds)
-                raw[row.name] = {name: [each.as_json() for each in found] for name, found in results.items()}
-                made = table_rows(row, results[ours.name], results[rival.name], plain)
-                for line in made:
-                    click.echo(" | ".join(line))
-                lines += made
-        except (BrokerError, LinkError) as error:
-            raise click.ClickException(str(error)) from error
-        facts = {
-            "RabbitMQ": rival.version,
-            "method": f"median of {pairs} interleaved pairs of {seconds:g} s after {WARM_UP_SECONDS:g} s of warm-up",
-            "load": "amqp-broker bench, on the same machine",
-        }
-        if plain:
-            facts["amqp-broker"] = f"{ours.version}, without its compiled modules"
-        title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
-        page = [*header(title, facts), *table(COLUMNS, lines)]
+    facts: dict[str, str] = {}
+    try:
+        check_rabbitmq()
+        for nodes in dict.fromkeys(row.nodes for row in rows):
+            with brokers(nodes, plain) as (ours, rival):
+                facts["RabbitMQ"] = rival.version
+                if plain:
+                    facts["amqp-broker"] = f"{ours.version}, without its compiled modules"
+                for row in (each for each in rows if each.nodes == nodes):
+                    results = run_pairs(row, ours, rival, pairs, seconds)
+                    raw[row.name] = {name: [each.as_json() for each in found] for name, found in results.items()}
+                    made = table_rows(row, results[ours.name], results[rival.name], plain)
+                    for line in made:
+                        click.echo(" | ".join(line))
+                    lines += made
+    except (BrokerError, BrokerStartError, LinkError) as error:
+        raise click.ClickException(str(error)) from error
+    facts["method"] = f"median of {pairs} interleaved pairs of {seconds:g} s after {WARM_UP_SECONDS:g} s of warm-up"
+    facts["load"] = "amqp-broker bench, on the same machine"
+    title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
+    page = [*header(title, facts), *table(COLUMNS, lines)]
     path = output or default_output(plain)
     write(page, raw, path)
     click.echo("\n".join(page))

@@ -39,6 +39,7 @@ class Row:
     title: str
     scenario: Scenario
     measures: tuple[Measure, ...]
+    nodes: int = 1
 
 
 PLAIN_TARGET = 1.5  # what every rate must reach without the compiled modules
@@ -60,6 +61,8 @@ LATENCY = (
     Measure("ms p50", lambda result: _latency(result).p50, 0.5, is_rate=False),
     Measure("ms p99", lambda result: _latency(result).p99, 0.5, is_rate=False),
 )
+
+QUORUM = replace(ACKNOWLEDGED, queue_type="quorum", durable=True, persistent=True)
 
 ROWS = (
     Row("transient-16", "transient, auto-ack, 16 B", Scenario(auto_ack=True, size=16), received(8)),
@@ -106,4 +109,21 @@ ROWS = (
     ),
     Row("latency-2000", "end to end at 2,000/s, auto-ack", Scenario(auto_ack=True, rate=2000), LATENCY),
     Row("latency-10000", "end to end at 10,000/s, auto-ack", Scenario(auto_ack=True, rate=10_000), LATENCY),
+    Row("quorum-one", "quorum queue of one node, 1 KiB", replace(QUORUM, size=1024), received(4)),
+    Row("quorum-128", "quorum queue of three nodes, 128 B", QUORUM, received(4), nodes=3),
+    Row("quorum", "quorum queue of three nodes, 1 KiB", replace(QUORUM, size=1024), received(4), nodes=3),
+    Row(
+        "quorum-many",
+        "quorum queues of three nodes, 4 of them, 4 producers, 4 consumers, 1 KiB",
+        replace(QUORUM, size=1024, producers=4, consumers=4, queues=4),
+        received(4),
+        nodes=3,
+    ),
+    Row(
+        "quorum-latency",
+        "quorum queue of three nodes, end to end at 1,000/s, 1 KiB",
+        replace(QUORUM, size=1024, rate=1000, ack_every=1),
+        LATENCY,
+        nodes=3,
+    ),
 )
