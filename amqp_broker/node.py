@@ -432,6 +432,8 @@ class Node:
             for confirms in confirming:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
+        if replication.is_active:
+            replication.share_memory()
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:

@@ -12,15 +12,17 @@ if TYPE_CHECKING:
 def relieve(node: Node, want_bytes: int) -> int:
     """Free so many octets. Returns how many of them were not to be had."""
     pager = node.store.pager
-    want = want_bytes - node.replication.relieve(want_bytes)
+    replication = node.replication
+    want = want_bytes - replication.relieve(want_bytes)
     queues = [queue for vhost in node.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
     sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
     for size, index in sorted(sizes, reverse=True):
         if want <= 0 or not size:
             break
         want -= queues[index].ready.relieve(want)
-    if want > 0 and pager.used + pager.assembling > pager.budget_bytes:
+    if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
         # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
+        want -= replication.relieve(want, keeps_heads=False)
         sizes = [
             (queue.ready.ram_head_bytes(), index)
             for index, queue in enumerate(queues)

@@ -44,6 +44,9 @@ DIRECT_REPLY = 6
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
 
+#: So much more or less in RAM is told to all pagers at once, octets; the rest with the next tick.
+_SHARED_BYTES = 256 * 1024
+
 Handler = Callable[[str, bytes, int], None]
 
 
@@ -125,6 +128,7 @@ class Replication:
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
+        self._held_bytes = 0
         self._is_absorbing = False
         self._has_populated = False
 
@@ -277,6 +281,7 @@ class Replication:
         """Time has passed."""
         self.now = now
         self.is_busy = True
+        self._held_bytes = 0  # look again who holds what
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
@@ -426,13 +431,24 @@ class Replication:
         self.deadline = self._next_deadline()
         return self.host.take_output()
 
-    def relieve(self, want_bytes: int) -> int:
-        """Memory is short: groups bring pages to the disk until so much is free. Returns what was freed, octets."""
+    def share_memory(self) -> None:
+        """There is one budget for all queues: every pager hears what the others hold, when that has changed."""
+        own = self._broker.store.pager
+        pagers = [own, *[group.pager for group in self.queue_groups.values()]]
+        held = sum([pager.used for pager in pagers])
+        if abs(held - self._held_bytes) > _SHARED_BYTES:
+            self._held_bytes = held
+            for pager in pagers:
+                pager.share(held - pager.used)
+
+    def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
+        """Memory is short: groups bring pages to the disk until so much is free, those with most first. Returns what
+        was freed, octets."""
         freed = 0
-        for group in self.queue_groups.values():
+        for group in sorted(self.queue_groups.values(), key=lambda group: -group.ram_bytes):
             if freed >= want_bytes:
                 break
-            freed += group.relieve(want_bytes - freed)
+            freed += group.relieve(want_bytes - freed, keeps_heads)
         return freed
 
     def is_behind(self, limit_bytes: int) -> bool:

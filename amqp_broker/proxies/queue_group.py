@@ -124,9 +124,9 @@ class QueueGroup(CommandSink):
         """What its messages hold in RAM, octets."""
         return int(self.pager.used)
 
-    def relieve(self, want_bytes: int) -> int:
+    def relieve(self, want_bytes: int, keeps_heads: bool) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
-        return self.machine.relieve(want_bytes)
+        return self.machine.relieve(want_bytes, keeps_heads)
 
     # -- queues of the metadata --------------------------------------------------------------------------------------
 
@@ -304,6 +304,8 @@ class QueueGroup(CommandSink):
     def end_turn(self, now: int) -> None:
         """What the turn has to say to the group is proposed, or goes to the leader."""
         self.now = now
+        if self.machine.wants_checkpoint:
+            self.raft.take_checkpoint()
         self.flush()
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
