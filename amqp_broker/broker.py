@@ -40,6 +40,7 @@ from queues.arguments import (
     with_policy,
 )
 from queues.classic import ClassicQueue
+from queues.leases import restore_lease
 from queues.queue import Queue
 from queues.quorum.arguments import parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
@@ -163,11 +164,12 @@ class Broker:
         for vhost in self.metadata.vhosts():
             ids += [delay_id(vhost.name, each.name, each.number) for each in self._delayed(vhost.name)]
         if self.config.recover:
-            for line in recovery.set_bad_pages_aside(ids):
+            for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
                 log.warning("set a damaged page aside: %s", line)
         seen = list(recovery.queues)
-        recovery.finish(ids)
+        recovery.finish(ids, self.config.recover)
         held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
+        ids += recovery.leases
         if self.config.recover:
             self._keep_what_is_unknown(ids, held, seen)
         else:
@@ -177,6 +179,7 @@ class Broker:
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
+        recovery.leases = {}
 
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
@@ -243,7 +246,7 @@ class Broker:
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
             if not queue.is_proxy:
-                self.store.pager.page_store.drop_queue(queue.queue_id)
+                self.store.drop_pages(queue.queue_id)
             elif not queue.is_remote:
                 queue.group.queue_deleted(queue.queue_id)
         for delayed in vhost.delayed.values():
@@ -326,6 +329,8 @@ class Broker:
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)
+        for lease in self._recovery.leases_of(record.queue_id):
+            restore_lease(queue, lease, self.now)
 
     def _is_here(self, record: QueueRecord) -> bool:
         """Whether this node is the home of a classic queue."""
@@ -369,7 +374,7 @@ class Broker:
         if group.had(queue_id):
             group.queue_deleted(queue_id)
         else:
-            self.store.pager.page_store.drop_queue(queue_id)
+            self.store.drop_pages(queue_id)
         return removed
 
     def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:
@@ -437,7 +442,7 @@ class Broker:
         self.queue_count -= 1
         count = queue.delete()
         if not self.is_recorded(queue):
-            self.store.pager.page_store.drop_queue(queue.queue_id)
+            self.store.drop_pages(queue.queue_id)
         return count
 
     def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
@@ -449,7 +454,7 @@ class Broker:
         def look(now: int) -> None:
             if queue.is_deleted or queue.settings.expires != expires:
                 return
-            if queue.dispatcher.consumers:
+            if queue.dispatcher.consumers or queue.leased_count():
                 queue.last_used = now
             due = queue.last_used + expires
             if due <= now:

@@ -413,7 +413,7 @@ class Node:
         replication, homes = self.replication, self.homes
         if homes.links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy or replication.is_active:
+        if replication.is_busy:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -422,7 +422,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if homes.sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.is_active or replication.dirty:
+        if replication.is_busy or replication.dirty:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS

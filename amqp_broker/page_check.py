@@ -37,9 +37,10 @@ class PageCheck:
 
 def page_checks(page_store: PageStore, recovery: Recovery) -> list[PageCheck]:
     """After the queues took over what is theirs: the stored pages among it that were not read."""
+    found = [(queue_id, item) for queue_id, queue in recovery.queues.items() for item in queue.items]
+    found += [(group_id, item) for group_id, lease in recovery.leases.items() for _, item in lease.items]
     return [
         PageCheck(page_store, queue_id, item)
-        for queue_id, queue in recovery.queues.items()
-        for item in queue.items
+        for queue_id, item in found
         if isinstance(item, Page) and item.location is not None and not item.size
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queues.leases import groups_of
+
 if TYPE_CHECKING:
     from amqp_broker.node import Node
 
@@ -15,11 +17,13 @@ def relieve(node: Node, want_bytes: int) -> int:
     replication = node.replication
     want = want_bytes - replication.relieve(want_bytes)
     queues = [queue for vhost in node.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
-    sizes = [(queue.ready.ram_page_bytes(), index) for index, queue in enumerate(queues)]
+    holders = [queue.ready for queue in queues]
+    holders += [group for queue in queues for group in groups_of(queue)]
+    sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]
     for size, index in sorted(sizes, reverse=True):
         if want <= 0 or not size:
             break
-        want -= queues[index].ready.relieve(want)
+        want -= holders[index].relieve(want)
     if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
         # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
         want -= replication.relieve(want, keeps_heads=False)

@@ -2,7 +2,7 @@ cimport cython
 from queues.consumer cimport Consumer
 from queues.dispatcher cimport Dispatcher
 from queues.message cimport Entry, Message, make_entry
-from queues.page cimport Page
+from queues.page cimport Page, packed_size
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from queues.ready cimport Ready
@@ -32,6 +32,8 @@ cdef class ClassicQueue(Queue):
     cdef public long long message_ttl
     cdef public long long max_length
     cdef public long long max_length_bytes
+    cdef public dict lease_groups
+    cdef public dict parting
 
     @cython.locals(ready=Ready)
     cpdef bint rejects(self, Message message, long long now) except -1
@@ -48,12 +50,15 @@ cdef class ClassicQueue(Queue):
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cpdef Entry get(self, long long now)
+    @cython.locals(ready=Ready, entry=Entry, size="long long")
+    cpdef list take_ready(self, Py_ssize_t most, long long max_bytes, bint takes_any, long long now)
     cpdef int take_held(self, Entry entry, Consumer consumer) except -1
     cpdef int credit_returned(self, Consumer consumer) except -1
     cpdef int ack(self, Entry entry) except -1
     cpdef int reject(self, Entry entry, long long now) except -1
     @cython.locals(entry=Entry)
     cpdef int put_back(self, list entries, long long now) except -1
+    cdef int _make_ready(self, list entries, long long now) except -1
     cdef int _forget(self, Entry entry) except -1
     cdef int _mark_settled(self, unsigned long long sequence) except -1
     cdef int _drop(self, Entry entry, str reason, long long now) except -1

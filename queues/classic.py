@@ -3,6 +3,7 @@
     publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready
     deliver: ready -> dispatcher -> consumer, `held` while unacknowledged
     settle:  `ack` | `put_back` | `reject`; `expire`, length limits and purge settle ready messages
+    lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
 
 It knows consumers as a Protocol, dead letters as a callable, time as an argument.
 
@@ -22,6 +23,7 @@ import cython
 from queues.arguments import Overflow, QueueArguments
 from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
+from queues.leases import LeaseGroup, groups_of
 from queues.message import Entry, Message
 from queues.page import Page
 from queues.priority import PriorityReady
@@ -33,6 +35,7 @@ from queues.timers import Timers
 
 if not cython.compiled:
     from queues.message import make_entry
+    from queues.page import packed_size
 
 #: Reasons of dead letters, as x-death names them.
 REJECTED = "rejected"
@@ -47,7 +50,8 @@ class ClassicQueue(Queue):
     """One classic queue.
 
     queue_id: the number under which its messages are stored. dead_letter: called with (queue, message, reason, now) for
-    a message that goes to the dead letter exchange; the queue forgets the message afterwards.
+    a message that goes to the dead letter exchange; the queue forgets the message afterwards. lease_groups: by name;
+    parting: by id, those that are putting back what they hold.
     """
 
     def __init__(
@@ -79,6 +83,8 @@ class ClassicQueue(Queue):
         else:
             self.ready = Ready(self.pager, queue_id)
         self.dispatcher = Dispatcher(settings.single_active_consumer)
+        self.lease_groups: dict[str, LeaseGroup] = {}
+        self.parting: dict[int, LeaseGroup] = {}
         self._expiry_at = 0
         self._expires_soon = False
         self.apply_settings(settings)
@@ -285,10 +291,7 @@ class ClassicQueue(Queue):
                 kept.append(entry)
                 if entry.expires_at:
                     self._watch(max(entry.expires_at, now))
-        if kept:
-            self.ready.put_back(kept)
-        if self.is_limited and not self.rejects_overflow:
-            self._enforce_limits(now)
+        self._make_ready(kept, now)
 
     def take_back(self, entries: list[Entry], now: int) -> None:
         """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
@@ -300,7 +303,10 @@ class ClassicQueue(Queue):
                 self._forget(entry)
             elif entry.expires_at:
                 self._watch(max(entry.expires_at, now))
-        if entries and not self.is_deleted:
+        self._make_ready([] if self.is_deleted else entries, now)
+
+    def _make_ready(self, entries: list[Entry], now: int) -> None:
+        if entries:
             self.ready.put_back(entries)
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
@@ -362,7 +368,38 @@ class ClassicQueue(Queue):
             ready.pop()
             self._drop(entry, EXPIRED, now)
 
-    # -- what it holds ---------------------------------------------------------------------------------------------
+    # -- lease groups ------------------------------------------------------------------------------------------------
+
+    def leased_count(self) -> int:
+        """How many messages its groups hold."""
+        return sum(group.count for group in groups_of(self))
+
+    def take_ready(self, most: int, max_bytes: int, takes_any: bool, now: int) -> list[Entry]:
+        """The first ready messages leave the queue: so many at most, and so many octets, counted as they are packed;
+        the first one whatever its size if `takes_any`. They stay counted in the budget, and their durable copies are
+        not settled: both are the caller's."""
+        ready = self.ready
+        taken: list[Entry] = []
+        while len(taken) < most:
+            entry = ready.peek()
+            if entry is None:
+                break
+            if entry.expires_at and entry.expires_at <= now:
+                ready.pop()
+                self._drop(entry, EXPIRED, now)
+                continue
+            size = packed_size(entry.message)
+            if size > max_bytes and (taken or not takes_any):
+                break
+            max_bytes -= size
+            ready.pop()
+            if entry.is_redelivered:
+                self.redelivered += 1
+            taken.append(entry)
+        self.delivered += len(taken)
+        if self._expires_soon:
+            self.expire(now)
+        return taken
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 
@@ -401,6 +438,8 @@ class ClassicQueue(Queue):
             self.dispatcher.remove(consumer)
         count = self.purge()
         self.store.unlist(self)
+        for group in groups_of(self):
+            group.forget()
         for consumer in consumers:
             consumer.on_queue_gone()
         return count

@@ -13,6 +13,9 @@ cdef class AddressBook:
     @cython.locals(address=Address)
     cpdef Address find(self, bytes raw)
 
+@cython.locals(size=Py_ssize_t)
+cpdef Py_ssize_t packed_size(Message message) except -1
+
 @cython.locals(flags=int)
 cpdef int put_message(Buffer buffer, Message message) except -1
 

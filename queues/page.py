@@ -59,6 +59,12 @@ class AddressBook:
         return address
 
 
+def packed_size(message: Message) -> int:
+    """Octets of a page's record of the message, but for the lengths of a separate body's chunks."""
+    size = 4 + _ENTRY_FIXED + _MESSAGE_FIXED + len(message.address.raw) + len(message.content)
+    return size if message.body is None else size + message.body_size
+
+
 def put_message(buffer: Buffer, message: Message) -> None:
     """Append the packed message."""
     flags = _FLAG_PERSISTENT if message.is_persistent else 0

@@ -9,7 +9,7 @@ long; a queue that pages delays nobody else.
 from __future__ import annotations
 
 import errno
-from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -95,7 +95,7 @@ class Pager:
         self.used += size
         self.pages_loaded += 1
 
-    def read_ahead(self, queue_id: int, pages: deque[Page]) -> None:
+    def read_ahead(self, queue_id: int, pages: Sequence[Page]) -> None:
         """The first of these pages are wanted soon: fetch `pages_ahead` of them while as many others are consumed."""
         count = self.pages_ahead
         for begin in (0, count):

@@ -41,6 +41,10 @@ class Queue:
         """How many messages consumers hold."""
         raise NotImplementedError
 
+    def leased_count(self) -> int:
+        """How many messages its lease groups hold."""
+        raise NotImplementedError
+
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError

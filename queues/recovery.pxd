@@ -11,10 +11,12 @@ cdef class RecoveredQueue:
     cdef public list settled
     cdef public dict returned
     cdef public list items
-    cdef public list partial_pages
+    cdef public unsigned long long source_id
+    cdef public unsigned long long moved_from
 
 cdef class Recovery:
     cdef public dict queues
+    cdef public dict leases
     cdef object _pager
     cdef AddressBook _addresses
 
@@ -22,3 +24,10 @@ cdef class Recovery:
     @cython.locals(data="const unsigned char*", count=Py_ssize_t, start=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t,
                    message=Message, entry=Entry, queue=RecoveredQueue, sequence="unsigned long long")
     cdef void _take_enqueue(self, unsigned int segment, bytes payload) except *
+    @cython.locals(data="const unsigned char*", count=Py_ssize_t, places=Py_ssize_t, index=Py_ssize_t,
+                   position=Py_ssize_t, start=Py_ssize_t, length=Py_ssize_t, flags=int, returns="unsigned int",
+                   relies_on="unsigned int", message=Message, entry=Entry, original=Entry, source=RecoveredQueue,
+                   queue=RecoveredQueue, sequence="unsigned long long", target="unsigned long long",
+                   source_id="unsigned long long")
+    cdef void _take_moved(self, unsigned int segment, bytes payload) except *
+    cdef void _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *

@@ -2,6 +2,8 @@
 
 `Recovery.take(kind, payload)` is fed with every entry in order; `finish()` gives, for each queue, the whole stored
 pages and the single messages, merged by sequence. It keeps no message that was settled later in the journal.
+
+What is known of a lease group is first kept as if it were a queue: entries by offset, pages.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from bisect import bisect_right
 
 import cython
 
+from queues.leases import GONE, RELEASING, is_lease_id
 from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
-from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.recovered_lease import NEVER, RecoveredLease
+from queues.store import ENQUEUE, LEASE, MOVED, PAGES, RELEASED, RETURNED, SETTLE
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
@@ -48,7 +52,8 @@ class RecoveredQueue:
     next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that
     names them, 0 for none. settled, returned: what happened since to sequences that may be in pages. items: entries and
     pages, in order of sequence (after `finish`); an entry that has a page is the rest of a page of which some messages
-    are settled, or came back.
+    are settled, or came back. source_id, moved_from: of a lease group, the queue that its messages came from (0: not
+    seen), and the first offset that went back there.
     """
 
     def __init__(self) -> None:
@@ -59,7 +64,8 @@ class RecoveredQueue:
         self.settled: list[tuple[int, int]] = []
         self.returned: dict[int, int] = {}
         self.items: list[Entry | Page] = []
-        self.partial_pages: list[Page] = []
+        self.source_id = 0
+        self.moved_from = NEVER
 
 
 class Recovery:
@@ -67,6 +73,7 @@ class Recovery:
 
     def __init__(self, pager: Pager) -> None:
         self.queues: dict[int, RecoveredQueue] = {}
+        self.leases: dict[int, RecoveredLease] = {}
         self._pager = pager
         self._addresses: AddressBook = pager.addresses
 
@@ -75,7 +82,13 @@ class Recovery:
         found = self.queues.get(queue_id)
         if found is None:
             self.queues[queue_id] = found = RecoveredQueue()
+            if is_lease_id(queue_id):
+                found.next_sequence = 0
         return found
+
+    def leases_of(self, queue_id: int) -> list[RecoveredLease]:
+        """The groups of a queue, after `finish`."""
+        return [lease for lease in self.leases.values() if lease.queue_id == queue_id]
 
     def take(self, segment: int, kind: int, payload: bytes) -> None:
         """One journal entry. Raises ValueError when it cannot be read; an unknown kind is one too."""
@@ -89,6 +102,10 @@ class Recovery:
             self._take_returned(payload)
         elif kind == RELEASED:
             self._take_released(payload)
+        elif kind == MOVED:
+            self._take_moved(segment, payload)
+        elif kind == LEASE:
+            self._take_lease(segment, payload)
         else:
             raise ValueError(f"journal entry of unknown kind {kind}: written by a newer version?")
 
@@ -174,6 +191,88 @@ class Recovery:
             queue = self.queue(int.from_bytes(field[:8], "big"))
             queue.pages.pop((int.from_bytes(field[8:12], "big"), int.from_bytes(field[12:20], "big")), None)
 
+    def _take_moved(self, segment: int, payload: bytes) -> None:
+        data = payload
+        source_id = get_u64(data, 0)
+        source = self.queue(source_id)
+        entries = source.entries
+        position = 12
+        for _ in range(get_u32(data, 8)):
+            sequence = get_u64(data, position)
+            returns = get_u16(data, position + 8)
+            flags = data[position + 10]
+            places = position + 13
+            count = get_u16(data, position + 11)
+            position = places + 24 * count
+            if position > len(payload):
+                raise ValueError(f"entry of {len(payload)} octets announces {count} queues")
+            original = entries.pop(sequence, None)
+            if flags & 2:
+                length = get_u32(data, position)
+                message = get_message(payload, position + 4, position + 4 + length, self._addresses)
+                relies_on = segment
+                position += 4 + length
+            elif original is None:
+                # Its copy was in a segment that is retired: whoever has it has written it again since.
+                message = None
+                relies_on = 0
+            else:
+                message = original.message
+                relies_on = original.journal_segment
+            self._note_moved(source_id, source, sequence)
+            for index in range(count):
+                start = places + 24 * index
+                target = get_u64(data, start + 8)
+                queue = self.queue(get_u64(data, start))
+                if target >= queue.next_sequence:
+                    queue.next_sequence = target + 1
+                if is_lease_id(get_u64(data, start)):
+                    queue.source_id = source_id
+                if message is not None:
+                    entry = make_entry(message, target, get_u64(data, start + 16), relies_on)
+                    entry.returns = returns
+                    entry.is_redelivered = (flags & 1) != 0
+                    if queue.source_id:
+                        entry.sequence = sequence
+                    queue.entries[target] = entry
+
+    def _note_moved(self, source_id: int, source: RecoveredQueue, sequence: int) -> None:
+        """A message has left: nothing of it that is in a page is live."""
+        if is_lease_id(source_id):
+            if sequence < source.moved_from:
+                source.moved_from = sequence
+            return
+        if source.pages:
+            settled = source.settled
+            if settled and settled[-1][0] + settled[-1][1] == sequence:
+                settled[-1] = (settled[-1][0], settled[-1][1] + 1)
+            else:
+                settled.append((sequence, 1))
+        if sequence >= source.next_sequence:
+            source.next_sequence = sequence + 1
+
+    def _take_lease(self, segment: int, payload: bytes) -> None:
+        queue_id = int.from_bytes(payload[:8], "big")
+        group_id = int.from_bytes(payload[8:16], "big")
+        texts = []
+        position = 33
+        for _ in range(3):
+            length = int.from_bytes(payload[position : position + 4], "big")
+            texts.append(payload[position + 4 : position + 4 + length].decode("utf-8", "surrogateescape"))
+            position += 4 + length
+        if position != len(payload):
+            raise ValueError(f"entry of {len(payload)} octets announces {position}")
+        if payload[16] == GONE:
+            self.leases.pop(group_id, None)
+            self.queues.pop(group_id, None)
+            return
+        lease = RecoveredLease(group_id, queue_id, *texts)
+        lease.state = payload[16]
+        lease.trimmed = int.from_bytes(payload[17:25], "big")
+        lease.next = int.from_bytes(payload[25:33], "big")
+        lease.state_segment = segment
+        self.leases[group_id] = lease
+
     def set_bad_pages_aside(self, queue_ids: list[int]) -> list[str]:
         """Before `finish`, in place of a start that is refused: read every stored page, copy the octets of those that
         do not read as they were written to the folder damaged/, and go on without them. Returns a line for each."""
@@ -193,8 +292,10 @@ class Recovery:
                     del queue.pages[key]
         return lines
 
-    def finish(self, queue_ids: list[int]) -> None:
-        """Merge, for the queues that exist; what belongs to others is forgotten."""
+    def finish(self, queue_ids: list[int], is_salvage: bool = False) -> None:
+        """Merge, for the queues that exist; what belongs to others is forgotten. Raises ValueError when a lease group
+        lacks a message; in a salvage it is going to be released instead."""
+        self._finish_leases(dict.fromkeys(queue_ids), is_salvage)
         self.queues = {queue_id: self.queue(queue_id) for queue_id in queue_ids}
         for queue_id, queue in self.queues.items():
             pages = list(queue.pages.values())
@@ -218,6 +319,33 @@ class Recovery:
             queue.entries = {}
             queue.pages = {}
             queue.returned = {}
+
+    def _finish_leases(self, queue_ids: dict[int, None], is_salvage: bool) -> None:
+        if is_salvage:
+            self._name_the_nameless()
+        self.leases = {group_id: lease for group_id, lease in self.leases.items() if lease.queue_id in queue_ids}
+        for group_id, lease in self.leases.items():
+            found = self.queue(group_id)
+            lease.pages_segment = found.pages_segment
+            pages = lease.gather(
+                found.entries, list(found.pages.values()), found.next_sequence, found.moved_from
+            )
+            self._pager.page_store.adopt(group_id, [page.location for page in pages])
+            if lease.is_whole:
+                continue
+            if not is_salvage:
+                raise ValueError(
+                    f"group '{lease.name}' of queue {lease.queue_id} lacks messages of {lease.trimmed}..{lease.next}: "
+                    f"start with --recover to release it"
+                )
+            lease.state = RELEASING
+
+    def _name_the_nameless(self) -> None:
+        """Groups whose LEASE entry was lost with a damaged part: what they hold goes back to its queue."""
+        for group_id, found in self.queues.items():
+            if found.source_id and group_id not in self.leases:
+                self.leases[group_id] = lease = RecoveredLease(group_id, found.source_id, "", "", "")
+                lease.is_whole = False
 
     def _drop_doubles(self, queue: RecoveredQueue, page: Page) -> bool:
         """A whole page needs no copies in the journal: forget them, rather than unpack a page that may stay on disk.

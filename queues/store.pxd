@@ -20,6 +20,7 @@ cdef class MessageStore:
     cdef dict _listed
     cdef long long _synced_position
     cdef bint _names_pages
+    cdef dict _logs
     cdef public object live_elsewhere
 
     @cython.locals(buffer=Buffer)

@@ -8,6 +8,8 @@ Journal entries (numbers big endian):
              u32 durable count, u64 durable bytes): replaces what was known of the queue's stored pages
     RETURNED u64 queue id, u64 sequence, u32 returns
     RELEASED u32 n, n x (u64 queue id, u32 segment, u64 offset): nothing in these stored pages is live in them
+    MOVED    messages leave one queue or log and are in others (queues/moved.py)
+    LEASE    the state of a lease group (queues/leases.py)
 
 Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
@@ -40,6 +42,8 @@ SETTLE = 2
 PAGES = 3
 RETURNED = 4
 RELEASED = 5
+MOVED = 6
+LEASE = 7
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
@@ -62,6 +66,7 @@ class MessageStore:
         self._listed: dict[int, tuple[int, int]] = {}
         self._synced_position = 0
         self._names_pages = False
+        self._logs: dict[int, dict[int, None]] = {}
         #: How many octets of others (the logs of groups) the journal has to hold.
         self.live_elsewhere: Callable[[], int] | None = None
 
@@ -179,7 +184,27 @@ class MessageStore:
         """Give back the places of pages whose end is on disk."""
         while self._releasing and self._releasing[0][0] <= self._synced_position:
             for queue_id, location in self._releasing.popleft()[1]:
-                self.pager.page_store.release(queue_id, location)
+                if location is None:
+                    self.pager.page_store.drop_queue(queue_id)
+                else:
+                    self.pager.page_store.release(queue_id, location)
+
+    # -- logs beside queues ------------------------------------------------------------------------------------------
+
+    def add_log(self, queue_id: int, log_id: int) -> None:
+        """What is stored under `log_id` goes when the queue's pages go."""
+        self._logs.setdefault(queue_id, {})[log_id] = None
+
+    def drop_log(self, queue_id: int, log_id: int) -> None:
+        """A log is no more, as the journal says up to its present end: its files go when that is synced."""
+        self._logs.get(queue_id, {}).pop(log_id, None)
+        self._releasing.append((self.journal.position, [(log_id, None)]))
+
+    def drop_pages(self, queue_id: int) -> None:
+        """A queue is durably gone: remove its page files, and those of the logs beside it. Raises OSError."""
+        for log_id in self._logs.pop(queue_id, {}):
+            self.pager.page_store.drop_queue(log_id)
+        self.pager.page_store.drop_queue(queue_id)
 
     # -- keeping the journal short ---------------------------------------------------------------------------------
 

@@ -116,10 +116,16 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
-        #: There are quorum queues: every turn may have something for their groups.
+        #: There are quorum queues.
         self.is_active = False
-        #: Queue groups that have something to do at the end of the turn.
+        #: Up to where the journal is on the disk, as this was told.
+        self.synced_position = 0
+        #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
+        #: it; those that wait for the disk; and when each is due.
         self._touched: dict[int, None] = {}
+        self._served: dict[int, None] = {}
+        self._unsynced: dict[int, None] = {}
+        self._deadlines: dict[int, int] = {}
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         self.machine = MetadataMachine(broker.metadata, self)
@@ -269,9 +275,11 @@ class Replication:
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
         self.now = now
-        if self.is_active:
-            for group in self.queue_groups.values():
-                group.synced(position)
+        self.synced_position = position
+        unsynced, self._unsynced = self._unsynced, {}
+        for group_id in unsynced:
+            if self.queue_groups[group_id].synced(position):
+                self._unsynced[group_id] = None
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
@@ -301,6 +309,11 @@ class Replication:
         self._touched[group_id] = None
         self.is_busy = True
 
+    def served(self, group_id: int) -> None:
+        """What a queue group was touched for is done; what touches it from now on has still to be."""
+        self._touched.pop(group_id, None)
+        self._served[group_id] = None
+
     def touch_all(self, now: int) -> None:
         """Time has passed, or links are others."""
         self._touched = dict.fromkeys(self.queue_groups)
@@ -312,8 +325,10 @@ class Replication:
         if self._is_absorbing:
             return
         self._is_absorbing = True
-        for group in self.queue_groups.values():
-            group.absorb(now)
+        for group_id in list(self.dirty):  # whatever happens in a group makes it so
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                group.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
@@ -407,12 +422,11 @@ class Replication:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
         self.now = now
-        touched, self._touched = dict.fromkeys(self.queue_groups), {}
-        while touched:
-            for group_id in touched:
-                self.queue_groups[group_id].end_turn(now)
-            # What one group hears may give another one something to do.
-            touched, self._touched = self._touched, {}
+        for group_id in self.dirty:
+            if group_id in self.queue_groups:
+                self._touched[group_id] = None
+        while self._touched:  # what one group hears may give another one something to do
+            self.queue_groups[next(iter(self._touched))].end_turn(now)
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:
@@ -424,10 +438,15 @@ class Replication:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
         group is `dirty`."""
         self.is_busy = bool(self._touched)
+        served, self._served = self._served | self.dirty, {}
         self.host.end_turn(now)
         position = int(self._broker.store.journal.position)
-        for group in self.queue_groups.values():
-            group.machine.end_turn(position)
+        for group_id in served:
+            group = self.queue_groups.get(group_id)
+            if group is not None:
+                if group.written(position):
+                    self._unsynced[group_id] = None
+                self._deadlines[group_id] = group.next_deadline() or 0
         self.deadline = self._next_deadline()
         return self.host.take_output()
 
@@ -470,6 +489,5 @@ class Replication:
         return self.host.wants_sync
 
     def _next_deadline(self) -> int:
-        times = [self.host.next_deadline(), self.stream.next_deadline()]
-        times += [group.next_deadline() for group in self.queue_groups.values()]
-        return min((time for time in times if time is not None), default=0)
+        times = [self.host.next_deadline(), self.stream.next_deadline(), *self._deadlines.values()]
+        return min((time for time in times if time), default=0)

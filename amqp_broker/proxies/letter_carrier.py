@@ -7,7 +7,8 @@ Letters are part of the group's state until the log says Dispatched, so a leader
 takes them all again. A letter can arrive twice.
 
 Invariants:
-1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk.
+1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk. A node
+   alone writes it into the journal behind the letter: in the same turn, so that after a crash both are there or none.
 2. It names the last letter of a run, so a letter that is tried again holds back those behind it.
 """
 
@@ -57,7 +58,6 @@ class LetterCarrier:
         self._again: deque[tuple[int, DeadLettered]] = deque()
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
-        self._synced_position = 0
         self._dispatched: dict[int, int] = {}
         self._term = 0
 
@@ -85,7 +85,10 @@ class LetterCarrier:
             self._noted.append(self._again.popleft()[1])
         noted, self._noted = self._noted, deque()
         for effect in noted:
-            self._publish(effect, now)
+            if self._group.machine.has_letter(effect.queue_id, effect.letter):
+                self._publish(effect, now)
+            else:  # an earlier leader has seen to it
+                self._done(effect.queue_id, effect.letter)
 
     def next_deadline(self) -> int | None:
         """When something is to be tried again."""
@@ -120,14 +123,20 @@ class LetterCarrier:
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
             self._again.append((self._group.now + RETRY_MS, effect))
-        elif position > self._synced_position:
+            self._group.touch()
+        elif position > self._broker.replication.synced_position and not self._broker.replication.is_alone:
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
+            self._group.touch()
         else:
             self._done(effect.queue_id, effect.letter)
 
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether `synced` may find something to do."""
+        return bool(self._unsynced)
+
     def synced(self, position: int) -> None:
         """The journal is on the disk so far."""
-        self._synced_position = position
         waiting, self._unsynced = self._unsynced, deque()
         for each in waiting:
             if each.position <= position:

@@ -83,6 +83,7 @@ class QueueGroup(CommandSink):
         self.broker = broker
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
+        self._leads_from = 0
         self._is_session_closed = False
         self._is_waiting = False
         self._progress_at = 0
@@ -221,10 +222,20 @@ class QueueGroup(CommandSink):
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
 
-    def synced(self, position: int) -> None:
-        """The journal is on the disk so far. Raises OSError."""
+    def synced(self, position: int) -> bool:
+        """The journal is on the disk so far. Returns whether there is more to wait for. Raises OSError."""
         self.machine.synced(position)
         self.letters.synced(position)
+        return self._awaits_disk()
+
+    def written(self, position: int) -> bool:
+        """What was done in this turn is in the journal, which ends there. Returns whether something waits for the disk.
+        For turns in which something was done."""
+        self.machine.end_turn(position)
+        return self._awaits_disk()
+
+    def _awaits_disk(self) -> bool:
+        return bool(self.machine.awaits_disk or self.letters.awaits_disk)
 
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
@@ -246,7 +257,7 @@ class QueueGroup(CommandSink):
             if self._is_session_closed:
                 self._is_session_closed = False
                 self._reopen(self._session_at(now))
-        if self.letters.is_due(now) and self.raft.is_leader and self._replication.is_ready:
+        if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
             self.letters.run(now)
 
     def other_effect(self, effect: Effect) -> None:
@@ -287,7 +298,12 @@ class QueueGroup(CommandSink):
             receipt: Any = token
             receipt.complete(Refusal.UNKNOWN)
 
+    def _leads(self) -> bool:
+        """Whether this node leads, and has applied what earlier leaders have left: they may have dispatched letters."""
+        return bool(self.raft.is_leader and self.raft.last_applied >= self._leads_from)
+
     def _on_role_changed(self, now: int) -> None:
+        self._leads_from = self.raft.last_index
         self.stream.resend()
         self.letters.reset()
         self._downed.clear()
@@ -307,6 +323,7 @@ class QueueGroup(CommandSink):
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
         self.flush()
+        self._replication.served(self.group_id)
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
             return
@@ -408,6 +425,8 @@ class QueueGroup(CommandSink):
     def next_deadline(self) -> int | None:
         """When `end_turn` has something to do again."""
         times: list[int] = []
+        if self._rests_until > self.now:
+            times.append(self._rests_until)
         if self._is_waiting and self.stream.unapplied:
             times.append(self._progress_at + RESEND_MS)
         if self.raft.is_leader:

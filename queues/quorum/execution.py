@@ -402,6 +402,11 @@ class Execution(Sink):
                 self.effects += [queue.letters.effect(entry) for entry in queue.letters.transit]
         self.is_leader = is_leader
 
+    def has_letter(self, queue_id: int, letter: int) -> bool:
+        """Whether a dead letter that was in transit is so still."""
+        queue = self.state.queues.get(queue_id)
+        return queue is not None and bool(queue.letters.transit) and queue.letters.transit[0].sequence <= letter
+
     def _forget_if_done(self, origin: Origin, consumer: QuorumConsumer) -> None:
         if not consumer.is_attached and not consumer.held:
             del origin.consumers[consumer.consumer_id]

@@ -183,6 +183,10 @@ class QueueGroupMachine:
         """Whether the pages of a queue may still be needed."""
         return queue_id in self._execution.state.queues or queue_id in self._execution.dropped
 
+    def has_letter(self, queue_id: int, letter: int) -> bool:
+        """Whether a dead letter that the leader was told of is not known to be dispatched."""
+        return self._execution.has_letter(queue_id, letter)
+
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
         execution = self._execution
@@ -213,6 +217,11 @@ class QueueGroupMachine:
     def end_turn(self, position: int) -> None:
         """The journal's end, after everything of this turn was appended."""
         self._places.end_turn(position)
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether `synced` will find something to do."""
+        return self._places.is_retiring
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""

@@ -89,6 +89,11 @@ class Places:
         """The queues that are gone, and that the last synced checkpoint may have."""
         return [queue_id for group in self._retiring for queue_id in group.queue_ids]
 
+    @property
+    def is_retiring(self) -> bool:
+        """Whether places wait for the disk, or for an export's end."""
+        return bool(self._retiring)
+
     def synced(self, position: int, known: Container[int], dropped: Container[int]) -> None:
         """The journal is on the disk so far. known: the queues that exist; dropped: those that are gone since the last
         checkpoint was captured. Raises OSError."""

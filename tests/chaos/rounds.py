@@ -40,9 +40,9 @@ AFTER_S = 0.5
 POLL_S = 0.25
 #: A healthy cluster says within this time how many messages a queue has.
 ASK_LIMIT_S = 5.0
-#: After a leader's kill -9 clients of the others can write again within this time.
+#: After a kill -9 of a node, or while one can write nothing, clients of the others can write again within this time.
 OUTAGE_LIMIT_S = 3.0
-LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER)
+LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER, FaultKind.DISK_FULL, FaultKind.FILE_LIMIT)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import decode_properties
 from tests.cluster_simulation.client_model import UNLIMITED, Arrival, Attempt, Channel, Consumer, Removal, Sent
-from tests.cluster_simulation.log_model import Handing
-from tests.cluster_simulation.queue_kinds import HOME_SCRATCH, SCRATCH
+from tests.cluster_simulation.log_records import Handing
+from tests.cluster_simulation.queue_kinds import HELD_BACK, HOME_SCRATCH, SCRATCH
 from tests.simulation.client import FRAME_MAX, Event, Operation, SimulatedClient
 from tests.simulation.observer import message_number
 from tests.simulation.state import Violation
@@ -177,8 +177,10 @@ class Application:
         channel.model.is_confirming = True
         self._send(channel, methods.ConfirmSelect(False), self._ask("confirm"))
 
-    def declare_exchange(self, channel: AppChannel, name: str, kind: str) -> None:
-        method = methods.ExchangeDeclare(0, name, kind, False, True, False, False, False, Table({}))
+    def declare_exchange(
+        self, channel: AppChannel, name: str, kind: str, arguments: dict[str, object] | None = None
+    ) -> None:
+        method = methods.ExchangeDeclare(0, name, kind, False, True, False, False, False, Table(arguments or {}))
         self._send(channel, method, self._ask("declare exchange"))
 
     def declare(self, channel: AppChannel, queue: str, *, is_passive: bool = False) -> None:
@@ -329,6 +331,8 @@ class Application:
             if attempt.is_mandatory and not targets:
                 targets = tuple(each for each in message.may_reach if each == SCRATCH)
             quorum = [each for each in targets if self.world.kinds[each].is_quorum]
+            if message.delay:
+                quorum = [HELD_BACK]
             self.world.log.confirmed(message.number, quorum)
         elif attempt.outcome == "nack" and message.producer:
             self.doubtful.append(message)

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tests.cluster_simulation.queue_kinds import LETTERS, QueueKind
+from tests.cluster_simulation.queue_kinds import AT_LEAST_ONCE, LETTERS, QueueKind
 from tests.simulation.state import Violation
 
 NEVER = 1 << 60
@@ -51,6 +51,7 @@ class Sent:
     may_reach: tuple[str, ...]
     producer: str = ""
     priority: int = 0
+    delay: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
 
@@ -126,8 +127,9 @@ class ClientModel:
         self.messages: dict[int, Sent] = {}
         self.removals: list[Removal] = []
         self.channels: list[Channel] = []
-        self.homes_lost: dict[str, None] = {}
         self.counts: Counter[str] = Counter()
+        #: How much ahead of another a node's clock may be, microseconds.
+        self.skew = 0
         #: Acknowledgements that clients have sent, and deliveries that needed none: (node, consumer, queue, number).
         self.acknowledged: Counter[tuple[str, str, str, int]] = Counter()
 
@@ -224,6 +226,8 @@ class ClientModel:
     def _check_origin(self, arrival: Arrival, deaths: list[tuple[str, str]]) -> None:
         """K1 and K5."""
         message, queue = arrival.message, arrival.queue
+        if message.delay and self.now < message.attempts[0].sent_at + message.delay - self.skew:
+            raise Violation(f"{message} comes too early")
         if queue != LETTERS:
             if queue not in message.may_reach:
                 raise Violation(f"{message} comes from '{queue}'")
@@ -262,7 +266,7 @@ class ClientModel:
 
     def _check_first(self, message: Sent, queue: str, arrival: Arrival) -> None:
         """K2."""
-        if queue == LETTERS or not self.kinds[queue].is_quorum:
+        if queue in AT_LEAST_ONCE or not self.kinds[queue].is_quorum:
             return
         if self.kinds[queue].is_scratch and len(message.attempts) > 1:
             return  # it may have been published to two queues of this name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster import commands
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 EPOCH_MS = 1_700_000_000_000
 MS = 1000
+#: How far off clocks are at first, milliseconds.
+MAX_OFFSET = 500
 
 
 class Crashed(Exception):
@@ -34,18 +37,21 @@ class Crashed(Exception):
 
 
 class ClusterNode:
-    """offset: how far its clock is off, ms. frozen_until, stalls_until: microseconds of the world."""
+    """offset: how far its clock is off, ms. frozen_until, stalls_until: microseconds of the world. incarnation: rises
+    when it begins anew with an empty disk."""
 
     node_type: type[Node] = Node
     disk_type: type[SimulatedDisk] = SimulatedDisk
 
-    def __init__(self, name: str, configs: tuple[Config, Config], seed: int) -> None:
+    def __init__(self, name: str, configs: tuple[Config, Config], raft_settings: dict[str, int], seed: int) -> None:
         self.name = name
+        self.raft_settings = raft_settings
+        self.incarnation = 1
         self.config, self._config_to_join = configs
         self.chance = random.Random(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
-        self.offset = self.chance.randint(-500, 500)
+        self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
         self.is_up = False
         self.lives = 0
         self.frozen_until = 0
@@ -85,14 +91,18 @@ class ClusterNode:
         try:
             known = read_members(self.disk)
             self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
+            host = self.node.replication.host
+            host.settings = replace(host.settings, **self.raft_settings)
             watch(self)
             self.node.recover(now)
             for check in self.node.take_page_checks():
                 check.run()
         except CorruptRecord as error:
             raise Violation(f"{self.name} does not start: {error}") from error
-        except SimulatedCrash:
-            raise Crashed from None
+        except Exception:
+            if self.disk.is_down:
+                raise Crashed from None
+            raise
         if known is not None:
             self.node.membership.known = dict(known.members)
         self._others = self.node.membership.addresses()
@@ -107,6 +117,7 @@ class ClusterNode:
         """Throw the disk away: the node is to join these as a new one."""
         self.disk = self.disk_type(random.Random(self.chance.getrandbits(32)))
         self.config = self._config_to_join
+        self.incarnation += 1
         object.__setattr__(self.config, "cluster", members)
         self.is_removed = False
 

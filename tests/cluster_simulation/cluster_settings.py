@@ -45,6 +45,15 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
     return configs
 
 
+def small_raft_settings(chance: random.Random) -> dict[str, int]:
+    """What Config has no setting for."""
+    return {
+        "append_bytes": chance.choice([300, 2000, 1_000_000]),
+        "in_flight_bytes": chance.choice([1000, 20_000, 8_000_000]),
+        "install_in_flight_bytes": chance.choice([1000, 2_000_000]),
+    }
+
+
 def _config(
     same: dict[str, object], name: str, addresses: dict[str, Address], known: list[str], is_joiner: bool
 ) -> Config:

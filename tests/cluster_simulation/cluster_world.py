@@ -14,16 +14,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from amqp_broker.broker import Broker
 from amqp_broker.protocol import methods
 from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.client_model import ClientModel, Consumer
-from tests.cluster_simulation.cluster_node import MS, ClusterNode, Crashed
-from tests.cluster_simulation.cluster_settings import cluster_configs
+from tests.cluster_simulation.cluster_node import MAX_OFFSET, MS, ClusterNode, Crashed
+from tests.cluster_simulation.cluster_settings import cluster_configs, small_raft_settings
 from tests.cluster_simulation.group_checks import GroupChecks
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.network import Network
-from tests.cluster_simulation.queue_kinds import queue_kinds
+from tests.cluster_simulation.queue_kinds import HELD_BACK, LATER, queue_kinds
 from tests.cluster_simulation.routine import Routine
 from tests.simulation.state import Violation
 
@@ -59,11 +60,14 @@ class ClusterWorld:
         self.counts: Counter[str] = Counter()
         self.kinds = queue_kinds(self.chance)
         self.clients = ClientModel(self.kinds)
+        self.clients.skew = 2 * MAX_OFFSET * MS
         self.log = LogModel(self.kinds)
+        self.log.name_of[Broker.delay_id("/", LATER)] = HELD_BACK
         members = [f"n{number}" for number in range(1, size + 1)]
         joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
         configs = cluster_configs(self.chance, members, joiners)
-        self.nodes = {name: self.node_kind(name, configs[name], self.chance.getrandbits(32)) for name in configs}
+        raft = small_raft_settings(self.chance)
+        self.nodes = {name: self.node_kind(name, configs[name], raft, self.chance.getrandbits(32)) for name in configs}
         self.members = members
         self.joiners = joiners
         self.checks = GroupChecks(self.nodes, self.log)
@@ -206,6 +210,7 @@ class ClusterWorld:
             check.run()
             self.on_node(node, 0, lambda now, check=check: node.node.checked(check, now))  # type: ignore[misc]
         for peer, frames in turn.peers:
+            self.checks.on_frames(node, peer, frames)
             self.network.send(node.name, peer, frames)
         if turn.wants_sync:
             self._take_job(node)
@@ -316,7 +321,6 @@ class ClusterWorld:
         self.note(f"{node.name} crashes{' (power)' if is_power else ''}")
         self.counts["crashes"] += 1
         clients = list(node.clients.values())
-        self.checks.died(node)
         node.crash(is_power=is_power)
         self.network.died(node.name, tells=not is_power or self.chance.random() < 0.5)
         for application in clients:

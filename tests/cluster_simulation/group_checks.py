@@ -16,6 +16,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from raft.messages import VoteReply, VoteRequest
+from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.log_model import LogModel
 from tests.simulation.state import Violation
@@ -31,6 +33,7 @@ class GroupChecks:
     def __init__(self, nodes: Mapping[str, ClusterNode], log: LogModel) -> None:
         self.nodes = nodes
         self.log = log
+        self._votes: dict[tuple[str, int, int, int], str] = {}
         self._leaders: dict[tuple[int, int], str] = {}
         self._metadata: dict[int, tuple[str, bytes]] = {}
         self._entries: dict[int, bytes] = {}
@@ -150,8 +153,20 @@ class GroupChecks:
             if not member.last_applied <= member.commit_index <= member.log.last_index:
                 raise Violation(f"{node.name}: {group.statistics()}")
 
-    def died(self, node: ClusterNode) -> None:
-        """A node has died; what it said holds all the same."""
+    def on_frames(self, node: ClusterNode, receiver: str, frames: Sequence[bytes]) -> None:
+        """A node says something to another one: its votes (G1)."""
+        for frame in frames:
+            if frame[1] == VOTE_REQUEST or frame[1] == VOTE_REPLY:
+                message = decode(frame)
+                if isinstance(message, VoteReply) and message.is_granted and not message.is_pre:
+                    self._vote(node, message.group, message.term, receiver)
+                elif isinstance(message, VoteRequest) and not message.is_pre:
+                    self._vote(node, message.group, message.term, node.name)
+
+    def _vote(self, node: ClusterNode, group_id: int, term: int, candidate: str) -> None:
+        first = self._votes.setdefault((node.name, node.incarnation, group_id, term), candidate)
+        if first != candidate:
+            raise Violation(f"{node.name} votes for {first} and {candidate} in term {term} of group {group_id}")
 
     def declared(self, node: ClusterNode, links: Sequence[str], queue: str) -> None:
         """A client of this node was told that a queue is there (G5)."""

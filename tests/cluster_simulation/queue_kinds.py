@@ -9,10 +9,16 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: The fanout exchange, the dead letter exchange, and the queue behind the latter.
+#: The fanout exchange, the dead letter exchange, the delaying exchange, and the queues behind the last two.
 FAN = "fan"
 DEAD = "dead"
+LATER = "later"
 LETTERS = "letters"
+DELAYED = "delayed"
+#: What the broker keeps delayed messages in: no client sees it.
+HELD_BACK = "held back"
+#: What comes to these may come twice.
+AT_LEAST_ONCE = (LETTERS, DELAYED)
 #: The queue whose one message is a lock.
 LOCK = "lock"
 #: The queues that are deleted, purged and declared anew.
@@ -68,7 +74,11 @@ class QueueKind:
     @property
     def takes_publishes(self) -> bool:
         """Whether clients publish to it by name."""
-        return self.name not in (LETTERS, LOCK)
+        return self.name not in (LETTERS, LOCK, DELAYED)
+
+
+#: As if it were a queue.
+HOLDING = QueueKind(HELD_BACK, arguments={"x-delivery-limit": -1})
 
 
 def _integer(value: object) -> int | None:
@@ -90,6 +100,7 @@ def queue_kinds(chance: random.Random) -> dict[str, QueueKind]:
         QueueKind(LOCK, arguments=endless),
         QueueKind(SCRATCH, is_scratch=True, arguments=endless),
         QueueKind(LETTERS, arguments=endless),
+        QueueKind(DELAYED, arguments=endless),
         QueueKind("home", is_quorum=False, in_fan=True),
         QueueKind("home-dead", is_quorum=False, arguments=dead),
         QueueKind("home-ram", is_quorum=False, is_durable=False),

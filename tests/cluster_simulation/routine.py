@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.protocol.fields import Table
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.client_model import Sent
-from tests.cluster_simulation.queue_kinds import DEAD, FAN, HOME_SCRATCH, LETTERS, LOCK, SCRATCH
+from tests.cluster_simulation.queue_kinds import DEAD, DELAYED, FAN, HOME_SCRATCH, LATER, LETTERS, LOCK, SCRATCH
 
 if TYPE_CHECKING:
     from tests.cluster_simulation.cluster_world import ClusterWorld
@@ -53,11 +53,13 @@ class Routine:
         channel = application.open_channel()
         for name in (FAN, DEAD):
             application.declare_exchange(channel, name, "fanout")
+        application.declare_exchange(channel, LATER, "x-delayed-message", {"x-delayed-type": "fanout"})
         for kind in self._kinds.values():
             application.declare(channel, kind.name)
             if kind.in_fan:
                 application.bind(channel, kind.name, FAN)
         application.bind(channel, LETTERS, DEAD)
+        application.bind(channel, DELAYED, LATER)
         application.confirm_select(channel)
         self.publish_lock(application, channel)
         return channel
@@ -123,6 +125,8 @@ class Routine:
             if draw < 0.15:
                 self._publish_to_fan(application, channel)
             elif draw < 0.18:
+                self._publish_later(application, channel)
+            elif draw < 0.21:
                 message = self._message((), (), 10, is_persistent=True)
                 application.publish(channel, message, "", _NOBODY, {}, is_mandatory=chance.random() < 0.5)
             else:
@@ -132,6 +136,13 @@ class Routine:
         targets = tuple(kind.name for kind in self._kinds.values() if kind.in_fan)
         message = self._message(targets, (*targets, SCRATCH, HOME_SCRATCH), self._size(), is_persistent=True)
         application.publish(channel, message, FAN, "", {"delivery_mode": 2}, is_mandatory=False)
+
+    def _publish_later(self, application: Application, channel: AppChannel) -> None:
+        delay = self._chance.choice([20, 200, 1500])
+        message = self._message((DELAYED,), (DELAYED,), self._size(), is_persistent=True)
+        message.delay = delay * 1000
+        properties: dict[str, object] = {"delivery_mode": 2, "headers": Table({"x-delay": delay})}
+        application.publish(channel, message, LATER, "", properties, is_mandatory=False)
 
     def _publish_to(self, application: Application, channel: AppChannel, queue: str) -> None:
         chance = self._chance

@@ -172,7 +172,7 @@ class Weather(ClusterWorld):
         def start() -> None:
             if not node.is_up and node.lives == lives and not node.is_removed:
                 if self.chance.random() < 0.2:
-                    node.offset += self.chance.choice([-5000, -100, 100, 5000])
+                    self._set_clock(node, self.chance.choice([-5000, -100, 100, 5000]))
                 self.start(node)
 
         self.after(self.chance.choice(self.downtime) * MS, start)
@@ -288,11 +288,15 @@ class Weather(ClusterWorld):
     def jump(self) -> None:
         """A clock jumps ahead, as after a suspension."""
         node = self.chance.choice(list(self.nodes.values()))
-        node.offset += self.chance.choice([200, 1000, 30_000])
+        self._set_clock(node, self.chance.choice([200, 1000, 30_000]))
         self.note(f"the clock of {node.name} jumps ahead")
         self.counts["clock jumps"] += 1
         if node.is_up:
             self.on_node(node, 0, lambda now: node.node.tick(now))
+
+    def _set_clock(self, node: ClusterNode, by: int) -> None:
+        node.offset += by
+        self.clients.skew += abs(by) * MS
 
     def stall(self) -> None:
         node = self.chance.choice(list(self.nodes.values()))

@@ -250,3 +250,32 @@ def test_a_binding_that_comes_after_its_queue_was_removed_binds_no_later_queue_o
     router = driver.node.broker.vhosts["/"].router
     assert router.get("amq.fanout").exchange.is_unused
     assert driver.node.broker.metadata.bindings("/") == []
+
+
+def test_what_was_held_back_and_released_is_not_released_again_by_a_restart() -> None:
+    """A node that had just begun to lead took every letter of its checkpoint for one to be sent, before it had applied
+    the log behind it, which said that they were."""
+    driver = NodeDriver()
+    client = driver.client(1)
+    delays = Table({"x-delayed-type": "fanout"})
+    dead = {"x_dead_letter_exchange": "later"}
+    client.send(
+        1,
+        methods.ExchangeDeclare(0, "later", "x-delayed-message", False, True, False, False, False, delays),
+        declare("target"),
+        declare("refusing", x_queue_type="quorum", **dead),
+        methods.QueueBind(0, "target", "later", "", False, Table({})),
+        consume("refusing"),
+    )
+    driver.settle()
+    client.publish(1, "refusing", b"message")
+    driver.settle()
+    (delivery,) = [event.method for event in client.take() if event.method.name == "basic.deliver"]
+    client.send(1, methods.BasicReject(delivery.delivery_tag, False))
+    driver.wait(100)
+    driver.settle()
+    assert driver.queue("target").message_count() == 1
+    for _ in range(3):
+        driver.crash()
+        driver.wait(100)
+        assert driver.queue("target").message_count() == 1

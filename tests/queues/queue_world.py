@@ -9,6 +9,7 @@ from amqp_broker.vhost import VHost
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
 from queues.consumer import Consumer
+from queues.leases import groups_of, restore_lease
 from queues.message import Address, Entry, Message, build_message
 from queues.page import Page
 from queues.pager import Pager
@@ -98,11 +99,13 @@ class World:
             recovery.take(segment, kind, bytes(payload))
         ids = list(range(1, len(settings) + 1))
         recovery.finish(ids)
-        self.page_store.drop_orphans(ids)
+        self.page_store.drop_orphans([*ids, *recovery.leases])
         self.found = {queue_id: self._look_at(recovery.queues[queue_id], queue_id) for queue_id in ids}
         self.queues = [self._queue(queue_id, settings[queue_id - 1]) for queue_id in ids]
         for queue in self.queues:
             queue.restore(recovery.queues[queue.queue_id], now)
+            for lease in recovery.leases_of(queue.queue_id):
+                restore_lease(queue, lease, now)
 
     def _queue(self, queue_id: int, settings: QueueArguments) -> ClassicQueue:
         return ClassicQueue(
@@ -124,6 +127,10 @@ class World:
             found += [(entry.sequence, name_of(entry.message), entry.returns) for entry in entries]
         return sorted(found)
 
+    def disk_entries(self) -> list[tuple[int, int, bytes]]:
+        """The journal as it is on the disk now: (segment, kind, payload)."""
+        return [(segment, kind, bytes(payload)) for segment, kind, payload in Journal(self.disk).recover()]
+
     # -- turns and syncs, as amqp_broker/node.py does them -------------------------------------------------------------
 
     def end_turn(self) -> None:
@@ -132,6 +139,8 @@ class World:
         if self.pager.used > self.pager.tight_bytes:
             for queue in self.queues:
                 queue.ready.relieve(self.pager.used - self.pager.tight_bytes)
+                for group in groups_of(queue):
+                    group.relieve(self.pager.used - self.pager.tight_bytes)
 
     def begin_sync(self) -> None:
         """Take everything that was written so far."""

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from amqp_broker.cluster import commands
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.hold import Hold
 from amqp_broker.node import Node, Turn
@@ -78,8 +79,8 @@ class Commits:
 
 
 def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[Node]:
-    """A node that says when a connection goes on that was held: connections go on one after the other, and what each of
-    them does then may be just what the next one finds."""
+    """A node that says when a connection goes on that was held or parked: connections go on one after the other, and
+    what each of them does then may be just what the next one finds."""
 
     class Watched(kind):  # type: ignore[misc,valid-type]  # a class that is only known now
         def end_hold(self, hold: Hold) -> bool:
@@ -88,6 +89,13 @@ def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[
                 before_release(hold.connection)
             return has_ended
 
+        def park(self, connection: Connection, ticket: int, answer: Callable[[], None]) -> None:
+            def go_on() -> None:
+                before_release(connection)
+                answer()
+
+            super().park(connection, ticket, go_on)
+
     return Watched
 
 
@@ -95,6 +103,7 @@ class SimulatedDriver:
     """One node and its world. `trace` is called with a line for each event, for people."""
 
     disk_type: type[SimulatedDisk] = SimulatedDisk
+    workload_type: type[Workload] = Workload
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -103,7 +112,7 @@ class SimulatedDriver:
         self.config = simulated_config(self.chance)
         self.specs = queue_specs(self.chance)
         self.model = Model(self.specs)
-        self.workload = Workload(
+        self.workload = self.workload_type(
             self.chance, self.specs, memory_may_be_short=self.config.memory_budget_bytes < _AMPLE_BYTES
         )
         self.observer = Observer(self.model)
@@ -167,7 +176,7 @@ class SimulatedDriver:
 
     def _absorb(self, released: object = None) -> None:
         """Give the model what was handled: those who were parked go on in the order in which they were parked.
-        released: the connection whose hold ends; what it was held for comes now."""
+        released: the connection that goes on; what it was held for comes now."""
         for command, queue_id in self._committed:
             self.note(f"committed {command['op']} {command.get('name', '')}")
             self.model.committed(command, queue_id)
@@ -425,8 +434,12 @@ class SimulatedDriver:
             if job is not None:
                 job.run()
                 self.node.synced(job, self.now)
-        except SimulatedCrash:
-            raise Crashed from None
+        except Violation:
+            raise
+        except Exception:
+            if self.disk.is_down:
+                raise Crashed from None
+            raise
         if self.disk.is_down:
             raise Crashed
         self.disk.crash_at = None

@@ -192,9 +192,7 @@ class Workload:
             size = _LARGE_BYTES
         body = f"{number}:".encode() + bytes([number % 251]) * size
         properties: dict[str, object] = {}
-        # Persistent messages that wait are a queue group's, which publishes them at least once: after a crash they may
-        # come twice, which this model does not know.
-        is_persistent = chance.random() < 0.75 and exchange != LATER
+        is_persistent = chance.random() < 0.75
         if is_persistent or chance.random() < 0.5:
             properties["delivery_mode"] = 2 if is_persistent else 1
         priority = chance.randrange(6) if chance.random() < 0.5 else None

@@ -1,0 +1,29 @@
+cimport cython
+from queues.message cimport Entry, Message, make_message
+from queues.message_log cimport MessageLog
+from queues.moved cimport Move
+from queues.page cimport Page
+from queues.pager cimport Pager
+from queues.ready cimport Ready
+from queues.store cimport MessageStore
+
+cdef Message _lasting(Message message)
+
+@cython.final
+cdef class LeaseGroup(MessageLog):
+    cdef public object queue
+    cdef public str name
+    cdef public str incarnation
+    cdef public str owner
+    cdef public long long last_called
+    cdef public int state
+    cdef unsigned int _state_segment
+
+    @cython.locals(taken=Py_ssize_t, before="long long", octets="long long", entries=list)
+    cpdef Py_ssize_t claim(self, Py_ssize_t max_messages, long long max_bytes, long long now) except -1
+    @cython.locals(entry=Entry, message=Message, move=Move, segment="unsigned int", touched="unsigned int",
+                   store=MessageStore, pager=Pager, sequence="unsigned long long", has_octets=bint, is_durable=bint)
+    cdef int _take_in(self, list entries) except -1
+    @cython.locals(page=Page, entries=list, entry=Entry, move=Move, offset="unsigned long long", touched="unsigned int",
+                   segment="unsigned int", store=MessageStore, pager=Pager, ready=Ready, has_octets=bint)
+    cdef Py_ssize_t _put_back_page(self, long long now) except -1
