@@ -42,6 +42,7 @@ class Spot:
     near: AbstractChannel
     far: AbstractChannel
     home: AbstractChannel
+    near_url: str
 
     async def declare(self, **arguments: Any) -> AbstractQueue:
         """A durable queue; what this returns belongs to who consumes."""
@@ -68,7 +69,7 @@ async def spot(request: pytest.FixtureRequest, cluster: RunningCluster) -> Async
     kind, (near, far) = request.param
     connections = [await aio_pika.connect(cluster.urls[index]) for index in (near, far, 0)]
     channels = [await each.channel(on_return_raises=True) for each in connections]
-    yield Spot(kind, *channels)
+    yield Spot(kind, *channels, cluster.urls[near])
     for each in connections:
         await each.close()
 
@@ -171,21 +172,10 @@ async def test_a_prefetch_for_the_whole_channel(spot: Spot) -> None:
     await spot.far.set_qos(prefetch_count=4, global_=True)
     one, _ = await consume(queue)
     other, _ = await consume(queue)
-    deadline = time.monotonic() + PATIENCE_S
-    while one.messages.qsize() + other.messages.qsize() < 4 and time.monotonic() < deadline:
-        await asyncio.sleep(0.01)
-    assert await asyncio.wait_for(_settles_at(one, other, 4), PATIENCE_S)
-
-
-async def _settles_at(one: Inbox, other: Inbox, count: int) -> bool:
-    """Whether that many have come, and no more within a while."""
-    try:
-        async with asyncio.timeout(QUIET_S):
-            while one.messages.qsize() + other.messages.qsize() <= count:
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        return one.messages.qsize() + other.messages.qsize() == count
-    return False
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.wait([asyncio.create_task(each.messages.get()) for each in (one, other)])
+    await asyncio.sleep(QUIET_S)
+    assert one.messages.qsize() + other.messages.qsize() == 2, "with the two that were taken out, four"
 
 
 async def test_get(spot: Spot) -> None:
@@ -209,8 +199,172 @@ async def test_purge_and_delete(spot: Spot) -> None:
     purged = await (await spot.near.declare_queue(queue.name, passive=True)).purge()
     assert purged.message_count == 4, "what is held stays"
     await held.nack(requeue=True)
-    deleting = await spot.near.connection.channel() if False else spot.near
     with pytest.raises(ChannelPreconditionFailed):
-        await deleting.queue_delete(queue.name, if_empty=True)
+        await spot.near.queue_delete(queue.name, if_empty=True)
     deleted = await queue.delete(if_unused=False, if_empty=False)
     assert deleted.message_count == 1
+
+
+async def test_messages_expire_and_go_where_dead_letters_go(spot: Spot) -> None:
+    dead = await spot.declare()
+    queue = await spot.declare(
+        message_ttl=300, dead_letter_exchange="", dead_letter_routing_key=dead.name
+    )
+    await spot.publish(queue, b"by the queue")
+    await spot.publish(queue, b"by itself", expiration=0.1)
+    inbox, _ = await consume(dead)
+    found = await inbox.take(2)
+    assert sorted(message.body for message in found) == [b"by itself", b"by the queue"]
+    for message in found:
+        [death] = message.headers["x-death"]  # type: ignore[misc,union-attr]
+        assert (death["reason"], death["queue"], death["count"]) == ("expired", queue.name, 1)  # type: ignore[index,call-overload]
+        assert message.expiration is None
+    assert await spot.count(queue) == (0, 0)
+
+
+async def test_what_is_rejected_goes_where_dead_letters_go(spot: Spot) -> None:
+    """Through an exchange, and round again: the count rises."""
+    exchange = await spot.home.declare_exchange(f"dead-{uuid.uuid4().hex}", "fanout", durable=True)
+    dead = await spot.declare()
+    await dead.bind(exchange.name)
+    queue = await spot.declare(dead_letter_exchange=exchange.name)
+    inbox, _ = await consume(queue)
+    box, _ = await consume(dead)
+    headers: Any = {"kept": "so"}
+    for count in (1, 2):
+        await spot.publish(queue, b"refused", headers=headers)
+        [message] = await inbox.take()
+        await message.reject(requeue=False)
+        [letter] = await box.take()
+        await letter.ack()
+        headers = letter.headers
+        assert letter.headers["kept"] == "so"
+        assert letter.headers["x-first-death-queue"] == queue.name
+        [death] = letter.headers["x-death"]  # type: ignore[misc]
+        assert (death["reason"], death["count"]) == ("rejected", count)  # type: ignore[index,call-overload]
+
+
+async def test_limits_of_length(spot: Spot) -> None:
+    queue = await spot.declare(max_length=3)
+    await spot.publish(queue, *numbers(5))
+    inbox, _ = await consume(queue)
+    assert await inbox.bodies(3) == [b"2", b"3", b"4"]
+    full = await spot.declare(max_length=2, overflow="reject-publish")
+    await spot.publish(full, *numbers(2))
+    with pytest.raises(DeliveryError):
+        await spot.publish(full, b"too many")
+    assert (await spot.count(full))[0] == 2
+
+
+async def test_priorities(spot: Spot) -> None:
+    queue = await spot.declare(max_priority=5)
+    for priority in (1, 5, 3, 5, 0):
+        await spot.publish(queue, b"%d" % priority, priority=priority)
+    inbox, _ = await consume(queue)
+    assert await inbox.bodies(5) == [b"5", b"5", b"3", b"1", b"0"]
+
+
+async def test_a_consumer_of_higher_priority_is_served_first(spot: Spot) -> None:
+    queue = await spot.declare()
+    low, _ = await consume(queue)
+    high, _ = await consume(await spot.near.declare_queue(queue.name, passive=True), arguments={"x-priority": 5})
+    await spot.publish(queue, *numbers(5))
+    assert await high.bodies(5) == numbers(5)
+    assert await low.is_quiet()
+
+
+async def test_one_active_consumer(spot: Spot) -> None:
+    queue = await spot.declare(single_active_consumer=True)
+    there = await spot.near.declare_queue(queue.name, passive=True)
+    first, tag = await consume(queue)
+    second, _ = await consume(there)
+    await spot.publish(queue, b"1", b"2")
+    assert await first.bodies(2) == [b"1", b"2"]
+    await queue.cancel(tag)
+    await spot.publish(queue, b"3")
+    assert await second.bodies(1) == [b"3"]
+    assert await first.is_quiet()
+
+
+async def test_a_limit_of_deliveries(spot: Spot) -> None:
+    dead = await spot.declare()
+    queue = await spot.declare(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key=dead.name)
+    await spot.publish(queue, b"poison")
+    inbox, _ = await consume(queue)
+    counts = []
+    for _ in range(3):
+        [message] = await inbox.take()
+        counts.append(message.headers.get("x-delivery-count"))
+        await message.reject(requeue=True)
+    assert counts == [None, 1, 2]
+    box, _ = await consume(dead)
+    [letter] = await box.take()
+    [death] = letter.headers["x-death"]  # type: ignore[misc]
+    assert death["reason"] == "delivery_limit"  # type: ignore[index,call-overload]
+
+
+async def test_delayed_messages(spot: Spot) -> None:
+    """In the order in which they are due; also for who is connected elsewhere."""
+    queue = await spot.declare()
+    exchange = await spot.home.declare_exchange(
+        f"later-{uuid.uuid4().hex}", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}
+    )
+    await queue.bind(exchange.name, queue.name)
+    inbox, _ = await consume(queue)
+    began = time.monotonic()
+    for delay in (700, 400):
+        await spot.publish(queue, b"%d" % delay, exchange=exchange.name, headers={"x-delay": delay})
+    assert await inbox.bodies(2) == [b"400", b"700"]
+    assert time.monotonic() - began > 0.69
+
+
+async def test_who_consumes_hears_of_the_end_of_the_queue(spot: Spot) -> None:
+    queue = await spot.declare()
+    gone = asyncio.Event()
+    underlay = await spot.far.get_underlay_channel()
+    underlay.on_consumer_cancel_callbacks.add(lambda _: gone.set())
+    await consume(queue)
+    await spot.near.queue_delete(queue.name)
+    async with asyncio.timeout(PATIENCE_S):
+        await gone.wait()
+
+
+async def test_a_transaction(spot: Spot) -> None:
+    """Publishes and acknowledgements take effect with the commit."""
+    queue = await spot.declare()
+    await spot.publish(queue, b"old")
+    connection = await aio_pika.connect(spot.near_url)
+    async with connection, await connection.channel(publisher_confirms=False) as channel:
+        there = await channel.declare_queue(queue.name, passive=True)
+        transaction = channel.transaction()
+        await transaction.select()
+        old = await there.get()
+        await old.ack()
+        await channel.default_exchange.publish(aio_pika.Message(b"new", delivery_mode=2), queue.name)
+        assert await spot.count(queue) == (0, 0)
+        await transaction.commit()
+    assert (await queue.get(timeout=PATIENCE_S)).body == b"new"
+
+
+async def test_an_exclusive_queue_is_its_connections_only(spot: Spot) -> None:
+    mine = await spot.near.declare_queue(exclusive=True)
+    await spot.near.default_exchange.publish(aio_pika.Message(b"to me"), mine.name)
+    assert (await mine.get(timeout=PATIENCE_S)).body == b"to me"
+    with pytest.raises(ChannelLockedResource):
+        await spot.far.declare_queue(mine.name, passive=True)
+
+
+async def test_what_a_quorum_queue_knows_already_is_not_there_twice(cluster: RunningCluster) -> None:
+    """By message id, and by the number that its producer gave it, whichever node it comes through."""
+    name = f"once-{uuid.uuid4().hex[:12]}"
+    for url in cluster.urls:
+        async with await aio_pika.connect(url) as connection:
+            channel = await connection.channel()
+            queue = await channel.declare_queue(
+                name, durable=True, arguments={"x-queue-type": "quorum", "x-message-deduplication": True}
+            )
+            for headers, message_id in (({}, "the same"), ({"x-producer-id": "p", "x-producer-sequence": 7}, None)):
+                message = aio_pika.Message(b"", delivery_mode=2, message_id=message_id, headers=dict(headers))
+                await channel.default_exchange.publish(message, name, timeout=PATIENCE_S)
+            assert (await channel.declare_queue(name, passive=True)).declaration_result.message_count == 2
+            assert queue.name == name

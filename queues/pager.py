@@ -1,9 +1,10 @@
 """Pager: the RAM that queues may use together, and the way of their pages to disk and back.
 
 `used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets.
-`elsewhere` is what other pagers of the node hold: they all share one budget. `assembling` counts apart what connections hold of messages that are not whole yet. Above `tight_bytes` a page is stored
-as soon as it is sealed, and the node lets the queues store pages that they have, a little each turn, so that no turn is
-long; a queue that pages delays nobody else.
+`elsewhere` is what other pagers of the node hold: they all share one budget. `assembling` counts apart what connections
+hold of messages that are not whole yet. Above `tight_bytes` a page is stored as soon as it is sealed, and the node lets
+the queues store pages that they have, a little each turn, so that no turn is long; a queue that pages delays nobody
+else.
 """
 
 from __future__ import annotations

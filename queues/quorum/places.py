@@ -25,7 +25,6 @@ from queues.quorum.image import Part, chunks_of
 from queues.quorum.queue import QuorumQueue
 from queues.ready import Ready
 
-
 #: Dead places of fewer octets are worth no checkpoint.
 _DEAD_BYTES = 8 * 1024 * 1024
 
