@@ -19,7 +19,7 @@ from aiormq.exceptions import ChannelLockedResource
 
 from amqp_broker import RunningCluster, running_cluster
 
-PATIENCE_S = 30
+PATIENCE_S = 15
 #: Long enough for what should not come.
 QUIET_S = 0.4
 KINDS = ("classic", "quorum")
@@ -62,6 +62,13 @@ class Spot:
         """Messages and consumers, as who publishes is told."""
         found = (await self.near.declare_queue(queue.name, passive=True)).declaration_result
         return found.message_count or 0, found.consumer_count or 0
+
+
+    async def until(self, queue: AbstractQueue, messages: int) -> None:
+        """Wait until so many messages are ready: nobody is told when what was acknowledged or requeued is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.count(queue))[0] != messages:
+                await asyncio.sleep(0.01)
 
 
 @pytest.fixture(params=[(kind, way) for kind in KINDS for way in WAYS], ids=lambda each: f"{each[0]}-{each[1]}")
@@ -137,7 +144,7 @@ async def test_what_is_requeued_comes_again(spot: Spot) -> None:
     assert again.redelivered
     await again.reject(requeue=False)
     assert await inbox.is_quiet()
-    assert (await spot.count(queue))[0] == 0
+    await spot.until(queue, 0)
 
 
 async def test_what_a_lost_channel_held_comes_again(spot: Spot) -> None:
@@ -170,12 +177,13 @@ async def test_a_prefetch_for_the_whole_channel(spot: Spot) -> None:
     queue = await spot.declare()
     await spot.publish(queue, *numbers(10))
     await spot.far.set_qos(prefetch_count=4, global_=True)
-    one, _ = await consume(queue)
-    other, _ = await consume(queue)
-    async with asyncio.timeout(PATIENCE_S):
-        await asyncio.wait([asyncio.create_task(each.messages.get()) for each in (one, other)])
-    await asyncio.sleep(QUIET_S)
-    assert one.messages.qsize() + other.messages.qsize() == 2, "with the two that were taken out, four"
+    inbox, _ = await consume(queue)
+    await queue.consume(inbox.messages.put)
+    held = await inbox.take(4)
+    assert await inbox.is_quiet()
+    await held[0].ack()
+    await inbox.take(1)
+    assert await inbox.is_quiet()
 
 
 async def test_get(spot: Spot) -> None:
@@ -189,7 +197,7 @@ async def test_get(spot: Spot) -> None:
     await first.nack(requeue=True)
     again = await queue.get(no_ack=True)
     assert (again.body, again.redelivered) == (b"0", True)
-    assert (await spot.count(queue))[0] == 2
+    await spot.until(queue, 2)
 
 
 async def test_purge_and_delete(spot: Spot) -> None:
@@ -199,6 +207,7 @@ async def test_purge_and_delete(spot: Spot) -> None:
     purged = await (await spot.near.declare_queue(queue.name, passive=True)).purge()
     assert purged.message_count == 4, "what is held stays"
     await held.nack(requeue=True)
+    await spot.until(queue, 1)
     with pytest.raises(ChannelPreconditionFailed):
         await spot.near.queue_delete(queue.name, if_empty=True)
     deleted = await queue.delete(if_unused=False, if_empty=False)
