@@ -8,7 +8,7 @@ the run-time side with the verbs of this module. At a start the run-time side is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
@@ -42,7 +42,7 @@ from queues.arguments import (
 from queues.classic import ClassicQueue
 from queues.leases import restore_lease
 from queues.queue import Queue
-from queues.quorum.arguments import parse_quorum_arguments
+from queues.quorum.arguments import leads_locally, parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
@@ -163,6 +163,7 @@ class Broker:
         ]
         for vhost in self.metadata.vhosts():
             ids += [delay_id(vhost.name, each.name, each.number) for each in self._delayed(vhost.name)]
+        ids += self.apps.recover(recovery.notes, now)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
                 log.warning("set a damaged page aside: %s", line)
@@ -176,10 +177,12 @@ class Broker:
             self.store.pager.page_store.drop_orphans({*ids, *held})
         for record in self.metadata.vhosts():
             self.build_vhost(record.name)
+        self.apps.restore(recovery.queues, now)
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
         recovery.leases = {}
+        recovery.notes = {}
 
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
@@ -251,6 +254,7 @@ class Broker:
                 queue.group.queue_deleted(queue.queue_id)
         for delayed in vhost.delayed.values():
             delayed.delete()
+        self.apps.forget_vhost(name)
         vhost.queues.clear()
         vhost.changed()
 
@@ -410,6 +414,11 @@ class Broker:
             settings = with_policy(settings, {"delivery-limit": self.config.delivery_limit})
         return settings
 
+    def leads_locally(self, vhost: VHost, name: str, arguments: Mapping[str, object]) -> bool:
+        """Whether a new quorum queue's leader should be this node."""
+        policy, _ = effective_policies(self.metadata, vhost.name, "quorum_queues", name)
+        return leads_locally(arguments, policy)
+
     def apply_policies(self, vhost: VHost) -> None:
         """A policy changed: every queue and exchange of the virtual host looks again."""
         for queue in vhost.queues.values():
@@ -465,6 +474,7 @@ class Broker:
 
         self.timers.at(queue.last_used + expires, look)
 
+    apps: Any = None
     declarations: Any = None
     homes: Any = None
-    replication: Replication = None  # type: ignore[assignment]  # the node sets both
+    replication: Replication = None  # type: ignore[assignment]  # the node sets them

@@ -338,6 +338,20 @@ class Config(ClusterConfig):
         minimum=1,
     )
 
+    max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
+    max_claim_messages: int = setting(
+        COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1
+    )
+    max_txn_apps: int = setting(COUNT, 100_000, LIMITS, "Apps of txn.* that have their home on this node.", minimum=1)
+    max_blob_size_bytes: int = setting(
+        SIZE,
+        8 * MIB,
+        LIMITS,
+        "What lease.fetch and lease.browse answer at most, and txn.stage takes at once; one message at least.",
+        minimum=64 * KIB,
+        maximum=64 * MIB,
+    )
+
     consumer_timeout_ms: int = setting(
         DURATION,
         0,
@@ -353,6 +367,14 @@ class Config(ClusterConfig):
         "Deliveries after which a message is dead-lettered, for queues that set no x-delivery-limit.",
         minimum=-1,
         off=-1,
+    )
+
+    txn_expires_ms: int = setting(
+        DURATION,
+        86_400 * SECOND,
+        QUEUES,
+        "What txn.stage has brought is dropped when it was not added to for so long, and not committed.",
+        minimum=100,
     )
 
     log_level: str = setting(

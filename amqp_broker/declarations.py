@@ -174,10 +174,15 @@ class Declarations:
                 raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
             if method.exclusive:
                 broker.owners[vhost.name, name] = connection
+            next_queue_id = broker.metadata.next_queue_id
+            if kind == QUORUM:
+                next_queue_id = broker.replication.place_queue(
+                    next_queue_id, broker.leads_locally(vhost, name, method.arguments)
+                )
             command = commands.declare_queue(
                 vhost.name,
                 name,
-                broker.metadata.next_queue_id,
+                next_queue_id,
                 type_name=kind,
                 auto_delete=method.auto_delete,
                 arguments_raw=method.arguments.raw,

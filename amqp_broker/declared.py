@@ -31,6 +31,7 @@ _QUEUE_ARGUMENTS = (
     "x-message-deduplication",
     "x-deduplication-ttl",
     "x-consumer-timeout",
+    "x-lease-expires",
     "x-queue-type",
     "x-queue-version",
 )

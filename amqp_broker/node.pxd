@@ -43,6 +43,7 @@ cdef class Node:
     cdef long long _publish_backlog
     cdef public object replication
     cdef public object homes
+    cdef public object leases
     cdef public object membership
     cdef object _projection
     cdef public dict holds

@@ -40,12 +40,13 @@ from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
 from amqp_broker.hold import Hold
+from amqp_broker.leases.service import Leases
 from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
 from amqp_broker.readers import choose_readers
-from amqp_broker.relief import relieve
+from amqp_broker.relief import relieve, share_memory
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from queues.pager import Pager
@@ -127,6 +128,7 @@ class Node:
         self.homes = self.broker.homes = Homes(self.broker, self.replication)
         self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
+        self.leases = Leases(self)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -179,6 +181,7 @@ class Node:
         self.replication.touch_all(now)
         self.homes.start(now)
         self.membership.start(now)
+        self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
 
@@ -305,6 +308,7 @@ class Node:
         self.set_time(now)
         self.replication.peer_disconnected(name, now)
         self.homes.peer_disconnected(name, now)
+        self.leases.peer_disconnected(name)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -383,6 +387,7 @@ class Node:
         self.store.synced(job.journal_position)
         self.replication.synced(job.journal_position, now)
         self.homes.synced(job.journal_position)
+        self.leases.synced(job.journal_position)
         self._after_peers(now)
         self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
@@ -408,6 +413,8 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take()
         broker, store = self.broker, self.store
+        if self.leases.is_busy:
+            self.leases.work(now)
         if broker.dead_letters.noted:
             broker.dead_letters.run(now)
         replication, homes = self.replication, self.homes
@@ -433,7 +440,7 @@ class Node:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
         if replication.is_active:
-            replication.share_memory()
+            share_memory(self)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
@@ -457,7 +464,7 @@ class Node:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
             return True
-        if self.homes.sessions and self.homes.wants_sync:
+        if self.leases.wants_sync or (self.homes.sessions and self.homes.wants_sync):
             return True
         if ticket <= self._synced_ticket:
             # The job that was running when it was set has taken that along: without this it would be due for ever.
@@ -478,14 +485,6 @@ class Node:
         if self.holds and (deadline is None or next(iter(self.holds)).deadline < deadline):
             deadline = next(iter(self.holds)).deadline
         return deadline
-
-    def count_channels(self, user: str) -> int:
-        """Open channels of all connections of a user."""
-        return sum(
-            len(connection.channels)
-            for connection in self.connections.values()
-            if connection.session is not None and connection.session.user == user
-        )
 
     def statistics(self) -> dict[str, Any]:
         """A snapshot of the node for whoever renders it: plain values only."""

@@ -122,6 +122,7 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "dead-letter-routing-key": _Key(_text, _MESSAGES),
     "dead-letter-strategy": _Key(_one_of("at-most-once", "at-least-once"), (QUORUM,)),
     "delivery-limit": _Key(_at_least(-1), _MESSAGES, _strictest_with_none, for_operators=True),
+    "lease-expires": _Key(_at_least(1), _MESSAGES, _strictest, for_operators=True),
     "alternate-exchange": _Key(_text),
     "consumer-timeout": _Key(_at_least(1)),
     "queue-mode": _Key(_one_of("default", "lazy"), (CLASSIC,)),

@@ -68,28 +68,12 @@ class Publisher:
         known = self._dependent.get(key)
         if known is None or known[0] != vhost.generation:
             # It looks at every binding, so it is asked once for an exchange, not for every routing key.
-            known = self._dependent[key] = (vhost.generation, self._depends_on_message(vhost, exchange))
+            known = self._dependent[key] = (vhost.generation, depends_on_message(vhost, exchange))
         if known[1]:
             return PublishRoute(address, entry, [], False, vhost.generation)
         route = vhost.router.route(exchange, [routing_key], None)
         queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]
         return PublishRoute(address, entry, queues, True, vhost.generation)
-
-    @staticmethod
-    def _depends_on_message(vhost: Any, exchange: str) -> bool:
-        """Whether a headers or delaying exchange can be reached from here."""
-        seen = [exchange]
-        for name in seen:
-            entry = vhost.router.get(name)
-            if entry is None:
-                continue
-            if entry.exchange.routes_by_headers or entry.exchange.delays:
-                return True
-            following = [b.destination.name for b in entry.exchange.bindings() if b.destination.kind == "exchange"]
-            if entry.alternate is not None:
-                following.append(entry.alternate)
-            seen.extend(next_ for next_ in following if next_ not in seen)
-        return False
 
     def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
         """Check and route one message. Raises ChannelException or ConnectionException."""
@@ -213,3 +197,17 @@ class Publisher:
             channel.connection.touch()
 
 
+def depends_on_message(vhost: Any, exchange: str) -> bool:
+    """Whether a headers or delaying exchange can be reached from here."""
+    seen = [exchange]
+    for name in seen:
+        entry = vhost.router.get(name)
+        if entry is None:
+            continue
+        if entry.exchange.routes_by_headers or entry.exchange.delays:
+            return True
+        following = [b.destination.name for b in entry.exchange.bindings() if b.destination.kind == "exchange"]
+        if entry.alternate is not None:
+            following.append(entry.alternate)
+        seen.extend(next_ for next_ in following if next_ not in seen)
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import OPEN
+from amqp_broker.leases.lease_source import group_statistics
 from amqp_broker.proxies.quorum_queue import QuorumQueue
 from queues.classic import ClassicQueue
 from queues.queue import Queue
@@ -42,6 +43,10 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "unsynced_bytes": node.backlog_bytes(),
         "unapplied_bytes": sum(group.backlog_bytes for group in groups),
         "unroutable": broker.unroutable,
+        "messages_leased": sum(queue.leased_count() for queue in held),
+        "lease_requests": node.leases.requests,
+        "lease_claims_waiting": node.leases.claims.waiting_count,
+        "txn_staged_messages": broker.apps.staged_messages(),
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "is_blocked": node.alarms.is_on,
     }
@@ -53,7 +58,7 @@ def delayed_statistics(vhost: VHost) -> list[dict[str, Any]]:
     return [{"exchange": name, "messages": len(delayed)} for name, delayed in vhost.delayed.items()]
 
 
-def queue_statistics(queue: Queue) -> dict[str, Any]:
+def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
     """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
     found: dict[str, Any] = {
         "name": queue.name,
@@ -62,6 +67,7 @@ def queue_statistics(queue: Queue) -> dict[str, Any]:
         "messages_ready": queue.message_count(),
         "messages_unacked": queue.unacked_count(),
         "consumers": queue.consumer_count(),
+        "leased": queue.leased_count(),
     }
     if isinstance(queue, QuorumQueue):
         figures = queue.statistics()
@@ -73,5 +79,6 @@ def queue_statistics(queue: Queue) -> dict[str, Any]:
             "delivered": queue.delivered,
             "redelivered": queue.redelivered,
             "settled": queue.settled_count,
+            "lease_groups": group_statistics(queue, now),
         }
     return found

@@ -1,8 +1,9 @@
 """System: the broker's own service over AMQP: a request is a JSON message to the exchange `amq.system`.
 
 The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
-`{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator. What has to
-survive a restart is answered when it is committed and all nodes that are there have it.
+`{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator, but for those
+of lease.* and txn.*, which go to leases/service.py. What has to survive a restart is answered when it is committed and
+all nodes that are there have it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.cluster_verbs import ClusterVerbs
 from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.definitions import ImportPlan, export, plan_import
+from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.policies import check_policy
 from amqp_broker.statistics import delayed_statistics, node_statistics, queue_statistics
 from queues.message import Message, build_message
@@ -64,6 +66,9 @@ class System:
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve one request; the answer goes to the message's reply-to."""
+        if verb.startswith((LEASE, TXN)):
+            self._node.leases.request(channel, verb, message, facts)
+            return
         reply_to = facts.properties.reply_to or ""
         try:
             answer, proposal = self._answer(channel, verb, message)
@@ -120,7 +125,7 @@ class System:
 
     def _list_queues(self, request: Request) -> Answer:
         vhost = self._vhost(request)
-        queues = [queue_statistics(queue) for queue in vhost.queues.values()]
+        queues = [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]
         return {"queues": queues, "delayed": delayed_statistics(vhost)}, None
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:

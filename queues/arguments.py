@@ -65,6 +65,7 @@ class QueueArguments:
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
+    lease_expires: int | None = None
 
 
 def _is_integer(value: object) -> bool:
@@ -133,6 +134,7 @@ _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "x-max-priority": ("max_priority", lambda k, v: read_integer(k, v, 0, 255)),
     "x-single-active-consumer": ("single_active_consumer", read_boolean),
     "x-delivery-limit": ("delivery_limit", lambda k, v: read_integer(k, v, -1, None)),
+    "x-lease-expires": ("lease_expires", lambda k, v: read_integer(k, v, 1, MAX_TIME_MS)),
 }
 
 
@@ -215,6 +217,7 @@ _POLICY_MINIMUM = {
     "max-length": "max_length",
     "max-length-bytes": "max_length_bytes",
     "delivery-limit": "delivery_limit",
+    "lease-expires": "lease_expires",
 }
 _POLICY_DEFAULT = {
     "dead-letter-exchange": "dead_letter_exchange",

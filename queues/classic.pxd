@@ -17,6 +17,7 @@ cdef class ClassicQueue(Queue):
     cdef public Pager pager
     cdef public object timers
     cdef public object dead_letter
+    cdef public object watcher
     cdef public unsigned long long next_sequence
     cdef public Py_ssize_t unacked
     cdef public list settled
@@ -43,6 +44,7 @@ cdef class ClassicQueue(Queue):
     @cython.locals(sequence="unsigned long long", entry=Entry)
     cpdef void enqueue(self, Message message, long long expires_at, unsigned int journal_segment, Consumer taker,
                        long long now) except *
+    cdef void _tell_watcher(self) except *
     cdef int _hand_over(self, Entry entry, Consumer consumer) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cdef void _enforce_limits(self, long long now) except *

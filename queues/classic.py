@@ -51,7 +51,7 @@ class ClassicQueue(Queue):
 
     queue_id: the number under which its messages are stored. dead_letter: called with (queue, message, reason, now) for
     a message that goes to the dead letter exchange; the queue forgets the message afterwards. lease_groups: by name;
-    parting: by id, those that are putting back what they hold.
+    parting: by id, those that are putting back what they hold. watcher: called once, when something becomes ready.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class ClassicQueue(Queue):
         self.dispatcher = Dispatcher(settings.single_active_consumer)
         self.lease_groups: dict[str, LeaseGroup] = {}
         self.parting: dict[int, LeaseGroup] = {}
+        self.watcher: Callable[[], None] | None = None
         self._expiry_at = 0
         self._expires_soon = False
         self.apply_settings(settings)
@@ -162,6 +163,7 @@ class ClassicQueue(Queue):
                 self._hand_over(entry, taker)
             return
         self.ready.push(message, sequence, expires_at, journal_segment)
+        self._tell_watcher()
         if expires_at:
             if expires_at <= now:
                 # It may have expired behind others: then it goes when it becomes the first.
@@ -169,8 +171,13 @@ class ClassicQueue(Queue):
                 self.expire(now)
             else:
                 self._watch(expires_at)
-        if self.is_limited:
+        if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
+
+    def _tell_watcher(self) -> None:
+        watcher, self.watcher = self.watcher, None
+        if watcher is not None:
+            watcher()
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.consumer = consumer
@@ -308,6 +315,7 @@ class ClassicQueue(Queue):
     def _make_ready(self, entries: list[Entry], now: int) -> None:
         if entries:
             self.ready.put_back(entries)
+            self._tell_watcher()
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
@@ -440,6 +448,7 @@ class ClassicQueue(Queue):
         self.store.unlist(self)
         for group in groups_of(self):
             group.forget()
+        self._tell_watcher()
         for consumer in consumers:
             consumer.on_queue_gone()
         return count
@@ -463,11 +472,8 @@ class ClassicQueue(Queue):
     def leave_segment(self, segment: int) -> None:
         """Write again, or store in pages, whatever relies on a journal segment up to `segment` (queues/store.py)."""
         entries = self.ready.leave_segment(segment)
-        entries.extend(
-            entry
-            for entry in self.held.values()
-            if entry.page is not None or 0 < entry.journal_segment <= segment
-        )
+        held = self.held.values()
+        entries += [each for each in held if each.page is not None or 0 < each.journal_segment <= segment]
         for entry in entries:
             if self.is_durable and entry.message.is_persistent:
                 self._write_again(entry)

@@ -17,6 +17,7 @@ cdef class RecoveredQueue:
 cdef class Recovery:
     cdef public dict queues
     cdef public dict leases
+    cdef public dict notes
     cdef object _pager
     cdef AddressBook _addresses
 

@@ -17,7 +17,7 @@ from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
 from queues.recovered_lease import NEVER, RecoveredLease
-from queues.store import ENQUEUE, LEASE, MOVED, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, MOVED, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
@@ -69,11 +69,12 @@ class RecoveredQueue:
 
 
 class Recovery:
-    """Reads the journal of a node once."""
+    """Reads the journal of a node once. notes: by id, with the segment that has it."""
 
     def __init__(self, pager: Pager) -> None:
         self.queues: dict[int, RecoveredQueue] = {}
         self.leases: dict[int, RecoveredLease] = {}
+        self.notes: dict[int, tuple[int, bytes]] = {}
         self._pager = pager
         self._addresses: AddressBook = pager.addresses
 
@@ -106,6 +107,11 @@ class Recovery:
             self._take_moved(segment, payload)
         elif kind == LEASE:
             self._take_lease(segment, payload)
+        elif kind == NOTE:
+            note_id = int.from_bytes(payload[:8], "big")
+            self.notes.pop(note_id, None)
+            if len(payload) > 8:
+                self.notes[note_id] = (segment, payload[8:])
         else:
             raise ValueError(f"journal entry of unknown kind {kind}: written by a newer version?")
 

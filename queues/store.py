@@ -10,6 +10,8 @@ Journal entries (numbers big endian):
     RELEASED u32 n, n x (u64 queue id, u32 segment, u64 offset): nothing in these stored pages is live in them
     MOVED    messages leave one queue or log and are in others (queues/moved.py)
     LEASE    the state of a lease group (queues/leases.py)
+    NOTE     u64 id, octets: what somebody remembers who keeps messages in queues of his own; the last one of an id
+             counts, one without octets ends it
 
 Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
@@ -44,6 +46,7 @@ RETURNED = 4
 RELEASED = 5
 MOVED = 6
 LEASE = 7
+NOTE = 8
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
@@ -137,6 +140,14 @@ class MessageStore:
         buffer.put_u64(queue.queue_id)
         buffer.put_u64(sequence)
         buffer.put_u32(returns)
+        self.position = self.journal.close_entry()
+
+    def append_note(self, owner: Any, octets: bytes) -> None:
+        """Write what `owner` (an id `note_id`, and what `segment` wants of a queue) remembers."""
+        self.segment(owner)
+        buffer = self.journal.open_entry(NOTE)
+        buffer.put_u64(owner.note_id)
+        buffer.put_bytes(octets)
         self.position = self.journal.close_entry()
 
     def end_turn(self) -> None:

@@ -13,6 +13,7 @@ from amqp_broker.protocol.constants import ReplyCode
 if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.connection.connection import Connection
+    from amqp_broker.node import Node
 
 
 def open_channel(connection: Connection, channel_id: int) -> None:
@@ -25,7 +26,7 @@ def open_channel(connection: Connection, channel_id: int) -> None:
         )
     user = connection.node.broker.metadata.user(connection.session.user)
     allowed = user.limits.get("max-channels", -1) if user is not None else -1
-    if 0 <= allowed <= connection.node.count_channels(connection.session.user):
+    if 0 <= allowed <= _count_channels(connection.node, connection.session.user):
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED,
             f"number of channels opened for user '{connection.session.user}' "
@@ -36,6 +37,15 @@ def open_channel(connection: Connection, channel_id: int) -> None:
     channel = Channel(connection, channel_id)
     connection.channels[channel_id] = channel
     reply(channel, methods.ChannelOpenOk())
+
+
+def _count_channels(node: Node, user: str) -> int:
+    """Open channels of all connections of a user."""
+    return sum(
+        len(connection.channels)
+        for connection in node.connections.values()
+        if connection.session is not None and connection.session.user == user
+    )
 
 
 def close_channel(channel: Channel) -> None:

@@ -145,6 +145,8 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     },
     "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID},
     "queue_id.reserve": {"next_queue_id": _ID},
+    "app.put": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT, "user": _TEXT},
+    "app.delete": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT},
     "binding.add": _BINDING,
     "binding.remove": _BINDING,
     "node.started": {"node": _TEXT},
@@ -403,6 +405,16 @@ def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP
 def reserve_queue_ids(next_queue_id: int) -> Command:
     """No later queue gets an id below `next_queue_id`."""
     return {"op": "queue_id.reserve", "next_queue_id": next_queue_id}
+
+
+def put_app(vhost: str, app: str, home: str, user: str) -> Command:
+    """The transactions of an application live on a node, and the application is a user's, if it has no home yet."""
+    return {"op": "app.put", "vhost": vhost, "app": app, "home": home, "user": user}
+
+
+def delete_app(vhost: str, app: str, home: str) -> Command:
+    """An application is forgotten, if that is its home."""
+    return {"op": "app.delete", "vhost": vhost, "app": app, "home": home}
 
 
 def add_binding(vhost: str, binding: BindingRecord) -> Command:

@@ -124,6 +124,14 @@ class QueueRecord:
     home: str = ""
 
 
+class AppRecord(NamedTuple):
+    """An application that uses transactions: the node where its parts are staged, and the user whose it is."""
+
+    name: str
+    home: str
+    user: str
+
+
 class BindingRecord(NamedTuple):
     """A binding between durable things of one vhost; `destination_kind` is "queue" or "exchange"."""
 

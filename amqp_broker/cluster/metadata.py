@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.access import Access
+from amqp_broker.cluster.app_records import AppRecords
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.entities import (
     BindingRecord,
@@ -41,7 +42,7 @@ from amqp_broker.cluster.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
-class Metadata(Access):
+class Metadata(Access, AppRecords):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
     def __init__(self) -> None:
@@ -71,6 +72,7 @@ class Metadata(Access):
             "queue.declare": self._declare_queue,
             "queue.delete": self._delete_queue,
             "queue_id.reserve": self._reserve_queue_ids,
+            **self.app_handlers(),
             "binding.add": self._add_binding,
             "binding.remove": self._remove_binding,
             "node.started": self._drop_transients,
@@ -401,7 +403,7 @@ class Metadata(Access):
             return False
         del self._members[node]
         self._drop_queues(queues)
-        return True
+        return self.drop_apps_of(node, True)
 
     def _add_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
@@ -416,9 +418,7 @@ class Metadata(Access):
         # The names of the two ends are taken from there: of many bindings, each keeps no copy of its own.
         kind = QUEUE if command["destination_kind"] == QUEUE else EXCHANGE
         raw = commands.decode_arguments(command["arguments_raw"])
-        return state.bindings.add(
-            BindingRecord(source.name, kind, destination.name, command["binding_key"], raw)
-        )
+        return state.bindings.add(BindingRecord(source.name, kind, destination.name, command["binding_key"], raw))
 
     def _remove_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

@@ -44,9 +44,6 @@ DIRECT_REPLY = 6
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
 
-#: So much more or less in RAM is told to all pagers at once, octets; the rest with the next tick.
-_SHARED_BYTES = 256 * 1024
-
 Handler = Callable[[str, bytes, int], None]
 
 
@@ -134,7 +131,6 @@ class Replication:
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
-        self._held_bytes = 0
         self._is_absorbing = False
         self._has_populated = False
 
@@ -171,6 +167,14 @@ class Replication:
     def group_of(self, queue_id: int) -> QueueGroup:
         """The group that a quorum queue is in."""
         return self.queue_groups[queue_id % len(self.queue_groups) + 1]
+
+    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
+        """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
+        of those that this node leads, if it leads any, as what is published here has one hop less then."""
+        groups = self.queue_groups
+        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
+        chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
+        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
@@ -289,7 +293,6 @@ class Replication:
         """Time has passed."""
         self.now = now
         self.is_busy = True
-        self._held_bytes = 0  # look again who holds what
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
@@ -449,26 +452,6 @@ class Replication:
                 self._deadlines[group_id] = group.next_deadline() or 0
         self.deadline = self._next_deadline()
         return self.host.take_output()
-
-    def share_memory(self) -> None:
-        """There is one budget for all queues: every pager hears what the others hold, when that has changed."""
-        own = self._broker.store.pager
-        pagers = [own, *[group.pager for group in self.queue_groups.values()]]
-        held = sum([pager.used for pager in pagers])
-        if abs(held - self._held_bytes) > _SHARED_BYTES:
-            self._held_bytes = held
-            for pager in pagers:
-                pager.share(held - pager.used)
-
-    def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
-        """Memory is short: groups bring pages to the disk until so much is free, those with most first. Returns what
-        was freed, octets."""
-        freed = 0
-        for group in sorted(self.queue_groups.values(), key=lambda group: -group.ram_bytes):
-            if freed >= want_bytes:
-                break
-            freed += group.relieve(want_bytes - freed, keeps_heads)
-        return freed
 
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: a group has not applied so much of what was submitted."""

@@ -67,6 +67,8 @@ def _describe_vhost(vhost: VHost) -> Iterable[Command]:
 
 def _describe_content(metadata: Metadata, vhost: str) -> Iterable[Command]:
     """What a vhost holds, without its queues and its bindings."""
+    for app in metadata.apps(vhost):
+        yield commands.put_app(vhost, app.name, app.home, app.user)
     for parameter in metadata.parameters(vhost):
         value = copy.deepcopy(parameter.value)
         yield commands.set_parameter(vhost, parameter.component, parameter.name, value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from amqp_broker.cluster.bindings import BindingIndex
 from amqp_broker.cluster.entities import (
+    AppRecord,
     Parameter,
     Policy,
     QueueRecord,
@@ -18,7 +19,7 @@ from amqp_broker.cluster.entities import (
 class VHostState:
     """One vhost and all that lives in it."""
 
-    __slots__ = ("bindings", "exchanges", "operator_policies", "parameters", "policies", "queues", "vhost")
+    __slots__ = ("apps", "bindings", "exchanges", "operator_policies", "parameters", "policies", "queues", "vhost")
 
     def __init__(self, vhost: VHost) -> None:
         self.vhost = vhost
@@ -28,6 +29,7 @@ class VHostState:
         self.policies: dict[str, Policy] = {}
         self.operator_policies: dict[str, Policy] = {}
         self.parameters: dict[tuple[str, str], Parameter] = {}
+        self.apps: dict[str, AppRecord] = {}
 
     def copy(self) -> VHostState:
         """The same state, to be changed on its own."""
@@ -38,4 +40,5 @@ class VHostState:
         other.policies = dict(self.policies)
         other.operator_policies = dict(self.operator_policies)
         other.parameters = dict(self.parameters)
+        other.apps = dict(self.apps)
         return other

@@ -24,7 +24,7 @@ cdef class ContentScanner:
     cdef public Py_ssize_t expiration_start
     cdef public Py_ssize_t expiration_end
 
-    cdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    cpdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
     @cython.locals(flags="unsigned int")
     cdef bint _scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
     cdef Py_ssize_t _scan_rest(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, unsigned int flags)

@@ -89,6 +89,13 @@ def parse_quorum_arguments(
     )
 
 
+def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> bool:
+    """Whether the queue's leader should be the node where it is declared (client-local, RabbitMQ's default), and not
+    the one with the fewest queues (balanced, and the older names random and least-leaders)."""
+    said = arguments.get("x-queue-leader-locator", (policy or {}).get("queue-leader-locator"))
+    return said is None or said == "client-local"
+
+
 def _with_delivery_limit(
     arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
 ) -> QueueArguments:
@@ -97,7 +104,9 @@ def _with_delivery_limit(
     is_off = fields.get("delivery_limit") == -1
     if is_off:
         del fields["delivery_limit"]
-    found = with_policy(QueueArguments(**fields), policy, operator_policy)  # type: ignore[arg-type]
+    # The log does not know it: whoever leads sees to it that groups expire.
+    fields.pop("lease_expires", None)
+    found = replace(with_policy(QueueArguments(**fields), policy, operator_policy), lease_expires=None)  # type: ignore[arg-type]
     is_said = is_off or any(each.get("delivery-limit") == -1 for each in (policy, operator_policy or {}))
     if found.delivery_limit is None and not is_said:
         return replace(found, delivery_limit=DELIVERY_LIMIT)

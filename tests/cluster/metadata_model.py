@@ -22,6 +22,7 @@ TABLES = (
     "queues",
     "bindings",
     "members",
+    "apps",
 )
 PREDECLARED = ["", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace"]
 
@@ -79,7 +80,7 @@ class NaiveMetadata:
         return known is not None and self.put("vhosts", (vhost,), **{**_content(known), "limits": limits})
 
     def vhost_delete(self, vhost: str) -> bool:
-        for table in ("policies", "operator_policies", "parameters", "exchanges", "queues", "bindings"):
+        for table in ("policies", "operator_policies", "parameters", "exchanges", "queues", "bindings", "apps"):
             self.drop(table, vhost)
         for table in ("permissions", "topic_permissions"):
             self.drop_where(table, 1, vhost)
@@ -222,7 +223,19 @@ class NaiveMetadata:
             return False
         for row in homed if queues != "keep" else ():
             self.queue_delete(*row["key"], row["queue_id"])
-        return self.drop("members", node)
+        if not self.drop("members", node):
+            return False
+        self.tables["apps"] = [row for row in self.tables["apps"] if row["home"] != node]
+        return True
+
+    def app_put(self, vhost: str, app: str, home: str, user: str) -> bool:
+        if not self.find("vhosts", vhost) or self.find("apps", vhost, app):
+            return False
+        return self.put("apps", (vhost, app), home=home, user=user)
+
+    def app_delete(self, vhost: str, app: str, home: str) -> bool:
+        known = self.find("apps", vhost, app)
+        return known is not None and known["home"] == home and self.drop("apps", vhost, app)
 
     def binding_add(
         self,

@@ -101,6 +101,8 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.delete_exchange, vhosts, exchanges),
     st.builds(commands.delete_queue, vhosts, queues, ids),
     st.builds(commands.reserve_queue_ids, ids),
+    st.builds(commands.put_app, vhosts, names, st.sampled_from(NAMES), users),
+    st.builds(commands.delete_app, vhosts, names, st.sampled_from(NAMES)),
     st.builds(commands.node_started, nodes),
     st.builds(commands.node_gone, nodes),
     st.builds(commands.put_member, st.sampled_from(NAMES), st.sampled_from(["a:1", "b:2"])),

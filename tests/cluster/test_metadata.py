@@ -36,6 +36,8 @@ EXAMPLES: list[Command] = [
     commands.declare_queue("v", "q", 7, arguments_raw=b"\x00\xff"),
     commands.delete_queue("v", "q", 7),
     commands.reserve_queue_ids(9),
+    commands.put_app("v", "a", "n1", "u"),
+    commands.delete_app("v", "a", "n1"),
     commands.add_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
     commands.remove_binding("v", BindingRecord("e", "queue", "q", "k", b"\x00")),
     commands.node_started("n1"),

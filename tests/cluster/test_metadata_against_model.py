@@ -84,6 +84,7 @@ def add_vhost_contents(rows: dict[str, list[dict[str, Any]]], metadata: Metadata
         {"key": (name, found.component, found.name), "value": found.value}
         for found in metadata.parameters(name)
     ]
+    rows["apps"] += [{"key": (name, app.name), "home": app.home, "user": app.user} for app in metadata.apps(name)]
     for exchange in metadata.exchanges(name):
         row: dict[str, Any] = {"key": (name, exchange.name), "predeclared": exchange.is_predeclared}
         if not exchange.is_predeclared:

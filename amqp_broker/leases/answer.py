@@ -1,0 +1,115 @@
+"""Answer: how the outcome of one request gets to who asked: a client of this node, or another node that asks for one.
+
+Once for each request, at once or later; nothing waits for it. Where the client is gone meanwhile, nobody gets it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.leases.errors import BUSY, LeaseError
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.properties import encode_properties
+from queues.message import build_message
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.node import Node
+    from queues.timers import Timers
+
+JSON = "application/json"
+BLOB = "application/octet-stream"
+
+
+class Answer:
+    """To one request. is_wanted: whether somebody still waits for it."""
+
+    @property
+    def is_wanted(self) -> bool:
+        return True
+
+    def give(self, fields: dict[str, Any]) -> None:
+        """It had success."""
+        self.send(JSON, json.dumps({"ok": True, **fields}).encode(), {})
+
+    def give_blob(self, blob: bytes, headers: dict[str, Any]) -> None:
+        """It had success, and the answer is a blob."""
+        self.send(BLOB, blob, headers)
+
+    def refuse(self, error: LeaseError) -> None:
+        """It had none."""
+        self.send(JSON, json.dumps({"ok": False, "error": error.text, "code": error.code}).encode(), {})
+
+    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+        """Any of the three."""
+        raise NotImplementedError
+
+
+class TimelyAnswer(Answer):
+    """To be given within some time; who asked is told `busy` then, and what comes later is dropped."""
+
+    def __init__(self, answer: Answer, timers: Timers, now: int, within_ms: int, verb: str) -> None:
+        self._answer: Answer | None = answer
+        self._verb = verb
+        self._within_ms = within_ms
+        timers.at(now + within_ms, self._time_is_up)
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._answer is not None and self._answer.is_wanted
+
+    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+        """See Answer."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.send(content_type, body, headers)
+
+    def _time_is_up(self, now: int) -> None:
+        text = f"{self._verb}: it is not done within {self._within_ms} ms (command_timeout): ask again"
+        self.refuse(LeaseError(BUSY, text))
+
+
+class ClientAnswer(Answer):
+    """To a request that a client of this node has published with a reply-to."""
+
+    def __init__(self, node: Node, channel: Channel, facts: MessageFacts) -> None:
+        self._node = node
+        self._channel = channel
+        self._reply_to = facts.properties.reply_to or ""
+        self._correlation_id = facts.properties.correlation_id
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._channel.is_open and not self._channel.is_closing)
+
+    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+        """See Answer. To a reply queue as if the user had published it there."""
+        if not self._reply_to or not self.is_wanted:
+            return
+        node, channel = self._node, self._channel
+        said: dict[str, object] = {"content_type": content_type}
+        if headers:
+            said["headers"] = Table(headers)
+        if self._correlation_id:
+            said["correlation_id"] = self._correlation_id
+        broker = node.broker
+        key = self._reply_to.encode("utf-8", "surrogateescape")
+        address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
+        message = build_message(address, encode_properties(said), body, False, -1, -1, node.now)
+        consumer = broker.reply_consumers.find(self._reply_to)
+        if consumer is not None:
+            self._write(consumer, message)
+            return
+        queue = channel.vhost.queues.get(self._reply_to)
+        if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
+            channel.vhost.publish(message, [queue], node.now)
+
+    def _write(self, consumer: Any, message: Any) -> None:
+        """To a client that asks for more than it reads nothing more is said until it has read."""
+        connection = consumer.channel.connection
+        consumer.deliver_at_once(message, False)
+        if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
+            connection.node.sate(connection)

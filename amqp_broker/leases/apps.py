@@ -1,0 +1,293 @@
+"""Apps: the applications whose home is this node: what they stage, commit and abort, and what becomes of it.
+
+    stage, commit, abort -> App -> the journal -> synced -> answered
+    commit, synced -> Publication, blob by blob, a little each turn -> a note that it is done, synced -> answered
+    start: what a crash has interrupted after the commit point goes on
+
+Invariants:
+1. An epoch is committed once: when it, or a later one, was, there is nothing to be staged or committed of it any more.
+2. Epochs of one app are published one after the other.
+3. The files of a part go when a note that does not have it is synced.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.leases.app import App, Key, Part
+from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
+from amqp_broker.leases.lease_source import Outcome, Then
+from amqp_broker.leases.publication import Publication
+from queues.quorum.reader import Malformed
+from storage.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from amqp_broker.leases.service import Leases
+    from queues.recovery import RecoveredQueue
+
+log = logging.getLogger("amqp_broker")
+
+#: So many messages are published in one turn; a blob is finished.
+_TURN_MESSAGES = 4096
+#: Parts that one app may have at once.
+MAX_PARTS = 10_000
+_STUCK = "what it has committed cannot be read, so it is not published; see the log, and start with --recover"
+
+
+class Apps:
+    """By virtual host and name."""
+
+    def __init__(self, desk: Leases) -> None:
+        self._desk = desk
+        self._apps: dict[tuple[str, str], App] = {}
+        self._publications: dict[App, Publication] = {}
+        #: Who waits for what was committed last; there from the commit point until all is published.
+        self._waiting: dict[App, list[Then]] = {}
+        self._watched: dict[App, int] = {}
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def recover(self, notes: dict[int, tuple[int, bytes]], now: int) -> list[int]:
+        """What the journal says of apps. Returns the ids of the queues that their parts are in. Raises Malformed."""
+        desk = self._desk
+        for segment, octets in notes.values():
+            app = App.restored(segment, octets, desk.store, desk.timers, now)
+            self._apps[app.vhost, app.name] = app
+        return [part.queue.queue_id for app in self._apps.values() for part in app.all_parts()]
+
+    def restore(self, found: dict[int, RecoveredQueue], now: int) -> None:
+        """Give the parts the blobs that were found; what the metadata do not know is dropped."""
+        for app in list(self._apps.values()):
+            for part in app.all_parts():
+                recovered = found.get(part.queue.queue_id)
+                if recovered is not None:
+                    part.queue.restore(recovered, now)
+            record = self._desk.broker.metadata.app(app.vhost, app.name)
+            if record is None or record.home != self._desk.broker.replication.own_node:
+                self._end(app)
+                continue
+            self._watch(app)
+            if app.committed:
+                self._waiting[app] = []
+                self._publications[app] = Publication(self._desk, app)
+                self._desk.come_back()
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def find(self, vhost: str, name: str) -> App | None:
+        """The app, if it has ever staged or committed anything here."""
+        return self._apps.get((vhost, name))
+
+    def of(self, vhost: str) -> list[App]:
+        """The apps of a virtual host, in order of their names."""
+        return [app for (owner, _), app in sorted(self._apps.items()) if owner == vhost]
+
+    def holders(self) -> list[Any]:
+        """What can be relieved of RAM."""
+        return [part.queue.ready for app in self._apps.values() for part in app.all_parts()]
+
+    def staged_messages(self) -> int:
+        """How many messages are staged and not published."""
+        return sum(staged_messages(app) for app in self._apps.values())
+
+    def _open(self, vhost: str, name: str) -> App:
+        app = self._apps.get((vhost, name))
+        if app is None:
+            desk = self._desk
+            if len(self._apps) >= desk.config.max_txn_apps:
+                limit = desk.config.max_txn_apps
+                raise LeaseError(INVALID, f"{limit} apps are the limit (max_txn_apps): app '{name}' is refused")
+            app = App(vhost, name, desk.random_bytes(16), desk.store, desk.timers, desk.now)
+            self._apps[vhost, name] = app
+        return app
+
+    def stage(self, vhost: str, name: str, key: Key, number: int, blob: bytes, messages: int, then: Then) -> None:
+        """txn.stage: blob `number` of an attempt. Raises LeaseError."""
+        desk = self._desk
+        app = self._open(vhost, name)
+        if key[0] <= app.last_epoch:
+            desk.after_sync(lambda: then({"staged": messages, "again": True}))
+            return
+        if desk.is_short:
+            raise LeaseError(BUSY, "txn.stage: the broker is short of memory or disk, and takes no messages now")
+        part = app.parts.get(key)
+        if part is None and number == 0:
+            if len(app.parts) >= MAX_PARTS:
+                raise LeaseError(INVALID, f"app '{name}' has {MAX_PARTS} parts staged: commit or abort some")
+            part = app.open_part(key, desk.now)
+            self._watch(app)
+        staged = 0 if part is None else part.blobs
+        if part is None or number > staged:
+            raise LeaseError(
+                GONE,
+                f"txn.stage: app '{name}', epoch {key[0]}, partition {key[1]}, attempt {key[2]} has blobs 0 to "
+                f"{staged - 1}, and {number} does not follow: the others have expired or were aborted, begin again "
+                "with another attempt",
+            )
+        if number == staged:
+            app.append(part, blob, messages, desk.now)
+        elif not _is_same(part, number, blob):
+            raise LeaseError(
+                FENCED,
+                f"txn.stage: app '{name}', epoch {key[0]}, partition {key[1]}: somebody else has staged other messages "
+                f"as attempt {key[2]}; an attempt has a number that no other has",
+            )
+        desk.after_sync(lambda: then({"staged": messages}))
+
+    def commit(
+        self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
+    ) -> None:
+        """txn.commit: publish these attempts, by partition, all or nothing. blobs: how many blobs some of them must
+        have. Raises LeaseError."""
+        desk = self._desk
+        app = self._open(vhost, name)
+        if app in self._waiting:
+            # An earlier epoch, or this one asked for again: when it is done there is an answer.
+            self._waiting[app].append(lambda _: self._commit_again(vhost, name, epoch, attempts, blobs, then))
+            return
+        if app.committed:
+            raise LeaseError(BUSY, f"txn.commit: app '{name}': {_STUCK}")
+        if epoch <= app.last_epoch:
+            desk.after_sync(lambda: then({"done": True, "again": True}))
+            return
+        parts = []
+        for partition, attempt in attempts.items():
+            part = app.parts.get((epoch, partition, attempt))
+            wanted = blobs.get(partition)
+            if part is None or (wanted is not None and wanted != part.blobs):
+                found = "nothing" if part is None else f"{part.blobs} blobs, not {wanted},"
+                raise LeaseError(
+                    GONE,
+                    f"txn.commit: app '{name}', epoch {epoch}: attempt {attempt} at partition {partition} has staged "
+                    f"{found}; nothing was published",
+                )
+            parts.append(part)
+        dropped = app.commit(epoch, parts, desk.now)
+        self._waiting[app] = [then]
+        desk.after_sync(lambda: self._committed(app, dropped))
+
+    def _commit_again(
+        self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
+    ) -> None:
+        try:
+            self.commit(vhost, name, epoch, attempts, blobs, then)
+        except LeaseError as error:
+            then(error)
+
+    def _committed(self, app: App, dropped: list[Part]) -> None:
+        """The commit point is on the disk."""
+        self._remove(dropped)
+        if not app.is_deleted:
+            self._publications[app] = Publication(self._desk, app)
+            self._desk.come_back()
+
+    def abort(self, vhost: str, name: str, epoch: int, then: Then) -> None:
+        """txn.abort: what is staged of an epoch is dropped, unless it was committed."""
+        app = self.find(vhost, name)
+        if app is not None:
+            self._drop(app, [part for part in app.parts.values() if part.key[0] == epoch])
+        self._desk.after_sync(lambda: then({}))
+
+    def _drop(self, app: App, parts: list[Part]) -> None:
+        if parts:
+            app.drop(parts)
+            self._desk.after_sync(lambda: self._remove(parts))
+
+    def _remove(self, parts: list[Part]) -> None:
+        """No note has these any more."""
+        for part in parts:
+            part.queue.delete()
+            self._desk.store.drop_pages(part.queue.queue_id)
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `work` has something to do."""
+        return any(not publication.is_waiting for publication in self._publications.values())
+
+    def work(self) -> None:
+        """Publish some more."""
+        left = _TURN_MESSAGES
+        for app, publication in list(self._publications.items()):
+            while left > 0 and app in self._publications and not publication.is_waiting:
+                left -= self._step(app, publication)
+        if self.is_busy:
+            self._desk.come_back()
+
+    def _step(self, app: App, publication: Publication) -> int:
+        vhost = self._desk.broker.vhosts[app.vhost]
+        try:
+            count = publication.step(vhost)
+        except (CorruptRecord, Malformed, ValueError) as error:
+            log.error("app '%s' in vhost '%s': %s: %s", app.name, app.vhost, _STUCK, error)
+            del self._publications[app]
+            self._tell(app, LeaseError(BUSY, f"txn.commit: app '{app.name}': {_STUCK}"))
+            return 1
+        if count >= 0:
+            return count
+        del self._publications[app]
+        parts = app.finish()
+        self._desk.after_sync(lambda: self._finished(app, parts, publication))
+        return 1
+
+    def _finished(self, app: App, parts: list[Part], publication: Publication) -> None:
+        self._remove(parts)
+        self._tell(app, {"done": True, "published": publication.published, "unroutable": publication.unroutable})
+
+    def _tell(self, app: App, outcome: Outcome) -> None:
+        for then in self._waiting.pop(app, []):
+            then(outcome)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _watch(self, app: App) -> None:
+        """What is staged and not touched any more expires."""
+        if app in self._watched or not app.parts:
+            return
+        due = min(part.touched_at for part in app.parts.values()) + self._desk.config.txn_expires_ms
+        self._watched[app] = due
+        self._desk.timers.at(due, lambda now: self._look(app, now))
+
+    def _look(self, app: App, now: int) -> None:
+        del self._watched[app]
+        if app.is_deleted:
+            return
+        oldest = now - self._desk.config.txn_expires_ms
+        expired = [part for part in app.parts.values() if part.touched_at <= oldest]
+        if expired:
+            log.warning("app '%s': %d parts that were staged have expired (txn_expires)", app.name, len(expired))
+            self._drop(app, expired)
+        self._watch(app)
+
+    def forget_vhost(self, vhost: str) -> None:
+        """A virtual host is deleted, with all that its apps have staged."""
+        for app in self.of(vhost):
+            self._end(app)
+
+    def forget(self, vhost: str, name: str) -> None:
+        """The metadata do not have an app any more, or have it elsewhere."""
+        app = self.find(vhost, name)
+        if app is not None:
+            self._end(app)
+
+    def _end(self, app: App) -> None:
+        del self._apps[app.vhost, app.name]
+        self._publications.pop(app, None)
+        self._tell(app, LeaseError(GONE, f"app '{app.name}' is no more"))
+        app.write_end()
+        self._desk.after_sync(lambda: self._remove(app.all_parts()))
+
+
+def staged_messages(app: App) -> int:
+    """How many messages an app has staged that are not published."""
+    return sum(part.count() for part in app.all_parts())
+
+
+def _is_same(part: Part, number: int, blob: bytes) -> bool:
+    try:
+        return part.blob(number) == blob
+    except (CorruptRecord, ValueError) as error:
+        raise LeaseError(GONE, f"txn.stage: what was staged cannot be read: {error}") from error
+

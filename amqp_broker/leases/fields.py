@@ -1,0 +1,117 @@
+"""Fields: what a request of lease.* or txn.* says, checked field by field: the one place where its form is known.
+
+A request is a JSON object; that of txn.stage is the message's headers, because its body is a blob. What does not fit
+raises LeaseError with the code `invalid` and names the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from amqp_broker.leases.blob import ALL_COLUMNS, COLUMNS
+from amqp_broker.leases.errors import INVALID, LeaseError
+
+#: The largest body of a request that is JSON, octets.
+MAX_JSON_BYTES = 4 * 1024 * 1024
+#: Offsets, epochs and the like are below it.
+MAX_NUMBER = (1 << 63) - 1
+#: Names are short strings on the wire.
+_MAX_NAME_BYTES = 255
+_PARTITION_DIGITS = 18
+
+
+class Fields:
+    """The fields of one request of `verb`."""
+
+    def __init__(self, verb: str, found: Mapping[str, Any]) -> None:
+        self.verb = verb
+        self._found = found
+
+    @classmethod
+    def of_json(cls, verb: str, body: bytes) -> Fields:
+        """Of a body. Raises LeaseError."""
+        if len(body) > MAX_JSON_BYTES:
+            raise LeaseError(INVALID, f"{verb}: a body of {len(body)} octets; at most {MAX_JSON_BYTES} are read")
+        try:
+            found = json.loads(body) if body else {}
+        except (ValueError, RecursionError) as error:
+            raise LeaseError(INVALID, f"{verb}: the body has to be a JSON object: {error}") from None
+        if not isinstance(found, dict):
+            raise LeaseError(INVALID, f"{verb}: the body has to be a JSON object, not {_shown(found)}")
+        return cls(verb, found)
+
+    def fail(self, name: str, expected: str) -> LeaseError:
+        """The error, to be raised."""
+        got = _shown(self._found[name]) if name in self._found else "nothing"
+        return LeaseError(INVALID, f"{self.verb}: field '{name}' has to be {expected}, got {got}")
+
+    def has(self, name: str) -> bool:
+        """Whether a field is given, and not null."""
+        return self._found.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """A name: 1 to 255 octets of UTF-8."""
+        value = self._found.get(name)
+        if isinstance(value, str):
+            try:
+                length = len(value.encode("utf-8", "surrogateescape"))
+            except UnicodeEncodeError:
+                length = 0
+            if 0 < length <= _MAX_NAME_BYTES:
+                return value
+        raise self.fail(name, f"text of 1 to {_MAX_NAME_BYTES} octets")
+
+    def number(self, name: str, low: int, high: int, default: int | None = None) -> int:
+        """An integer from low to high; `default` where it is not given."""
+        value = self._found.get(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        raise self.fail(name, f"an integer from {low} to {high}")
+
+    def limit(self, name: str, high: int, default: int) -> int:
+        """An integer above 0; what is above `high` counts as that."""
+        return min(self.number(name, 1, MAX_NUMBER, default), high)
+
+    def columns(self) -> int:
+        """The bits of the columns that are asked for; all, where nothing is said."""
+        names = self._found.get("columns")
+        if names is None:
+            return ALL_COLUMNS
+        if not isinstance(names, list) or not all(isinstance(name, str) and name in COLUMNS for name in names):
+            raise self.fail("columns", f"a list out of {', '.join(COLUMNS)}")
+        bits = 0
+        for name in names:
+            bits |= COLUMNS[name]
+        return bits
+
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false; `default` where it is not given."""
+        value = self._found.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.fail(name, "true or false")
+        return value
+
+    def by_partition(self, name: str) -> dict[int, int]:
+        """Numbers by partition, in order of the partitions."""
+        found = self._found.get(name)
+        expected = "an object of integers by partition, all of them from 0"
+        if not isinstance(found, dict):
+            raise self.fail(name, expected)
+        numbers = {}
+        for key, value in found.items():
+            is_number = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+            if not is_number or not key.isascii() or not key.isdigit() or len(key) > _PARTITION_DIGITS:
+                raise self.fail(name, expected)
+            numbers[int(key)] = value
+        return dict(sorted(numbers.items()))
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) <= MAX_NUMBER else "an integer that is too large"
+    return text if len(text) <= 60 else text[:57] + "..."

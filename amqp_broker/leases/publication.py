@@ -1,0 +1,241 @@
+"""Publication: the messages of a committed epoch go into the queues that they are routed to.
+
+    the first blob of the first part -> routed -> submitted to the queues elsewhere -> these have it
+    -> one MOVED entry: the messages are in the queues here, and the blob is gone -> the next blob
+
+Why every message is published exactly once, whatever crashes when:
+
+The note that commits an epoch (app.py) is one journal entry. Before it is synced nothing is published, and nobody is
+told; a crash then leaves the parts staged, or nothing of the commit. After it nobody can stage or commit that epoch
+again, and its parts are in the note, in order, until there is a note without them. So all that can go wrong is to
+publish a blob twice, or to lose one.
+
+A blob leaves its part by one MOVED entry, which also puts its messages into the durable queues of this node. The
+journal has the entry or has it not: with it, the blob is not there after a restart, and the messages are in their
+queues; without it, none of them is in a queue of this node, and the blob is published again. The note without the parts
+is written after the MOVED entries of all their blobs, and a journal never has a later entry without the earlier ones.
+Pages that hold blobs which were moved are unpacked at a restart (queues/recovery.py), and segments that hold these
+entries are retired as for all queues.
+
+What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues
+recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob, which the
+note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
+is not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that hold
+messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes later
+than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob.
+
+Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
+what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is
+counted and dropped, as any is; staging has refused it, unless it was told not to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.leases.app import App, Part
+from amqp_broker.leases.blob import BlobReader
+from amqp_broker.leases.staged_routes import StagedRoutes, Way
+from amqp_broker.proxies.command_sink import marked_enqueue
+from amqp_broker.receipts import Receipt
+from queues.arguments import Overflow
+from queues.message import Message
+from queues.moved import Move
+from queues.quorum.commands import Enqueue
+from queues.quorum.effects import Refusal
+from queues.quorum.reader import octets_of
+
+if TYPE_CHECKING:
+    from amqp_broker.leases.service import Leases
+    from amqp_broker.vhost import VHost
+
+#: What was refused is tried again after so long, milliseconds.
+RETRY_MS = 1000
+#: Places of messages in a blob are below 1 << this.
+_PLACE_BITS = 20
+_MOST_BYTES = 1 << 62
+
+
+class _Fate(Receipt):
+    """Of one message in places elsewhere: if one of them has not taken it, the publication is told."""
+
+    def __init__(self, publication: Publication, place: int, targets: list[Any]) -> None:
+        self._publication = publication
+        self._place = place
+        self._targets = targets
+
+    def expect(self) -> None:
+        """One more place is to have it."""
+        self._publication.waiting += 1
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """One place has it, or has refused it."""
+        self._publication.completed(self._place, self._targets, refusal)
+
+
+class Publication:
+    """Of what one app has committed; made again after a restart. waiting: commands on their way; published, unroutable:
+    how many messages went somewhere, and nowhere, since it was made."""
+
+    def __init__(self, desk: Leases, app: App) -> None:
+        self.app = app
+        self.published = 0
+        self.unroutable = 0
+        self.waiting = 0
+        self._desk = desk
+        self._producer = b"txn\0" + hashlib.blake2b(
+            octets_of(app.vhost) + b"\0" + octets_of(app.name), digest_size=16
+        ).digest()
+        self._parts = list(app.committed)
+        self._blob: list[tuple[Message, Way]] | None = None
+        self._sequence = 0
+        self._again: list[tuple[int, list[Any]]] = []
+        self._is_submitting = False
+        self._rests_until = 0
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is nothing to do until something comes from elsewhere, or some time has passed."""
+        return self.waiting > 0 or self._desk.now < self._rests_until
+
+    def step(self, vhost: VHost) -> int:
+        """Publish the next blob as far as is possible now. Returns how many messages were looked at, -1 when all is
+        published. Raises CorruptRecord, ValueError when a blob cannot be read."""
+        while self._parts and not self._parts[0].queue.message_count():
+            self._parts.pop(0)
+        if not self._parts:
+            return -1
+        part = self._parts[0]
+        count = 0
+        if self._blob is None:
+            self._blob = self._read(vhost, part)
+            count = len(self._blob)
+            self._submit(part, [(place, elsewhere(vhost, way)) for place, (_, way) in enumerate(self._blob)])
+        elif self._again:
+            again, self._again = self._again, []
+            count = len(again)
+            self._submit(part, again)
+        if not self.waiting and not self._again:
+            self._move(vhost, part)
+            self._blob = None
+        return max(1, count)
+
+    def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, Way]]:
+        entry = part.queue.ready.peek()
+        if entry is None:
+            raise ValueError(f"{part.queue.name} has a blob that cannot be had")
+        self._sequence = entry.sequence
+        reader = BlobReader(entry.message.body_bytes())
+        routes = StagedRoutes(vhost, self._desk.config.max_table_depth, vhost.store.pager.addresses)
+        found = []
+        while reader.advance():
+            message, way = routes.find(routes.message(reader, self._desk.now))
+            if way.queues or way.delayed:
+                self.published += 1
+            else:
+                self.unroutable += 1
+            found.append((message, way))
+        return found
+
+    # -- elsewhere -----------------------------------------------------------------------------------------------------
+
+    def _submit(self, part: Part, places: list[tuple[int, list[Any]]]) -> None:
+        """Hand messages, by their places in the blob, to queues and exchanges elsewhere."""
+        blob = self._blob or []
+        first = (part.ordinal + self._sequence - 1) << _PLACE_BITS
+        self._is_submitting = True
+        for place, targets in places:
+            message = blob[place][0]
+            by_sink: dict[Any, list[Any]] = {}
+            for target in targets:
+                if hasattr(target, "sink"):
+                    by_sink.setdefault((target.sink, refuses(target)), []).append(target)
+                else:
+                    target.add(message, self._desk.now, _Fate(self, place, [target]))
+            for (sink, may_refuse), queues in by_sink.items():
+                producer = b"" if may_refuse else self._producer
+                enqueue = enqueue_for(queues, message, producer, first + place)
+                sink.submit(enqueue, _Fate(self, place, queues))
+        self._is_submitting = False
+
+    def completed(self, place: int, targets: list[Any], refusal: Refusal | None) -> None:
+        """A message is known to have been taken, or not."""
+        self.waiting -= 1
+        if refusal in (Refusal.FULL, Refusal.UNKNOWN):
+            there = [target for target in targets if not target.is_deleted]
+            if there:
+                self._again.append((place, there))
+                self._rests_until = self._desk.now + RETRY_MS
+                self._desk.timers.at(self._rests_until, lambda now: None)
+        if not self.waiting and not self._is_submitting:
+            self._desk.come_back()
+
+    # -- here ----------------------------------------------------------------------------------------------------------
+
+    def _move(self, vhost: VHost, part: Part) -> None:
+        """The blob leaves its part, and its messages are in the queues of this node."""
+        store, now, sequence = vhost.store, self._desk.now, self._sequence
+        blob = [(message, here(way)) for message, way in self._blob or []]
+        for queue in dict.fromkeys(queue for _, queues in blob for queue in queues if queue.is_durable):
+            store.segment(queue)
+        segment = store.journal.current_segment
+        move = Move(store, part.queue)
+        planned: dict[Any, int] = {}
+        for message, queues in blob:
+            places = []
+            for queue in queues:
+                if queue.is_durable:
+                    target = planned.get(queue, queue.next_sequence)
+                    planned[queue] = target + 1
+                    places.append((queue.queue_id, target, queue.expiry_of(message, now)))
+            if places:
+                move.add_for(message, sequence, 0, False, True, places)
+        taken = part.queue.take_ready(1, _MOST_BYTES, True, now)
+        if len(taken) != 1 or taken[0].sequence != sequence:
+            raise ValueError(f"{part.queue.name}: blob {sequence} is not the first")
+        # Whatever became of its messages, the blob is gone.
+        move.add_for(taken[0].message, sequence, 0, False, False, [])
+        move.close()
+        pager = store.pager
+        for entry in taken:
+            pager.used -= entry.message.size
+            if entry.page is not None:
+                pager.settle(part.queue.queue_id, entry.page)
+                entry.page = None
+        for message, queues in blob:
+            for queue in queues:
+                place = segment if queue.is_durable else 0
+                queue.enqueue(message, queue.expiry_of(message, now), place, queue.taker(), now)
+
+
+def here(way: Way) -> list[Any]:
+    """The queues that are this node's own, and still there."""
+    return [queue for queue in way.queues if not queue.is_proxy and not queue.is_deleted]
+
+
+def elsewhere(vhost: VHost, way: Way) -> list[Any]:
+    """The queues whose log is elsewhere, and the exchanges that hold messages back."""
+    held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
+    return [*[queue for queue in way.queues if queue.is_proxy], *held_back]
+
+
+def refuses(queue: Any) -> bool:
+    """Whether a queue does not take everything, so that what it is given twice may come out of order."""
+    settings = queue.settings
+    is_limited = settings.max_length is not None or settings.max_length_bytes is not None
+    return bool(is_limited and settings.overflow is not Overflow.DROP_HEAD)
+
+
+def enqueue_for(queues: list[Any], message: Message, producer: bytes, sequence: int) -> Enqueue:
+    """The command for one sink: with the marks that the publisher has given the message, or with the app's."""
+    for queue in queues:
+        if not queue.is_prepared:
+            queue.prepare()
+    wants_id = any(queue.knows_message_ids for queue in queues)
+    marked = marked_enqueue(tuple(queue.queue_id for queue in queues), message, wants_id)
+    if marked.producer or not producer:
+        return marked
+    return Enqueue(marked.queue_ids, message, producer, sequence, marked.message_id)

@@ -1,0 +1,288 @@
+"""Leases: serves the verbs of lease.* and txn.* (docs/leases.md), which any user may ask for by way of `amq.system`.
+
+    request -> checked -> the queue is here, or a quorum queue: a LeaseSource -> durable -> answered
+                       -> its home is another node: PeerRequests -> that node does the same -> answered
+    synced, applied, time is up -> whoever waited is answered
+
+lease.* wants the permission to read the queue. Nothing that waits here holds a connection: other frames of the client
+are served meanwhile, and answers come in any order.
+
+Invariants:
+1. Whatever a request says, it is answered, with an error at worst: it never ends a connection.
+2. What a request has changed is durable before it is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.errors import ChannelException
+from amqp_broker.leases.answer import Answer, ClientAnswer, TimelyAnswer
+from amqp_broker.leases.apps import Apps
+from amqp_broker.leases.blob import BlobWriter, MalformedBlob
+from amqp_broker.leases.browse import browse, levels_of
+from amqp_broker.leases.claims import Claim, Claims
+from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, NOT_FOUND, LeaseError
+from amqp_broker.leases.expiry import LeaseExpiry
+from amqp_broker.leases.fields import MAX_NUMBER, Fields
+from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
+from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
+from amqp_broker.leases.transactions import Transactions
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.errors import MalformedInput
+from queues.classic import ClassicQueue
+from storage.errors import CorruptRecord
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.node import Node
+    from queues.message import Message
+
+log = logging.getLogger("amqp_broker")
+
+LEASE = "lease."
+TXN = "txn."
+#: How long a claim may wait, milliseconds.
+MAX_WAIT_MS = 5000
+#: Messages of one blob.
+MAX_BLOB_MESSAGES = 2000
+#: Octets that an answer without a blob takes at most, about.
+_SMALL_ANSWER_BYTES = 4096
+
+
+class Leases:
+    """The service of one node. now: the present time, milliseconds."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.config = node.config
+        self.broker = node.broker
+        self.store = node.store
+        self.timers = node.timers
+        self.random_bytes = node.broker.random_bytes
+        self.claims = Claims(self)
+        self.expiry = LeaseExpiry(node.timers)
+        self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
+        self.apps = node.broker.apps = Apps(self)
+        self.transactions = Transactions(node, self, self.apps)
+        self.requests = 0
+        self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
+        self._synced_position = 0
+        self._comes_back = False
+        self._verbs: dict[str, Callable[[LeaseSource, Fields, Answer], None]] = {
+            "lease.open": self._open,
+            "lease.claim": self._claim,
+            "lease.fetch": self._fetch,
+            "lease.ack": self._ack,
+            "lease.stat": self._stat,
+            "lease.release": self._release,
+        }
+
+    @property
+    def now(self) -> int:
+        return int(self._node.now)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether memory or disk are short, so that publishers have to wait."""
+        return bool(self._node.alarms.is_on)
+
+    def within_time(self, answer: Answer, verb: str) -> Answer:
+        """For what may never come, because it takes a majority."""
+        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms, verb)
+
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+        self._synced_position = int(self._node.store.journal.position)
+        for vhost in self.broker.vhosts.values():
+            for queue in vhost.queues.values():
+                if isinstance(queue, ClassicQueue):
+                    self.expiry.watch_all(queue, now)
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether somebody waits for the disk."""
+        return bool(self._unsynced)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether `work` has something to do at the end of this turn."""
+        return self.claims.is_busy or self.apps.is_busy
+
+    def work(self, now: int) -> None:
+        """The end of a turn, before what it wrote is closed."""
+        self._comes_back = False
+        if self.claims.is_busy:
+            self.claims.work()
+        if self.apps.is_busy:
+            self.apps.work()
+
+    def come_back(self) -> None:
+        """There is to be a turn soon."""
+        if not self._comes_back:
+            self._comes_back = True
+            self.timers.at(self.now, lambda now: None)
+
+    def after_sync(self, then: Callable[[], None]) -> None:
+        """Call `then` when what is in the journal now is on the disk; at once, if it is."""
+        position = int(self._node.store.journal.position)
+        if position <= self._synced_position:
+            then()
+        else:
+            self._unsynced.append((position, then))
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there."""
+        self._synced_position = position
+        while self._unsynced and self._unsynced[0][0] <= position:
+            self._unsynced.popleft()[1]()
+
+    def peer_disconnected(self, name: str) -> None:
+        """The link to another node is gone."""
+        self.peers.peer_disconnected(name)
+
+    # -- requests ------------------------------------------------------------------------------------------------------
+
+    def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
+        """Serve a request of a client."""
+        self.requests += 1
+        try:
+            answer = ClientAnswer(self._node, channel, facts)
+        except MalformedInput as error:
+            log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
+            return
+        try:
+            if verb.startswith(TXN):
+                self.transactions.request(channel, verb, message, facts, answer)
+            else:
+                self._request_lease(channel, verb, message.body_bytes(), answer)
+        except LeaseError as error:
+            answer.refuse(error)
+
+    def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
+        if verb != "lease.browse" and verb not in self._verbs:
+            known = ", ".join([*self._verbs, "lease.browse"])
+            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {known}")
+        fields = Fields.of_json(verb, body)
+        queue = self._find_queue(channel, fields.text("queue"))
+        queue.last_used = self.now
+        if not queue.is_remote:
+            self._serve(queue, fields, answer)
+            return
+        answer_bytes = _SMALL_ANSWER_BYTES
+        if verb in ("lease.fetch", "lease.browse"):
+            answer_bytes = self._max_bytes(fields)
+        wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
+        request = PeerRequest(queue.queue_id, channel.vhost.name, verb, body, b"")
+        self.peers.ask(queue.home, request, answer_bytes, wait_ms, answer)
+
+    def _find_queue(self, channel: Channel, name: str) -> Any:
+        """The queue, if the client may read it. Raises LeaseError."""
+        connection = channel.connection
+        try:
+            connection.session.check(Action.READ, "queue", name)
+            return self.broker.declarations.find_queue(connection, name)
+        except ChannelException as error:
+            code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
+            raise LeaseError(code, error.explanation) from None
+
+    def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
+        """A request of another node, which has checked who asks."""
+        try:
+            if not self._node.is_ready:
+                raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
+            if not request.queue_id:
+                self.transactions.serve(request, answer)
+                return
+            queue = self._node.homes.home.find(request.queue_id)
+            if queue is None:
+                # It was deleted, and that is on its way there.
+                raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
+            self._serve(queue, Fields.of_json(request.verb, request.fields), answer)
+        except LeaseError as error:
+            answer.refuse(error)
+
+    def _serve(self, queue: Any, fields: Fields, answer: Answer) -> None:
+        """A request about a queue whose messages this node has. Raises LeaseError."""
+        if fields.verb == "lease.browse":
+            self._browse(queue, fields, answer)
+            return
+        self._verbs[fields.verb](self._source_of(queue), fields, answer)
+
+    def _source_of(self, queue: Any) -> LeaseSource:
+        return ClassicSource(self, queue)
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        source.open(fields.text("group"), fields.text("owner"), giving(answer))
+
+    def _claim(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
+        claim = Claim(
+            source,
+            _caller(fields),
+            fields.number("after", 0, MAX_NUMBER),
+            fields.limit("max_messages", self.config.max_claim_messages, self.config.max_claim_messages),
+            fields.limit("max_bytes", MAX_NUMBER, MAX_NUMBER),
+            self.now + wait_ms if wait_ms else 0,
+            answer,
+        )
+        self.claims.start(claim)
+
+    def _fetch(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        first = fields.number("from", 0, MAX_NUMBER)
+        last = fields.number("to", first, MAX_NUMBER)
+        writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
+        try:
+            end = source.read(fields.text("group"), fields.text("incarnation"), first, last, writer)
+        except (CorruptRecord, MalformedBlob, ValueError) as error:
+            raise LeaseError(GONE, _damaged(source.name, error)) from error
+        answer.give_blob(writer.take(), {"x-end": end})
+
+    def _max_bytes(self, fields: Fields) -> int:
+        most = self.config.max_blob_size_bytes
+        return fields.limit("max_bytes", most, most)
+
+    def _ack(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        source.ack(_caller(fields), fields.number("upto", 0, MAX_NUMBER), giving(answer))
+
+    def _release(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        source.release(_caller(fields), giving(answer))
+
+    def _stat(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        ready, groups = source.statistics()
+        if fields.has("group"):
+            name = fields.text("group")
+            groups = [each for each in groups if each["group"] == name]
+        answer.give({"ready": ready, "groups": groups})
+
+    def _browse(self, queue: Any, fields: Fields, answer: Answer) -> None:
+        start = fields.number("from_sequence", 0, MAX_NUMBER, 0)
+        below = fields.number("below", 0, MAX_NUMBER, MAX_NUMBER)
+        writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
+        state = queue if isinstance(queue, ClassicQueue) else queue.state()
+        next_sequence = state.next_sequence if state is not None else 1
+        levels = levels_of(state.ready) if state is not None else []
+        try:
+            found = browse(levels, start, below, writer)
+        except (CorruptRecord, MalformedBlob, ValueError) as error:
+            raise LeaseError(GONE, _damaged(queue.name, error)) from error
+        headers = {"x-end": found.end, "x-more": found.is_more, "x-next-sequence": next_sequence}
+        answer.give_blob(writer.take(), headers)
+
+
+def _caller(fields: Fields) -> Caller:
+    return Caller(fields.text("group"), fields.text("incarnation"), fields.text("owner"))
+
+
+def _damaged(queue: str, error: Exception) -> str:
+    log.error("queue '%s' cannot be read: %s", queue, error)
+    return f"queue '{queue}' cannot be read, its pages are damaged: {error}"

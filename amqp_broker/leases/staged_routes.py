@@ -1,0 +1,77 @@
+"""StagedRoutes: where the messages of staged blobs go, as the bindings of a virtual host say now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amqp_broker.message_facts import MessageFacts, copy_keys, without_header
+from amqp_broker.protocol.content import ContentScanner
+from amqp_broker.publisher import depends_on_message
+from exchanges.router import UnknownExchange
+from queues.message import Message, build_message
+
+if TYPE_CHECKING:
+    from amqp_broker.leases.blob import BlobReader
+    from amqp_broker.vhost import VHost
+    from queues.page import AddressBook
+
+
+class Way(NamedTuple):
+    """Queues in order, and the exchanges that hold a message back on its way."""
+
+    queues: list[Any]
+    delayed: list[str]
+
+
+_NOWHERE = Way([], [])
+
+
+class StagedRoutes:
+    """Of one virtual host. Ways that depend on the address alone are remembered for as long as this object is used,
+    which is one blob."""
+
+    def __init__(self, vhost: VHost, max_table_depth: int, addresses: AddressBook) -> None:
+        self._vhost = vhost
+        self._scanner = ContentScanner(max_table_depth)
+        self._addresses = addresses
+        self._ways: dict[bytes, Way | None] = {}
+
+    def message(self, reader: BlobReader, now: int) -> Message:
+        """The message where the reader is, to be kept on the disk, as it is when it is published. Raises ValueError
+        when its properties are malformed."""
+        properties = reader.properties()
+        scanner = self._scanner
+        if not scanner.scan(properties, 0, len(properties)):
+            raise ValueError(f"message {reader.index} of a blob has malformed properties")
+        return build_message(
+            self._addresses.find(reader.address), properties, reader.body(), True, scanner.priority,
+            scanner.expiration, now,
+        )  # fmt: skip
+
+    def find(self, message: Message) -> tuple[Message, Way]:
+        """The way of the message that `message` has made last, and the message without what nobody is to see."""
+        raw = message.address.raw
+        way = self._ways.get(raw)
+        if way is None and raw not in self._ways:
+            way = self._ways[raw] = self._plain(message)
+        if way is not None and not self._scanner.has_copies:
+            return message, way
+        facts = MessageFacts(message)
+        address = message.address
+        try:
+            keys = [address.routing_key, *copy_keys(facts)]
+            found = self._vhost.router.route(address.exchange, keys, facts)
+        except (UnknownExchange, ValueError):
+            return message, _NOWHERE
+        way = Way([self._vhost.queues[name] for name in found.queues if name in self._vhost.queues], found.delayed)
+        return without_header(message, facts, "BCC") if self._scanner.has_copies else message, way
+
+    def _plain(self, message: Message) -> Way | None:
+        """The way of all messages with this address; None if each has its own."""
+        address, vhost = message.address, self._vhost
+        if vhost.router.get(address.exchange) is None:
+            return _NOWHERE
+        if depends_on_message(vhost, address.exchange):
+            return None
+        found = vhost.router.route(address.exchange, [address.routing_key], None)
+        return Way([vhost.queues[name] for name in found.queues if name in vhost.queues], [])
