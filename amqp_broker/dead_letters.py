@@ -72,7 +72,7 @@ class DeadLetters:
         if queues:
             vhost.publish(letter, queues, now, receipt, True)
         for name in route.delayed:
-            vhost.delayed[name].add(letter, now, receipt)
+            vhost.delayed[name].add(letter, now, receipt, True)
         return bool(route.queues or route.delayed)
 
     def _is_cycle(self, source: Queue, target: str, reason: str, deaths: object) -> bool:

@@ -56,11 +56,12 @@ class DelayedMessages:
         waiting = self._queue.message_count() if self._queue is not None else 0
         return len(self._due) + len(self._under_way) + waiting
 
-    def add(self, message: Message, now: int, receipt: Receipt | None) -> None:
-        """Hold a message back as its header says. The receipt is told when that outlives this node."""
+    def add(self, message: Message, now: int, receipt: Receipt | None, is_again: bool = False) -> None:
+        """Hold a message back as its header says. The receipt is told when that outlives this node. is_again: see
+        VHost.publish."""
         delay = delay_of(MessageFacts(message).headers)
         if self._queue is not None and message.is_persistent:
-            self._queue.hold(message, delay, receipt)
+            self._queue.hold(message, delay, receipt, is_again)
             return
         self._broker.store.pager.used += message.size
         self._hold(make_entry(message, self._next_number, now + delay, 0))

@@ -51,3 +51,13 @@ class JointReceipt(Receipt):
         self._then = then
         if self.waiting == 0:
             then(self.refusals)
+
+
+class LetterReceipt(JointReceipt):
+    """Of a dead letter that may be sent twice, by one leader and by the next. By the name of its sender and its number,
+    which rises, quorum queues recognise it when it comes again, as they do for producers."""
+
+    def __init__(self, sender: bytes, number: int) -> None:
+        super().__init__()
+        self.sender = sender
+        self.number = number

@@ -20,7 +20,7 @@ from typing import Any
 
 from amqp_broker.message_facts import MessageFacts
 from amqp_broker.proxies.proxy_consumer import ProxyConsumer
-from amqp_broker.receipts import Receipt
+from amqp_broker.receipts import LetterReceipt, Receipt
 from queues.message import Entry, Message
 from queues.quorum.commands import Command, Detach, Enqueue, Get, Purge
 from queues.quorum.effects import (
@@ -47,6 +47,8 @@ _FLAGS_AT = 19
 _HAS_HEADERS = 0x20
 _PRODUCER_KEY = b"\x0dx-producer-id"
 PRODUCER_ID = "x-producer-id"
+#: As a producer of its dead letters a queue has this name, with its id.
+LETTERS_OF = b"\x00letters of "
 PRODUCER_SEQUENCE = "x-producer-sequence"
 #: What is longer cannot be remembered by a queue.
 _MOST_OCTETS = 255
@@ -99,7 +101,7 @@ class CommandSink:
         self, message: Message, proxies: Sequence[Any], receipt: Receipt | None, is_again: bool = False
     ) -> None:
         """One message for queues behind this sink. is_again: it was published before, and comes back from a dead letter
-        or a delay, maybe behind later ones: nobody is to take it for a duplicate."""
+        or a delay, maybe behind later ones: nobody is to take it for a duplicate, but of itself."""
         wants_id = False
         for proxy in proxies:
             if not proxy.is_prepared:
@@ -111,7 +113,12 @@ class CommandSink:
         is_produced = (
             content[_FLAGS_AT] & _HAS_HEADERS and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0
         )
-        if (is_produced or wants_id) and not is_again:
+        if is_again:
+            if isinstance(receipt, LetterReceipt):
+                self.submit(Enqueue(queue_ids, message, receipt.sender, receipt.number), receipt)
+            else:
+                self.submit(Enqueue(queue_ids, message), receipt)
+        elif is_produced or wants_id:
             self.submit(marked_enqueue(queue_ids, message, wants_id), receipt)
         else:
             self.submit(Enqueue(queue_ids, message), receipt)
@@ -256,6 +263,8 @@ def marked_enqueue(queue_ids: tuple[int, ...], message: Message, wants_id: bool)
     producer = facts.headers.get(PRODUCER_ID)
     sequence = facts.headers.get(PRODUCER_SEQUENCE)
     octets = _octets(producer)
+    if octets.startswith(LETTERS_OF):
+        octets = b""  # these names are the broker's own
     if isinstance(sequence, str) and sequence.isascii() and sequence.isdigit():
         sequence = int(sequence[:20])
     if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence <= _MOST_SEQUENCE:

@@ -3,7 +3,8 @@
     hold -> Enqueue, with the delay for its expiration -> stands in the order of what is due -> expires: a dead letter
     -> LetterCarrier, on the node that leads -> release -> the exchange routes it -> its queues have it -> Dispatched
 
-So what is held back is on a majority's disks, and whichever node leads when it is due publishes it: at least once.
+So what is held back is on a majority's disks, and whichever node leads when it is due publishes it (letter_carrier.py
+says to whom that may happen twice).
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class DelayQueue(QuorumQueue):
         super().__init__(declaration, queue_id, group, lambda: settings)
         self._release = release
 
-    def hold(self, message: Message, delay_ms: int, receipt: Receipt | None) -> None:
-        """Hold a message back for so long. The receipt is complete when the log has it."""
-        self.group.publish(_with_expiration(message, delay_ms), [self], receipt)
+    def hold(self, message: Message, delay_ms: int, receipt: Receipt | None, is_again: bool = False) -> None:
+        """Hold a message back for so long. The receipt is complete when the log has it. is_again: see
+        CommandSink.publish."""
+        self.group.publish(_with_expiration(message, delay_ms), [self], receipt, is_again)
 
     def delete(self) -> int:
         """The exchange is gone, with what it held back. The log keeps that until the exchange's end is committed."""

@@ -4,12 +4,15 @@
                       ^------- not done: tried again after RETRY_MS
 
 Letters are part of the group's state until the log says Dispatched, so a leader that is lost loses none; the next one
-takes them all again. A letter can arrive twice.
+takes them all again. Quorum queues recognise what comes again, by the numbers of a queue's letters; but where letters
+are tried again until they find room (`x-dead-letter-strategy` `at-least-once`) they may come behind later ones, and are
+not numbered. A classic queue may get a letter twice, if this node is not alone.
 
 Invariants:
 1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk. A node
    alone writes it into the journal behind the letter: in the same turn, so that after a crash both are there or none.
 2. It names the last letter of a run, so a letter that is tried again holds back those behind it.
+3. The letters of a queue are published in order for the first time, if they are numbered.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amqp_broker.receipts import JointReceipt
+from amqp_broker.proxies.command_sink import LETTERS_OF
+from amqp_broker.receipts import JointReceipt, LetterReceipt
 from queues.quorum.commands import Dispatched
 from queues.quorum.effects import DeadLettered, Reason, Refusal
 
@@ -56,6 +60,7 @@ class LetterCarrier:
         self._broker = broker
         self._noted: deque[DeadLettered] = deque()
         self._again: deque[tuple[int, DeadLettered]] = deque()
+        self._early: dict[int, int] = {}  # the last letter of a queue among those that wait until this node knows it
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
         self._dispatched: dict[int, int] = {}
@@ -66,6 +71,7 @@ class LetterCarrier:
         self._term += 1
         self._noted.clear()
         self._again.clear()
+        self._early.clear()
         self._under_way.clear()
         self._unsynced.clear()
         self._dispatched.clear()
@@ -81,9 +87,11 @@ class LetterCarrier:
 
     def run(self, now: int) -> None:
         """Publish what was noted, and what is due to be tried again."""
+        noted: deque[DeadLettered] = deque()
         while self._again and self._again[0][0] <= now:
-            self._noted.append(self._again.popleft()[1])
-        noted, self._noted = self._noted, deque()
+            noted.append(self._again.popleft()[1])
+        noted += self._noted
+        self._noted = deque()
         for effect in noted:
             if self._group.machine.has_letter(effect.queue_id, effect.letter):
                 self._publish(effect, now)
@@ -95,16 +103,20 @@ class LetterCarrier:
         return self._again[0][0] if self._again else None
 
     def _publish(self, effect: DeadLettered, now: int) -> None:
-        queue = self._group.queues.get(effect.queue_id)
-        if queue is None:
-            if self._group.is_forgotten(effect.queue_id):
-                self._done(effect.queue_id, effect.letter)  # it was deleted, and its letters go with it
-            else:
-                self._again.append((now + RETRY_MS, effect))
+        queue_id, letter = effect.queue_id, effect.letter
+        queue = self._group.queues.get(queue_id)
+        if queue is None and self._group.is_forgotten(queue_id):
+            self._done(queue_id, letter)  # it was deleted, and its letters go with it
             return
+        if queue is None or self._early.get(queue_id, letter) < letter:
+            self._early[queue_id] = letter
+            self._again.append((now + RETRY_MS, effect))
+            return
+        if self._early.get(queue_id) == letter:
+            del self._early[queue_id]
         journal = self._broker.store.journal
         before = journal.position
-        receipt = JointReceipt()
+        receipt = self._receipt(queue, effect)
         was_sent = queue.publish_letter(effect.message, _REASONS[effect.reason], now, receipt)
         if not was_sent and queue.quorum_settings.at_least_once:
             self._again.append((now + RETRY_MS, effect))
@@ -112,6 +124,12 @@ class LetterCarrier:
         position = int(journal.position) if journal.position != before else 0
         term = self._term
         receipt.seal(lambda refusals: self._published(term, queue, effect, position, refusals))
+
+    @staticmethod
+    def _receipt(queue: Any, effect: DeadLettered) -> JointReceipt:
+        if queue.quorum_settings.at_least_once:
+            return JointReceipt()
+        return LetterReceipt(LETTERS_OF + effect.queue_id.to_bytes(8, "big"), effect.letter)
 
     def _published(
         self, term: int, queue: Any, effect: DeadLettered, position: int, refusals: list[Refusal]

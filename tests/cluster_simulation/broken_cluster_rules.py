@@ -3,6 +3,7 @@ tests/raft/broken_rules.py."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from amqp_broker.cluster import metadata_machine
 from amqp_broker.cluster.metadata_stream import MetadataStream
 from amqp_broker.node import Node, Turn
-from queues.quorum.commands import Batch
+from queues.quorum import machine
+from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution
 from queues.quorum.state import Origin
 from tests.cluster_simulation.cluster_node import ClusterNode
@@ -45,56 +47,63 @@ def confirm_before_the_sync(patch: Patch) -> None:
     patch.setattr(ClusterNode, "node_type", _Hasty)
 
 
+def _execution(patch: Patch, before: Callable[[Execution, Batch, Origin | None], Batch]) -> None:
+    """`before` sees each batch that is about to be executed, and whose stream it belongs to; it returns what is to be
+    executed instead."""
+
+    class Changed(Execution):
+        def run(self, batch: Batch) -> Any:
+            super().run(before(self, batch, self.state.origins.get(batch.origin)))
+            return 0  # what the compiled method returns
+
+    patch.setattr(machine, "Execution", Changed)
+
+
 def streams_are_not_deduplicated(patch: Patch) -> None:
     """What a node sends again is executed again."""
-    run_stream = Execution._run_stream
 
-    def forgetful(self: Execution, batch: Batch) -> None:
-        origin = self.state.origins.get(batch.origin)
+    def forget(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
         if origin is not None and origin.session == batch.session and batch.first <= origin.last_sequence:
-            last = origin.last_sequence
             origin.last_sequence = batch.first - 1
-            run_stream(self, batch)
-            origin.last_sequence = max(last, origin.last_sequence)
-        else:
-            run_stream(self, batch)
+        return batch
 
-    patch.setattr(Execution, "_run_stream", forgetful)
+    _execution(patch, forget)
 
 
 def gaps_in_streams_are_skipped(patch: Patch) -> None:
     """What comes behind a gap is executed, and what fills the gap comes too late."""
-    run_stream = Execution._run_stream
 
-    def hasty(self: Execution, batch: Batch) -> None:
-        origin = self.state.origins.get(batch.origin)
+    def skip(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
         if origin is not None and origin.session == batch.session and batch.first > origin.last_sequence + 1:
             origin.last_sequence = batch.first - 1
-        run_stream(self, batch)
+        return batch
 
-    patch.setattr(Execution, "_run_stream", hasty)
+    _execution(patch, skip)
 
 
 def sessions_are_not_fenced(patch: Patch) -> None:
     """Commands of a session that was closed are executed all the same."""
-    admit = Execution._admit
 
-    def open_again(self: Execution, batch: Batch) -> Origin | None:
-        origin = self.state.origins.get(batch.origin)
+    def open_again(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
         if origin is not None and origin.session == batch.session:
             origin.is_open = True
-        return admit(self, batch)
+        return batch
 
-    patch.setattr(Execution, "_admit", open_again)
+    _execution(patch, open_again)
 
 
 def a_closed_session_keeps_what_it_holds(patch: Patch) -> None:
     """Nobody else ever gets it."""
 
-    def keep(self: Execution, origin: Origin) -> None:
-        origin.is_open = False
+    def keep(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
+        if origin is not None and batch.session > origin.session:
+            origin.is_open = False
+        for command in batch.commands:
+            if isinstance(command, NodeDown) and command.node in execution.state.origins:
+                execution.state.origins[command.node].is_open = False
+        return batch
 
-    patch.setattr(Execution, "_close", keep)
+    _execution(patch, keep)
 
 
 def declarations_are_answered_at_once(patch: Patch) -> None:

@@ -18,7 +18,7 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
 from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.sync_job import SyncJob
-from storage.errors import CorruptRecord, SyncFailed
+from storage.errors import SyncFailed
 from tests.simulation.settings import PASSWORD_HASH, USER
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.simulation.state import Violation
@@ -97,12 +97,10 @@ class ClusterNode:
             self.node.recover(now)
             for check in self.node.take_page_checks():
                 check.run()
-        except CorruptRecord as error:
-            raise Violation(f"{self.name} does not start: {error}") from error
-        except Exception:
+        except Exception as error:
             if self.disk.is_down:
                 raise Crashed from None
-            raise
+            raise Violation(f"{self.name} does not start: {error}") from error
         if known is not None:
             self.node.membership.known = dict(known.members)
         self._others = self.node.membership.addresses()

@@ -18,7 +18,7 @@ DELAYED = "delayed"
 #: What the broker keeps delayed messages in: no client sees it.
 HELD_BACK = "held back"
 #: What comes to these may come twice.
-AT_LEAST_ONCE = (LETTERS, DELAYED)
+AT_LEAST_ONCE = (LETTERS,)
 #: The queue whose one message is a lock.
 LOCK = "lock"
 #: The queues that are deleted, purged and declared anew.

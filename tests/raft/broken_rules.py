@@ -103,6 +103,19 @@ def replies_of_an_earlier_term_count(patch: Patch) -> None:
     patch.setattr(Member, "_SyncObj__onMessageReceived", credulous)
 
 
+def leaders_of_an_earlier_term_count(patch: Patch) -> None:
+    """S7: who led before is believed, and followed, by who does not lead."""
+    accept_leader = Member.accept_leader
+
+    def credulous(self: Member, sender: str, term: int) -> Following | None:
+        if term < self.current_term and isinstance(self.role, Following):
+            self.role.leader = sender
+            term = self.current_term
+        return accept_leader(self, sender, term)
+
+    patch.setattr(Member, "accept_leader", credulous)
+
+
 def votes_of_an_earlier_term_count(patch: Patch) -> None:
     """S8: a vote is taken for one of now."""
 
@@ -230,6 +243,7 @@ RULES = [
     the_vote_is_forgotten_at_a_restart,
     the_log_is_cut_without_a_conflict,
     replies_of_an_earlier_term_count,
+    leaders_of_an_earlier_term_count,
     votes_of_an_earlier_term_count,
     everybody_gets_a_vote,
     votes_are_given_twice,
