@@ -11,8 +11,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from amqp_broker.broker import Broker
 from amqp_broker.cluster.metadata import Metadata
+from amqp_broker.cluster.queue_ids import delay_id
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from exchanges.delayed import DelayedExchange
 from queues.page import Page
@@ -116,7 +116,10 @@ class Counting:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
         for queue_id, queue in self._recovery.queues.items():
-            counts[queue_id] = _count(queue)
+            # What an exchange holds back may be in a group, and as an older version left it too.
+            messages, message_bytes = counts.get(queue_id, (0, 0))
+            more, more_bytes = _count(queue)
+            counts[queue_id] = (messages + more, message_bytes + more_bytes)
         return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
 
     def _count_quorum(self) -> dict[int, tuple[int, int]]:
@@ -147,7 +150,7 @@ def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
             if queue.durable
         ]
         places += [
-            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name), "")
+            (vhost.name, exchange.name, "delayed", delay_id(vhost.name, exchange.name, exchange.number), "")
             for exchange in metadata.exchanges(vhost.name)
             if exchange.type == DelayedExchange.type_name
         ]
