@@ -104,7 +104,8 @@ class Replication:
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
         self.deadline = 0
         store = broker.store
-        self.host = RaftHost(config.node_name, JournalPort(store), config.raft_settings(), Chance(random_bytes))
+        settings = config.raft_settings(config.memory_budget_bytes)
+        self.host = RaftHost(config.node_name, JournalPort(store), settings, Chance(random_bytes))
         self.host.on_application = self._on_application
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
@@ -452,15 +453,6 @@ class Replication:
                 self._deadlines[group_id] = group.next_deadline() or 0
         self.deadline = self._next_deadline()
         return self.host.take_output()
-
-    def relieve(self, want_bytes: int) -> int:
-        """Memory is short: groups bring pages to the disk until so much is free. Returns what was freed, octets."""
-        freed = 0
-        for group in self.queue_groups.values():
-            if freed >= want_bytes:
-                break
-            freed += group.relieve(want_bytes - freed)
-        return freed
 
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: a group has not applied so much of what was submitted."""

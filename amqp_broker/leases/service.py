@@ -160,13 +160,14 @@ class Leases:
         except MalformedInput as error:
             log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
             return
-        try:
+
+        def serve() -> None:
             if verb.startswith(TXN):
                 self.transactions.request(channel, verb, message, facts, answer)
             else:
                 self._request_lease(channel, verb, message.body_bytes(), answer)
-        except LeaseError as error:
-            answer.refuse(error)
+
+        _serve_safely(serve, verb, answer)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
         if verb not in VERBS:
@@ -196,7 +197,8 @@ class Leases:
 
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
-        try:
+
+        def serve() -> None:
             if not self._node.is_ready:
                 raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
             if not request.queue_id:
@@ -207,20 +209,22 @@ class Leases:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
             self._serve(queue, Fields.of_json(request.verb, request.fields), answer)
-        except LeaseError as error:
-            answer.refuse(error)
+
+        _serve_safely(serve, request.verb, answer)
 
     def _serve(self, queue: Any, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""
         if fields.verb == "lease.browse":
             self._browse(queue, fields, answer)
             return
-        if queue.is_proxy:
-            answer = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))
-        self._verbs[fields.verb](self._source_of(queue), fields, answer)
-
-    def _source_of(self, queue: Any) -> LeaseSource:
-        return QuorumSource(self, queue) if queue.is_proxy else ClassicSource(self, queue)
+        handler = self._verbs.get(fields.verb)
+        if handler is None:
+            raise LeaseError(NOT_FOUND, f"unknown verb '{fields.verb}'; this node knows {', '.join(VERBS)}")
+        if not queue.is_proxy:
+            handler(ClassicSource(self, queue), fields, answer)
+            return
+        late = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))
+        _serve_safely(lambda: handler(QuorumSource(self, queue), fields, late), fields.verb, late)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -298,6 +302,17 @@ class Leases:
             raise LeaseError(GONE, _damaged(queue.name, error)) from error
         headers = {"x-end": found.end, "x-more": found.is_more, "x-next-sequence": next_sequence}
         answer.give_blob(writer.take(), headers)
+
+
+def _serve_safely(serve: Callable[[], None], verb: str, answer: Answer) -> None:
+    """Serve a request; one that cannot be served is refused. A defect of ours ends one request, and no more."""
+    try:
+        serve()
+    except LeaseError as error:
+        answer.refuse(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        log.exception("defect while serving %s", verb)
+        answer.refuse(LeaseError(BUSY, f"{verb}: a defect of the broker, which its log tells of"))
 
 
 def _caller(fields: Fields) -> Caller:

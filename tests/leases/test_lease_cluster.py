@@ -200,3 +200,17 @@ def test_a_malformed_frame_ends_the_link_and_nothing_else(cluster: NodeCluster, 
     for payload in (b"", b"\x02", b"\x01", b"\x01" + bytes(8), b"\x01" + bytes(30), b"\x01" + b"\xff" * 60):
         with pytest.raises(PeerProtocolError):
             node.replication.handlers[kind]("n2", payload, node.now)
+
+
+def test_a_request_is_answered_once(cluster: NodeCluster) -> None:
+    """A refusal was followed by `busy` when the time was up."""
+    one = desk_on(cluster, "n1")
+    one.declare("q", x_queue_type="quorum")
+    names = [
+        one.send("lease.fetch", json.dumps({"queue": "q", "group": "g"}).encode()),
+        one.send("lease.claim", json.dumps({"queue": "q", "group": "g", "after": -1}).encode()),
+        one.send("lease.open", json.dumps({"queue": "q", "group": "g", "owner": "me"}).encode()),
+    ]
+    cluster.run(cluster.nodes["n1"].config.command_timeout_ms + 10_000)
+    delivered = [event for event in one.client.take() if event.method.name == "basic.deliver"]
+    assert len(delivered) == len(names)
