@@ -28,7 +28,8 @@ def columns_table() -> str:
 
 def with_tables(page: str) -> str:
     for name, table in (("columns", columns_table()), ("options", options_table())):
-        page = re.sub(rf"<!-- {name} -->\n+(\|.*\n)*", lambda _, n=name, t=table: f"<!-- {n} -->\n\n{t}\n", page)
+        before, mark, after = page.partition(f"<!-- {name} -->\n")
+        page = before + mark + "\n" + table + "\n" + re.sub(r"^\n(?:[|].*\n)*", "", after)
     return page
 
 

@@ -28,18 +28,23 @@ BAD = ("out: missing", "out: twice", "files: missing", "files: twice", "ready", 
 
 
 def run(
-    work: Path, *, nodes: int, is_local: bool, named: Sequence[tuple[str, str]], at_random: int, seed: int
+    work: Path, *, nodes: int, is_local: bool, named: Sequence[tuple[str, str]], at_random: int, seed: int,
+    minutes: float = 1e9,
 ) -> tuple[Campaign, dict[str, int]]:
-    """A campaign in a folder; its rounds and its counts. Raises TimeoutError where something does not end."""
+    """A campaign in a folder; its rounds and its counts. No round is begun after so many minutes. Raises TimeoutError
+    where something does not end."""
+    last = time.monotonic() + 60 * minutes
     moments = work / "moments"
     moments.mkdir()
     brokers = Brokers(moments, nodes, {"log_level": "warning"})
     with brokers, SparkCluster(work, moments, brokers.url, is_local) as spark:
         campaign = Campaign(brokers, spark, work, moments, seed)
         for moment, victim in named:
-            tell(len(campaign.rounds), campaign.run_named(moment, victim))
+            if time.monotonic() < last:
+                tell(len(campaign.rounds), campaign.run_named(moment, victim))
         for _ in range(at_random):
-            tell(len(campaign.rounds), campaign.run_random((DRIVER, BROKER) if is_local else VICTIMS))
+            if time.monotonic() < last:
+                tell(len(campaign.rounds), campaign.run_random((DRIVER, BROKER) if is_local else VICTIMS))
         return campaign, campaign.finish()
 
 
@@ -70,6 +75,7 @@ def main() -> int:
     parser.add_argument("--no-named", action="store_true", help="leave the named moments out")
     parser.add_argument("--local", action="store_true", help="all of Spark in one process")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no round after so many")
     parser.add_argument("--report", type=Path, help="a page to write")
     asked = parser.parse_args()
     named = [] if asked.no_named else LOCAL if asked.local else NAMED
@@ -78,7 +84,8 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="spark-chaos-"))
     try:
         campaign, counts = run(
-            work, nodes=asked.nodes, is_local=asked.local, named=named, at_random=asked.random, seed=asked.seed
+            work, nodes=asked.nodes, is_local=asked.local, named=named, at_random=asked.random, seed=asked.seed,
+            minutes=asked.minutes,
         )
     except TimeoutError as error:
         sys.stdout.write(f"{error}; everything is kept in {work}\n")

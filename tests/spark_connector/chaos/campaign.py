@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructField, StructType
@@ -72,6 +73,7 @@ class Campaign:
         self._moments = moments
         self._chance = random.Random(seed)
         self._numbers = 0
+        self._pause = Event()  # nobody sets it
 
     def run_named(self, moment: str, victim: str) -> Round:
         """Somebody dies at a moment."""
@@ -199,7 +201,7 @@ class Campaign:
                 pass  # nobody to ask just now
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not within {seconds:g} s: {what}")
-            time.sleep(POLL_S)
+            self._pause.wait(POLL_S)
 
     def _judge(self, what: str, victim: str, begin: float) -> Round:
         out = Counter(self.out())

@@ -4,8 +4,8 @@ speculates."""
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ class HookedReader(LeaseStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() == 0 and random.random() < SLOW_SHARE:
-            time.sleep(SLOW_SECONDS)
+            Event().wait(SLOW_SECONDS)
         for batch in super().read(partition):
             reach("reading")
             yield batch

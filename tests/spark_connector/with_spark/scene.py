@@ -73,13 +73,13 @@ class Scene:
 
     # -- Spark ---------------------------------------------------------------------------------------------------------
 
-    def stream(self, queue: str = "q", **options: object) -> DataFrame:
+    def stream(self, queue: str = "q", /, **options: object) -> DataFrame:
         reader = self.spark.readStream.format("amqp").option("uri", self.url)
         for name, value in {"queue": queue, "group": "g", **options}.items():
             reader = reader.option(name, str(value))
         return reader.load()
 
-    def browse(self, queue: str = "q", **options: object) -> DataFrame:
+    def browse(self, queue: str = "q", /, **options: object) -> DataFrame:
         reader = self.spark.read.format("amqp").option("uri", self.url).option("queue", queue)
         for name, value in options.items():
             reader = reader.option(name, str(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -81,7 +82,8 @@ def test_two_groups_share_a_queue_without_overlap(scene: Scene) -> None:
 
     for start in range(0, 400, 100):
         scene.publish(numbered(100, start))
-        scene.wait_until(lambda wanted=start + 100: len(got()) >= wanted)
+        wanted = start + 100
+        scene.wait_until(partial(lambda least: len(got()) >= least, wanted))
     assert sorted(got()) == sorted(numbered(400))
 
 
@@ -173,4 +175,9 @@ def test_progress_tells_how_far_the_queue_reaches(scene: Scene) -> None:
     scene.publish(numbered(5))
     query, table = scene.to_memory(scene.stream().select("body"))
     scene.wait_until(lambda: len(scene.rows(table)) == 5)
-    scene.wait_until(lambda: bool(query.lastProgress) and '"o": 5' in str(query.lastProgress.sources[0].latestOffset))
+
+    def tells() -> bool:
+        report = query.lastProgress
+        return report is not None and '"o": 5' in str(report.sources[0].latestOffset)
+
+    scene.wait_until(tells)
