@@ -137,8 +137,8 @@ class Campaign:
         return found
 
     def _service(self) -> Service:
-        patient = {"brokerRetryTimeout": "30s", "connectTimeout": "30s"}
-        return Service(Options.parse({"uri": self._brokers.url, **patient}))
+        # Not patient: while it waits, nobody starts the broker again.
+        return Service(Options.parse({"uri": self._brokers.url, "brokerRetryTimeout": "1s", "connectTimeout": "1s"}))
 
     def left(self) -> dict[str, int]:
         """What is ready or leased in the sources, or staged."""
