@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
+from amqp_broker.cli.queue_counts import Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
-from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, MOVED, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
@@ -27,6 +27,8 @@ JOURNAL_ENTRIES = {
     PAGES: "page lists",
     RETURNED: "returns",
     RELEASED: "page releases",
+    MOVED: "moves",
+    LEASE: "states of lease groups",
     RAFT_ENTRY: "log entries",
     RAFT_STATE: "terms and votes",
     RAFT_CHECKPOINT: "checkpoint parts",
@@ -88,6 +90,7 @@ def _as_json(
         "problems": counting.problems,
         "groups": [dataclasses.asdict(group) for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
+        "leases": [{**dataclasses.asdict(lease), "messages": lease.messages} for lease in counting.leases],
         "folder": dataclasses.asdict(report),
     }
 
@@ -107,6 +110,10 @@ def _as_lines(
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
     is_clustered = any(len(group.voters) > 1 for group in counting.groups())
     lines += [_queue_line(queue, is_clustered) for queue in queues]
+    if counting.leases:
+        leased = sum(lease.messages for lease in counting.leases)
+        lines += ["", f"leases    {len(counting.leases)} groups, {leased} messages besides"]
+        lines += [_lease_line(lease) for lease in counting.leases]
     lines += ["", *_verdict(report, counting.problems)]
     return lines
 
@@ -118,6 +125,12 @@ def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
     elif is_clustered and queue.home:
         line += f" (lives on {queue.home})"
     return line
+
+
+def _lease_line(lease: LeaseCount) -> str:
+    whose = "going back to the queue" if lease.is_parting else f"owner {lease.owner!r}"
+    what = f"{lease.messages} messages from offset {lease.trimmed} ({whose})"
+    return f"  {lease.vhost}  {lease.queue}  group {lease.group!r}: {what}"
 
 
 def _journal_lines(journal: LogReport) -> list[str]:
