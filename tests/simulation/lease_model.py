@@ -1,8 +1,8 @@
 """LeaseModel: what the model knows of lease groups: which copies each of them has had, at which offsets.
 
-A copy is ready, held, leased or gone, and in one of these only. A group's log only grows at its end and is given up from
-its front, so after a crash one may be anywhere between what was durable and what was done last; what it holds at an
-offset is what it held there before.
+A copy is ready, held, leased or gone, and in one of these only. A group's log only grows at its end and is given up
+from its front, so after a crash one may be anywhere between what was durable and what was done last; what it holds at
+an offset is what it held there before.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class LeaseModel:
     # -- crashes -------------------------------------------------------------------------------------------------------
 
     def recover(self, found: dict[Incarnation, dict[str, tuple[str, str, int, list[int]]]]) -> list[Copy]:
-        """Before the model recovers. found: for each queue that is there again its groups: (incarnation, owner, trimmed,
-        numbers of what it holds). Returns what is leased. Raises Violation."""
+        """Before the model recovers. found: for each queue that is there again its groups: (incarnation, owner,
+        trimmed, numbers of what it holds). Returns what is leased. Raises Violation."""
         leased: list[Copy] = []
         groups: dict[Incarnation, dict[str, LeaseGroup]] = {}
         for queue, known in self.groups.items():
