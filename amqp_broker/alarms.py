@@ -1,4 +1,5 @@
-"""Alarms: when memory or disk run short, publishers are held and told so (connection.blocked)."""
+"""Alarms: when memory or disk run short, publishers are held and told so (connection.blocked): those of this node, and
+those of other nodes that have published to a queue that lives here."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ log = logging.getLogger("amqp_broker")
 
 #: How often memory and disk are looked at, milliseconds.
 _PERIOD_MS = 1000
+#: A sync that takes so long is a disk that is about to fail, milliseconds.
+STALL_MS = 2000
 
 
 class Alarms:
@@ -34,6 +37,11 @@ class Alarms:
     @property
     def is_on(self) -> bool:
         return self.is_set or self._node.store.pager.has_no_room
+
+    @property
+    def is_disk_useless(self) -> bool:
+        """Nothing can be written, or a sync has been running for very long: others should lead."""
+        return self.is_disk_full or self._node.sync_age() > STALL_MS
 
     @property
     def reason(self) -> str:
@@ -57,7 +65,7 @@ class Alarms:
             pager.has_no_room = False
         limit = config.memory_budget_bytes
         # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
-        used = pager.used + min(pager.assembling, limit // 4)
+        used = pager.used + pager.elsewhere + min(pager.assembling, limit // 4)
         # Pages are stored long before this; what is left then is unacknowledged or delayed.
         why = f"messages hold {used} octets, the budget is {limit} (memory_budget)"
         self._set("is_memory_high", used > limit + limit // 4, why)
@@ -79,13 +87,19 @@ class Alarms:
 
     def tell(self, connection: Connection) -> None:
         """connection.blocked and connection.unblocked, to clients that can take them and that publish."""
-        is_blocked = self.is_on and connection.has_published
+        is_blocked = connection.has_published and (self.is_on or self._blocking_home(connection) is not None)
         if connection.is_told_blocked == is_blocked or connection.state != OPEN:
             return
         if "connection.blocked" not in connection.session.capabilities:
             return
         connection.is_told_blocked = is_blocked
         if is_blocked:
-            connection.control.send(connection, 0, methods.ConnectionBlocked(self.reason))
+            reason = self.reason if self.is_on else f"low on disk or memory: node {self._blocking_home(connection)}"
+            connection.control.send(connection, 0, methods.ConnectionBlocked(reason))
         else:
             connection.control.send(connection, 0, methods.ConnectionUnblocked())
+
+    @staticmethod
+    def _blocking_home(connection: Connection) -> str | None:
+        """A node with an alarm to which the connection has published."""
+        return next((link.home for link in connection.homes if link.is_blocked), None)

@@ -7,7 +7,6 @@ the run-time side with the verbs of this module. At a start the run-time side is
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.entities import QueueRecord
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.metadata_stream import Proposal
+from amqp_broker.cluster.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
 from amqp_broker.cluster.stored_groups import METADATA_GROUP
 from amqp_broker.config import Config
 from amqp_broker.dead_letters import DeadLetters
@@ -54,11 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
-#: Ids of queues that do not survive a restart count from here; durable ones are given by the metadata.
-_TRANSIENT_IDS = 1 << 62
-#: Ids of the delayed messages of exchanges lie above this, made from their names.
-_DELAY_IDS = 1 << 61
-
 
 class _Elsewhere:
     """The owner of an exclusive queue whose connection is another node's."""
@@ -91,10 +86,12 @@ class Broker:
         self.dead_letters = DeadLetters(self)
         self.now = 0
         self.queue_count = 0
-        self._next_transient_id = _TRANSIENT_IDS
+        self._next_transient_id = TRANSIENT_IDS
         self.unroutable = 0
         self.page_checks: list[PageCheck] = []
         self._recovery = Recovery(store.pager)
+        # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
+        self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
         #: Connections whose exclusive queues are being declared, by virtual host and name.
         self.owners: dict[tuple[str, str], Any] = {}
 
@@ -121,7 +118,7 @@ class Broker:
 
     def is_recorded(self, queue: Any) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
-        return bool(queue.queue_id < _DELAY_IDS)
+        return bool(queue.queue_id < DELAY_IDS)
 
     def is_recorded_binding(self, vhost: VHost, source: str, binding: Binding) -> bool:
         """Whether the metadata know a binding: both of its ends."""
@@ -165,7 +162,7 @@ class Broker:
             if queue.type != QUORUM and self._is_here(queue)
         ]
         for vhost in self.metadata.vhosts():
-            ids += [self.delay_id(vhost.name, each.name) for each in self._delayed(vhost.name)]
+            ids += [delay_id(vhost.name, each.name, each.number) for each in self._delayed(vhost.name)]
         ids += self.apps.recover(recovery.notes, now)
         if self.config.recover:
             for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
@@ -197,22 +194,16 @@ class Broker:
             page_store.drop_orphans({*ids, *held})
         else:
             for queue_id in page_store.stored_queues():
-                if queue_id >= _TRANSIENT_IDS:
+                if queue_id >= TRANSIENT_IDS:
                     page_store.drop_queue(queue_id)
             copies = journal.copy_aside()
             log.warning("what was left of the journal was copied: %s to %s", copies[0], copies[-1])
             for path in page_store.set_orphans_aside({*ids, *held}, unknown):
                 log.warning("set pages aside that belong to no queue that is known: %s", path)
-        self.propose(commands.reserve_queue_ids(max((each for each in seen if each < _DELAY_IDS), default=0) + 1))
+        self.propose(commands.reserve_queue_ids(max((each for each in seen if each < DELAY_IDS), default=0) + 1))
 
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
-
-    @staticmethod
-    def delay_id(vhost: str, exchange: str) -> int:
-        """The id under which an exchange's delayed messages are stored: from its name, above all queue ids."""
-        digest = hashlib.blake2b(f"{vhost}\0{exchange}".encode("utf-8", "surrogateescape"), digest_size=7).digest()
-        return _DELAY_IDS + int.from_bytes(digest, "big")
 
     def populate(self) -> None:
         """The first start: one virtual host, one administrator. Who is there already keeps the password."""
@@ -247,8 +238,8 @@ class Broker:
                 binding.binding_key,
                 decode_table(binding.arguments_raw),
             )
-        for exchange, delayed in vhost.delayed.items():
-            delayed.restore(self._recovery.queues.get(self.delay_id(name, exchange)), now)
+        for delayed in vhost.delayed.values():
+            delayed.restore(self._recovery.queues.get(delayed.queue_id), now)
         vhost.changed()
         return vhost
 
@@ -291,18 +282,25 @@ class Broker:
         entry.arguments = arguments
         self.apply_exchange_policy(vhost, entry)
         if exchange.delays:
-            vhost.delayed[name] = DelayedMessages(self, vhost, name, self.delay_id(vhost.name, name), durable)
+            record = self.metadata.exchange(vhost.name, name)
+            queue_id = delay_id(vhost.name, name, record.number if record is not None else 0)
+            vhost.delayed[name] = DelayedMessages(self, vhost, name, queue_id, durable)
         vhost.changed()
         return entry
 
     def forget_exchange(self, vhost: VHost, name: str) -> list[tuple[str, Binding]]:
-        """Take an exchange out of the run-time side. Returns the bindings that went with it."""
+        """Take an exchange out of the run-time side. Returns the bindings that went with it. What the metadata know of
+        it keeps what it holds back until they do not, when this is called again."""
+        for queue_id in self._ending.pop((vhost.name, name), ()):
+            self.replication.group_of(queue_id).queue_deleted(queue_id)
         if vhost.router.get(name) is None:
             return []
         removed = vhost.router.remove(name)
         delayed = vhost.delayed.pop(name, None)
         if delayed is not None:
             delayed.delete()
+            if self.metadata.exchange(vhost.name, name) is not None:
+                self._ending[vhost.name, name] = (delayed.queue_id,)
         vhost.changed()
         return [each for each in removed if each[0] != name]
 

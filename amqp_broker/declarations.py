@@ -35,6 +35,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
 from queues.arguments import (
@@ -167,6 +168,10 @@ class Declarations:
         self._check_queue_limits(vhost, name)
         kind = self._type_of(vhost, method)
         if is_durable or broker.is_clustered:
+            home = "" if kind == QUORUM else broker.replication.own_node
+            if not broker.metadata.may_be_home(home):
+                text = f"node '{home}' is no member of the cluster any more: connect to another one"
+                raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
             if method.exclusive:
                 broker.owners[vhost.name, name] = connection
             next_queue_id = broker.metadata.next_queue_id
@@ -183,7 +188,7 @@ class Declarations:
                 arguments_raw=method.arguments.raw,
                 durable=is_durable,
                 exclusive=method.exclusive,
-                home="" if kind == QUORUM else broker.replication.own_node,
+                home=home,
             )
             return name, Wanted(command)
         owner = connection if method.exclusive else None
@@ -295,6 +300,7 @@ class Declarations:
                         internal=method.internal,
                         arguments_raw=method.arguments.raw,
                         durable=method.durable,
+                        numbered=method.durable and method.type == DelayedExchange.type_name,
                     )
                 )
             broker.add_exchange(

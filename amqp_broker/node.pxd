@@ -50,13 +50,13 @@ cdef class Node:
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing
+    cdef long long _sync_began
     cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
     @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dirty=list, dropped=list, reading=list,
-                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint, wants_sync=bint)
+                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint, wants_sync=bint,
+                   is_behind=bint, is_home_behind=bint, has_no_room=bint, is_held_up=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)
-    @cython.locals(connection=Connection)
-    cdef void _choose_readers(self, bint is_behind) except *

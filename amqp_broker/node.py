@@ -45,7 +45,8 @@ from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
-from amqp_broker.relief import relieve
+from amqp_broker.readers import choose_readers
+from amqp_broker.relief import relieve, share_memory
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from queues.pager import Pager
@@ -151,6 +152,7 @@ class Node:
         self._synced_ticket = 0
         self._lazy_at: int | None = None
         self._is_syncing = False
+        self._sync_began = now
         # Up to where the journal has been looked at for whether it is too long.
         self._shortened_at = -1
         self._relief_rests_until = 0
@@ -358,6 +360,7 @@ class Node:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
         self._is_syncing = True
+        self._sync_began = self.now
         store = self.store
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
@@ -396,6 +399,10 @@ class Node:
             if connection.state != CLOSED:
                 connection.receive_data(b"", now)
 
+    def sync_age(self) -> int:
+        """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
+        return int(self.now - self._sync_began) if self._is_syncing else 0
+
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
         return int(self.broker.ticket() - self._synced_ticket)
@@ -432,6 +439,8 @@ class Node:
             for confirms in confirming:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
+        if replication.is_active:
+            share_memory(self)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
@@ -440,11 +449,11 @@ class Node:
         is_behind = ticket - self._synced_ticket > self._publish_backlog
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind(self._publish_backlog)
-        if homes.links and not is_behind:
-            is_behind = homes.is_behind(self._publish_backlog)
-        alarms = self.alarms
-        if is_behind or self._parked or self.holds or alarms.has_paused or alarms.is_set or store.pager.has_no_room:
-            self._choose_readers(is_behind)
+        is_home_behind = bool(homes.links) and homes.is_behind(self._publish_backlog)
+        alarms, has_no_room = self.alarms, store.pager.has_no_room
+        is_held_up = is_behind or is_home_behind or alarms.is_set or has_no_room
+        if is_held_up or self._parked or self.holds or alarms.has_paused:
+            choose_readers(self, is_behind, self._publish_backlog if is_home_behind else None)
         dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
@@ -476,20 +485,6 @@ class Node:
         if self.holds and (deadline is None or next(iter(self.holds)).deadline < deadline):
             deadline = next(iter(self.holds)).deadline
         return deadline
-
-    def _choose_readers(self, is_behind: bool) -> None:
-        """Publishers wait while the disk is behind or an alarm is on; a parked connection waits for its answer."""
-        self.alarms.has_paused = False
-        for connection in self.connections.values():
-            is_blocked = connection.has_published and (is_behind or self.alarms.is_on)
-            is_waiting = is_blocked or (connection.is_parked and not connection.is_sated)
-            is_paused = is_waiting or connection.is_choked
-            if is_waiting:
-                self.alarms.has_paused = True
-            if is_paused != connection.is_paused:
-                connection.is_paused = is_paused
-                self.reading.append(connection)
-            self.alarms.tell(connection)
 
     def statistics(self) -> dict[str, Any]:
         """A snapshot of the node for whoever renders it: plain values only."""

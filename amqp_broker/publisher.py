@@ -16,7 +16,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.receipts import Receipt
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
-from amqp_broker.routes import PublishRoute
+from amqp_broker.routes import PublishRoute, homes_of
 from exchanges.router import Route
 from queues.message import Address, Message
 
@@ -118,6 +118,9 @@ class Publisher:
         for name in delayed:
             vhost.delayed[name].add(message, vhost.now, receipt)
         if queues:
+            homes = homes_of(queues)
+            if homes:
+                channel.connection.note_homes(homes)
             outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)

@@ -10,11 +10,27 @@ from queues.leases import groups_of
 if TYPE_CHECKING:
     from amqp_broker.node import Node
 
+#: Pagers hear of a change of more than this share of the budget: 1 / 2**6.
+_MUCH_SHIFT = 6
+
+
+def share_memory(node: Node) -> None:
+    """There is one budget for all queues: the pager of the classic ones and those of the groups hear what the others
+    hold, when that has changed by much."""
+    own = node.store.pager
+    pagers = [own, *[group.pager for group in node.replication.queue_groups.values()]]
+    held = sum([pager.used for pager in pagers])
+    much = own.budget_bytes >> _MUCH_SHIFT
+    for pager in pagers:
+        elsewhere = held - pager.used
+        if not -much < elsewhere - pager.elsewhere < much:
+            pager.share(elsewhere)
+
 
 def relieve(node: Node, want_bytes: int) -> int:
     """Free so many octets. Returns how many of them were not to be had."""
     pager = node.store.pager
-    want = want_bytes - node.replication.relieve(want_bytes)
+    want = want_bytes - _relieve_groups(node, want_bytes, keeps_heads=True)
     queues = [queue for vhost in node.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
     holders = [queue.ready for queue in queues]
     holders += [group for queue in queues for group in groups_of(queue)]
@@ -24,8 +40,9 @@ def relieve(node: Node, want_bytes: int) -> int:
         if want <= 0 or not size:
             break
         want -= holders[index].relieve(want)
-    if want > 0 and pager.used + pager.assembling > pager.budget_bytes:
+    if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
         # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
+        want -= _relieve_groups(node, want, keeps_heads=False)
         sizes = [
             (queue.ready.ram_head_bytes(), index)
             for index, queue in enumerate(queues)
@@ -36,3 +53,13 @@ def relieve(node: Node, want_bytes: int) -> int:
                 break
             want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
     return want
+
+
+def _relieve_groups(node: Node, want_bytes: int, keeps_heads: bool) -> int:
+    """The groups of quorum queues bring pages to the disk, those with most in RAM first. Returns what was freed."""
+    freed = 0
+    for group in sorted(node.replication.queue_groups.values(), key=lambda group: -group.ram_bytes):
+        if freed >= want_bytes:
+            break
+        freed += group.relieve(want_bytes - freed, keeps_heads)
+    return freed

@@ -11,8 +11,14 @@ from typing import Any
 from queues.message import Address
 
 
+def homes_of(queues: list[Any]) -> list[Any]:
+    """The links to the other nodes where some of these queues live."""
+    return [queue.link for queue in queues if queue.is_remote]
+
+
 class PublishRoute:
-    """queues: every queue that gets the message, in order. has_proxies: the log of one of them is elsewhere. is_plain:
+    """queues: every queue that gets the message, in order. has_proxies: the log of one of them is elsewhere. homes: the
+    links to other nodes where some of them live. is_plain:
     nothing about the message itself can change that, and no special exchange is involved; otherwise the message takes
     the long way (Publisher.publish)."""
 
@@ -21,6 +27,7 @@ class PublishRoute:
         self.entry = entry
         self.queues = queues
         self.has_proxies = any(queue.is_proxy for queue in queues)
+        self.homes = homes_of(queues)
         self.is_plain = is_plain
         self.generation = generation
         self.unroutable = 0

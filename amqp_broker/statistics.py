@@ -12,6 +12,7 @@ from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
+    from amqp_broker.vhost import VHost
 
 
 def node_statistics(node: Node) -> dict[str, Any]:
@@ -21,6 +22,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
     # What other nodes hold, they count themselves.
     held = [queue for queue in queues if not queue.is_remote]
     groups = list(node.replication.queue_groups.values())
+    delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,
         "connections": sum(1 for connection in node.connections.values() if connection.state == OPEN),
@@ -30,6 +32,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "consumers": sum(queue.consumer_count() for queue in held),
         "messages_ready": sum(queue.message_count() for queue in held),
         "messages_unacked": sum(queue.unacked_count() for queue in held),
+        "messages_delayed": sum(len(each) for each in delayed),
         "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
         "memory_quorum_queues": sum(group.ram_bytes for group in groups),
         "memory_assembling": store.pager.assembling,
@@ -47,6 +50,12 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "is_blocked": node.alarms.is_on,
     }
+
+
+def delayed_statistics(vhost: VHost) -> list[dict[str, Any]]:
+    """How many messages the exchanges of a virtual host hold back: those of durable ones that are persistent on all
+    nodes, the others on this one."""
+    return [{"exchange": name, "messages": len(delayed)} for name, delayed in vhost.delayed.items()]
 
 
 def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.policies import check_policy
-from amqp_broker.statistics import node_statistics, queue_statistics
+from amqp_broker.statistics import delayed_statistics, node_statistics, queue_statistics
 from queues.message import Message, build_message
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class System:
 
     def _list_queues(self, request: Request) -> Answer:
         vhost = self._vhost(request)
-        return {"queues": [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]}, None
+        queues = [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]
+        return {"queues": queues, "delayed": delayed_statistics(vhost)}, None
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
         name = _text(request, key)

@@ -23,16 +23,17 @@ def make_queue(name: str, **options: Any) -> Queue:
     return Queue(name, Exchange(name, "direct"), routing_key=name, durable=True, **options)
 
 
-def make_app(url: str, queue: str) -> Any:
-    """The application with its tasks, at a broker, with a queue of this name and one with priorities beside
+def make_app(url: str, queue: str, queue_type: str = "classic") -> Any:
+    """The application with its tasks, at a broker, with a queue of this name and type, and one with priorities beside
     it.
     """
+    arguments = {"x-queue-type": queue_type} if queue_type != "classic" else {}
     app = Celery("interop", broker=url, backend="rpc://", set_as_current=False)
     app.conf.update(
         task_default_queue=queue,
         task_default_exchange=queue,
         task_default_routing_key=queue,
-        task_queues=[make_queue(queue), make_queue(f"{queue}-priority", max_priority=10)],
+        task_queues=[make_queue(queue, queue_arguments=arguments), make_queue(f"{queue}-priority", max_priority=10)],
         result_expires=60,
         worker_send_task_events=True,
         task_send_sent_event=True,
@@ -82,4 +83,8 @@ def echo(payload: Any) -> Any:
     return payload
 
 
-app = make_app(os.environ.get("INTEROP_BROKER_URL", "amqp://"), os.environ.get("INTEROP_QUEUE", "interop"))
+app = make_app(
+    os.environ.get("INTEROP_BROKER_URL", "amqp://"),
+    os.environ.get("INTEROP_QUEUE", "interop"),
+    os.environ.get("INTEROP_QUEUE_TYPE", "classic"),
+)

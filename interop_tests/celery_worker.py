@@ -24,7 +24,14 @@ class CeleryWorker:
     """`celery worker` for interop_tests.celery_app, in a process group of its own."""
 
     def __init__(
-        self, app: Any, url: str, queue: str, folder: Path, name: str = "worker", concurrency: int = 2
+        self,
+        app: Any,
+        url: str,
+        queue: str,
+        folder: Path,
+        name: str = "worker",
+        concurrency: int = 2,
+        queue_type: str = "classic",
     ) -> None:
         self.name = f"{name}@{queue}"
         self._app = app
@@ -42,7 +49,8 @@ class CeleryWorker:
         self._command += ["-c", str(concurrency), "-l", "INFO", "-Q", f"{queue},{queue}-priority"]
         path = os.pathsep.join(filter(None, [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]))
         # a worker as root is fine here: its pickles are our own
-        own = {"INTEROP_BROKER_URL": url, "INTEROP_QUEUE": queue, "PYTHONPATH": path, "C_FORCE_ROOT": "1"}
+        own = {"INTEROP_BROKER_URL": url, "INTEROP_QUEUE": queue, "INTEROP_QUEUE_TYPE": queue_type}
+        own |= {"PYTHONPATH": path, "C_FORCE_ROOT": "1"}
         self._environment = {**os.environ, **own}
         self._process: subprocess.Popen[bytes] | None = None
 

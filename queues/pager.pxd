@@ -8,6 +8,7 @@ cdef class Pager:
     cdef public long long budget_bytes
     cdef public long long tight_bytes
     cdef public long long used
+    cdef public long long elsewhere
     cdef public long long assembling
     cdef public bint has_no_room
     cdef public list released
@@ -18,6 +19,7 @@ cdef class Pager:
     cdef public long long pages_stored
     cdef public long long pages_loaded
 
+    cpdef void share(self, long long elsewhere_bytes) except *
     cpdef int store(self, unsigned long long queue_id, Page page) except -1
     cpdef int drop(self, Page page) except -1
     cpdef int load(self, unsigned long long queue_id, Page page) except -1

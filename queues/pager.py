@@ -1,9 +1,10 @@
 """Pager: the RAM that queues may use together, and the way of their pages to disk and back.
 
 `used` counts what queues hold in RAM: entries (head and unacknowledged) by `Message.size`, pages by their octets.
-`assembling` counts apart what connections hold of messages that are not whole yet. Above `tight_bytes` a page is stored
-as soon as it is sealed, and the node lets the queues store pages that they have, a little each turn, so that no turn is
-long; a queue that pages delays nobody else.
+`elsewhere` is what other pagers of the node hold: they all share one budget. `assembling` counts apart what connections
+hold of messages that are not whole yet. Above `tight_bytes` a page is stored as soon as it is sealed, and the node lets
+the queues store pages that they have, a little each turn, so that no turn is long; a queue that pages delays nobody
+else.
 """
 
 from __future__ import annotations
@@ -42,11 +43,17 @@ class Pager:
         self.head_messages = head_messages
         self.head_bytes = head_bytes
         self.used = 0
+        self.elsewhere = 0
         self.assembling = 0
         self.has_no_room = False
         self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0
         self.pages_loaded = 0
+
+    def share(self, elsewhere_bytes: int) -> None:
+        """Other pagers hold so much of the budget: what is tight here is what they leave."""
+        self.elsewhere = elsewhere_bytes
+        self.tight_bytes = max(0, self.budget_bytes * _TIGHT_PERCENT // 100 - elsewhere_bytes)
 
     def store(self, queue_id: int, page: Page) -> None:
         """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too.

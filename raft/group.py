@@ -129,6 +129,15 @@ class Group:
         self._dirty[self.group_id] = self
         self._running_member().leave_segment(segment)
 
+    def take_checkpoint(self) -> bool:
+        """The machine has something to gain by a checkpoint now. Returns whether one was written; not while the last
+        one waits for the disk, or when nothing was applied since."""
+        member = self._running_member()
+        if member.log.has_unsynced_checkpoint or not member.take_checkpoint():
+            return False
+        self._dirty[self.group_id] = self
+        return True
+
     def statistics(self) -> GroupStatistics:
         """A snapshot."""
         member, log = self.member, self.member.log

@@ -39,6 +39,7 @@ from raft.messages import (
     HeartbeatReply,
     InstallChunk,
     Message,
+    TimeoutNow,
 )
 from raft.recovery import RecoveredGroup
 from raft.settings import RaftSettings
@@ -381,7 +382,7 @@ class RaftHost:
             if self._encoded[0] is not message:
                 self._encoded = (message, encode(message))
             self._put(peer, self._encoded[1])
-        elif isinstance(message, InstallChunk):
+        elif isinstance(message, (InstallChunk, TimeoutNow)):  # whoever is to stand relies on nothing of ours
             self._put(peer, encode(message))
         else:
             self._hold(peer, encode(message), self.groups[message.group].member.log.position)

@@ -249,8 +249,11 @@ class Channel:
                 self.return_message(message)
             return
         receipt = None
-        if route.has_proxies and self.is_confirming:
-            receipt = self.confirms.new_receipt()
+        if route.has_proxies:
+            if route.homes:
+                self.connection.note_homes(route.homes)
+            if self.is_confirming:
+                receipt = self.confirms.new_receipt()
         outcome = vhost.publish(message, route.queues, now, receipt)
         if outcome:
             self.note_outcome(outcome)

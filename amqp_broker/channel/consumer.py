@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 def unacked_allowed(pager: Any) -> int:
     """How many unacknowledged deliveries a channel may hold: the further above the budget, the fewer; 0 for any."""
     budget = pager.budget_bytes
-    if pager.used <= budget:
+    used = pager.used + pager.elsewhere
+    if used <= budget:
         return 0
-    over = 4 * (pager.used - budget) // budget
+    over = 4 * (used - budget) // budget
     return 1000 if over < 1 else 100 if over < 2 else 10 if over < 4 else 1
 
 
@@ -73,7 +74,7 @@ class ChannelConsumer(Consumer):
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False
             pager = channel.vhost.store.pager
-            if pager.used > pager.budget_bytes and not self._may_hold_more():
+            if pager.used + pager.elsewhere > pager.budget_bytes and not self._may_hold_more():
                 return False
         connection = channel.connection
         output = connection.output

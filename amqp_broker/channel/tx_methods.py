@@ -106,10 +106,24 @@ def on_tx_commit(channel: Any, method: Any) -> None:
 
     def answer(refusals: list[Refusal]) -> None:
         if refusals:
-            raise precondition_failed("partial tx completion")
+            raise precondition_failed(_partly_done(refusals))
         reply_when_synced(channel, ticket, methods.TxCommitOk())
 
     receipt.seal(lambda refusals: hold.release(lambda: answer(refusals)))
+
+
+def _partly_done(refusals: list[Refusal]) -> str:
+    """What a client is told whose commit did not succeed everywhere (RabbitMQ's words first), and what to do. At most
+    255 octets reach it."""
+    if Refusal.UNKNOWN in refusals:
+        return (
+            "partial tx completion: the way to a queue was lost, and what was done there is not known: publish again "
+            "(it may then be there twice); what was not acknowledged is delivered again"
+        )
+    return (
+        "partial tx completion: a queue was full or gone and refused publishes, all else is done: publish those again "
+        "when there is room"
+    )
 
 
 def _holders_of(channel: Any, settlements: list[tuple[int, int]]) -> list[Any]:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amqp_broker.broker import Broker
 from amqp_broker.cluster.metadata import Metadata
+from amqp_broker.cluster.queue_ids import delay_id
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from exchanges.delayed import DelayedExchange
 from queues.leases import OPEN
@@ -147,7 +147,10 @@ class Counting:
             for lease, is_parting in self._found.get(queue_id, ())
         ]  # fmt: skip
         for queue_id, queue in self._recovery.queues.items():
-            counts[queue_id] = _count(queue)
+            # What an exchange holds back may be in a group, and as an older version left it too.
+            messages, message_bytes = counts.get(queue_id, (0, 0))
+            more, more_bytes = _count(queue)
+            counts[queue_id] = (messages + more, message_bytes + more_bytes)
         return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
 
     def _count_quorum(self) -> dict[int, tuple[int, int]]:
@@ -181,7 +184,7 @@ def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
             if queue.durable
         ]
         places += [
-            (vhost.name, exchange.name, "delayed", Broker.delay_id(vhost.name, exchange.name), "")
+            (vhost.name, exchange.name, "delayed", delay_id(vhost.name, exchange.name, exchange.number), "")
             for exchange in metadata.exchanges(vhost.name)
             if exchange.type == DelayedExchange.type_name
         ]

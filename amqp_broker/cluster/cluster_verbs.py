@@ -16,7 +16,6 @@ from amqp_broker.setting_kinds import MemberAddress, parse_member
 from raft.membership import TransferResult
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.entities import QueueRecord
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.node import Node
     from raft.group import Group
@@ -175,7 +174,7 @@ class ClusterVerbs:
                     f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "
                     f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
                 )
-        lost = self._queues_at(name)
+        lost = [queue for queue in self._node.broker.metadata.queues_at(name) if queue.durable]
         if lost and not request.get("drops_queues"):
             listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
             raise ValueError(
@@ -184,28 +183,16 @@ class ClusterVerbs:
             )
         fields = {"remaining": [other for other in recorded if other != name], "dropped_queues": len(lost)}
         propose = self._node.replication.propose
-        proposal = propose(commands.remove_member(name, expected=list(recorded)))
+        fate = commands.DROP if request.get("drops_queues") else commands.REFUSE
+        proposal = propose(commands.remove_member(name, expected=list(recorded), queues=fate))
 
         def look(changed: object) -> None:
             if not changed:
-                fields.update(ok=False, error="cluster.remove: somebody else has changed the members; ask again")
-                return
-            propose(commands.node_gone(name))
-            for queue in lost:
-                propose(commands.delete_queue(queue.vhost, queue.name, queue.queue_id))
+                text = f"somebody else has changed the members, or declared a queue on {name}; ask again"
+                fields.update(ok=False, error=f"cluster.remove: {text}")
 
         proposal.when_done(look)
         return fields, proposal
-
-    def _queues_at(self, name: str) -> list[QueueRecord]:
-        """The durable classic queues that live on a node."""
-        metadata = self._node.broker.metadata
-        return [
-            queue
-            for vhost in metadata.vhosts()
-            for queue in metadata.queues(vhost.name)
-            if queue.home == name and queue.durable and queue.type == "classic"
-        ]
 
     # -- leaders -------------------------------------------------------------------------------------------------------
 

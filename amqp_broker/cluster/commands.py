@@ -73,6 +73,11 @@ _ANY: Final = _Form("a JSON value", _is_json)
 _RAW: Final = _Form("base64", _is_base64)
 _KIND: Final = _Form(f"one of {', '.join(DESTINATION_KINDS)}", lambda value: value in DESTINATION_KINDS)
 
+#: What becomes of durable classic queues that live on a member that is removed: they stay (so it was once), go, or have
+#: the command change nothing.
+KEEP, DROP, REFUSE = "keep", "drop", "refuse"
+_QUEUES: Final = _Form(f"one of {KEEP}, {DROP}, {REFUSE}", lambda value: value in (KEEP, DROP, REFUSE))
+
 _POLICY: Final = {
     "vhost": _TEXT,
     "name": _TEXT,
@@ -123,7 +128,9 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "internal": _FLAG,
         "arguments_raw": _RAW,
         "durable": _FLAG,
+        "numbered": _FLAG,
     },
+    "exchange.number": {"vhost": _TEXT, "name": _TEXT, "number": _ID},
     "exchange.delete": {"vhost": _TEXT, "name": _TEXT},
     "queue.declare": {
         "vhost": _TEXT,
@@ -145,14 +152,14 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "node.started": {"node": _TEXT},
     "node.gone": {"node": _TEXT},
     "member.put": {"node": _TEXT, "address": _TEXT},
-    "member.remove": {"node": _TEXT, "expected": _TEXTS},
+    "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
-    "exchange.declare": {"durable": True},
+    "exchange.declare": {"durable": True, "numbered": False},
     "queue.declare": {"durable": True, "exclusive": False, "home": ""},
-    "member.remove": {"expected": []},
+    "member.remove": {"expected": [], "queues": KEEP},
 }
 """What an optional field means where it is left out."""
 
@@ -309,9 +316,11 @@ def declare_exchange(
     internal: bool = False,
     arguments_raw: bytes = b"",
     durable: bool = True,
+    numbered: bool = False,
 ) -> Command:
+    """numbered: it gets a number that no other exchange ever has."""
     return _with_options(
-        {"durable": durable},
+        {"durable": durable, "numbered": numbered},
         {
         "op": "exchange.declare",
         "vhost": vhost,
@@ -322,6 +331,11 @@ def declare_exchange(
         "arguments_raw": encode_arguments(arguments_raw),
         },
     )
+
+
+def number_exchange(vhost: str, name: str, number: int) -> Command:
+    """The number that an exchange has. For snapshots: whoever declares one does not know it yet."""
+    return {"op": "exchange.number", "vhost": vhost, "name": name, "number": number}
 
 
 def _with_options(options: Mapping[str, object], command: Command) -> Command:
@@ -382,9 +396,10 @@ def put_member(node: str, address: str) -> Command:
     return {"op": "member.put", "node": node, "address": address}
 
 
-def remove_member(node: str, *, expected: Sequence[str] = ()) -> Command:
-    """A node is no member any more. expected: only if these are the members then; nothing: whoever they are."""
-    return _with_options({"expected": list(expected)}, {"op": "member.remove", "node": node})
+def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP) -> Command:
+    """A node is no member any more. expected: only if these are the members then; nothing: whoever they are. queues:
+    what becomes of those that live on it (KEEP, DROP, REFUSE)."""
+    return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
 
 
 def reserve_queue_ids(next_queue_id: int) -> Command:

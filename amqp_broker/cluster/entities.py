@@ -94,7 +94,8 @@ class GlobalParameter:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRecord:
-    """An exchange that all nodes know. `is_predeclared`: it came with its vhost and goes with it."""
+    """An exchange that all nodes know. `is_predeclared`: it came with its vhost and goes with it. `number`: no other
+    exchange ever had it; 0 for none."""
 
     vhost: str
     name: str
@@ -104,6 +105,7 @@ class ExchangeRecord:
     arguments_raw: bytes = b""
     is_predeclared: bool = False
     durable: bool = True
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

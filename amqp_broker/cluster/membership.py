@@ -133,7 +133,17 @@ class Membership:
         if addresses != self._addresses:
             self._addresses = addresses
             self.version += 1
-        self._spread_after_calm(now)
+        if self._node.alarms.is_disk_useless:
+            self._give_up_leading()
+        else:
+            self._spread_after_calm(now)
+
+    def _give_up_leading(self) -> None:
+        """Nothing gets to the disk here: as a follower this node holds up nobody, and takes no more than it can hold.
+        Without a disk it is not elected again."""
+        for group in list(self._replication.host.groups.values()):
+            if group.is_leader and self.hand_over(group):
+                log.warning("group %d: the disk of this node takes nothing: another one is to lead", group.group_id)
 
     def _release(self, recorded: Mapping[str, str]) -> None:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""

@@ -13,6 +13,8 @@ Invariants:
 5. A machine that applies all of `snapshot()` in an empty state is equal to this one, the orders included.
 6. `access_generation` rises when users or permissions change, `policy_generation` when policies do: while
    one stays equal, what was computed from it stays true.
+7. Where members are known, no queue is declared that lives on a node that is none; with a member go the queues that
+   live there, if its removal says so.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.access import Access
 from amqp_broker.cluster.app_records import AppRecords
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.entities import (
@@ -29,11 +32,8 @@ from amqp_broker.cluster.entities import (
     ExchangeRecord,
     GlobalParameter,
     Parameter,
-    PermissionGrant,
     Policy,
     QueueRecord,
-    TopicGrant,
-    User,
     VHost,
     is_same,
 )
@@ -42,31 +42,22 @@ from amqp_broker.cluster.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
-class Metadata(AppRecords):
+class Metadata(Access, AppRecords):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._vhosts: dict[str, VHostState] = {}
-        self._users: dict[str, User] = {}
-        self._permissions: dict[tuple[str, str], PermissionGrant] = {}
-        self._topic_permissions: dict[tuple[str, str], dict[str, TopicGrant]] = {}
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
-        self.access_generation = 0
         self.policy_generation = 0
         self._handlers: dict[str, Callable[[Command], bool]] = {
             "vhost.put": self._put_vhost,
             "vhost.limits": self._limit_vhost,
             "vhost.delete": self._delete_vhost,
-            "user.put": self._put_user,
-            "user.limits": self._limit_user,
-            "user.delete": self._delete_user,
-            "permission.set": self._set_permission,
-            "permission.clear": self._clear_permission,
-            "topic_permission.set": self._set_topic_permission,
-            "topic_permission.clear": self._clear_topic_permission,
+            **self.access_handlers(),
             "policy.set": self._set_policy,
             "policy.clear": self._clear_policy,
             "operator_policy.set": self._set_policy,
@@ -76,6 +67,7 @@ class Metadata(AppRecords):
             "global_parameter.set": self._set_global_parameter,
             "global_parameter.clear": self._clear_global_parameter,
             "exchange.declare": self._declare_exchange,
+            "exchange.number": self._number_exchange,
             "exchange.delete": self._delete_exchange,
             "queue.declare": self._declare_queue,
             "queue.delete": self._delete_queue,
@@ -113,18 +105,18 @@ class Metadata(AppRecords):
         """A machine in the same state, to try commands out on. Costs one pass over what it holds."""
         other = Metadata()
         other._vhosts = {name: state.copy() for name, state in self._vhosts.items()}
-        other._users = dict(self._users)
-        other._permissions = dict(self._permissions)
-        other._topic_permissions = {key: dict(grants) for key, grants in self._topic_permissions.items()}
+        self.copy_access_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
         other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
-        other.access_generation = self.access_generation
         other.policy_generation = self.policy_generation
         return other
 
-    # Vhosts, users and what users may do
+    # Vhosts (users and what they may do are in access.py)
+
+    def has_vhost(self, name: str) -> bool:
+        return name in self._vhosts
 
     def vhost(self, name: str) -> VHost | None:
         state = self._vhosts.get(name)
@@ -132,26 +124,6 @@ class Metadata(AppRecords):
 
     def vhosts(self) -> list[VHost]:
         return [state.vhost for state in self._vhosts.values()]
-
-    def user(self, name: str) -> User | None:
-        return self._users.get(name)
-
-    def users(self) -> list[User]:
-        return list(self._users.values())
-
-    def permission(self, user: str, vhost: str) -> PermissionGrant | None:
-        """What the user may do in the vhost; None: nothing, not even open it."""
-        return self._permissions.get((user, vhost))
-
-    def permissions(self) -> list[PermissionGrant]:
-        return list(self._permissions.values())
-
-    def topic_permission(self, user: str, vhost: str, exchange: str) -> TopicGrant | None:
-        """The limits on routing keys; None: there are none."""
-        return self._topic_permissions.get((user, vhost), {}).get(exchange)
-
-    def topic_permissions(self) -> list[TopicGrant]:
-        return [grant for grants in self._topic_permissions.values() for grant in grants.values()]
 
     def _put_vhost(self, command: Command) -> bool:
         name = command["vhost"]
@@ -185,79 +157,10 @@ class Metadata(AppRecords):
             return False
         for queue in state.queues.values():
             del self._queues_by_id[queue.queue_id]
-        self._drop_permissions(1, name)
+        self.drop_permissions(1, name)
         self.access_generation += 1
         self.policy_generation += 1
         return True
-
-    def _put_user(self, command: Command) -> bool:
-        name = command["user"]
-        known = self._users.get(name)
-        limits = known.limits if known else {}
-        user = User(name, command["password_hash"], tuple(command["tags"]), limits)
-        return self._replace_user(known, user)
-
-    def _limit_user(self, command: Command) -> bool:
-        user = self._users.get(command["user"])
-        return user is not None and self._replace_user(user, replace(user, limits=dict(command["limits"])))
-
-    def _replace_user(self, known: User | None, user: User) -> bool:
-        if known == user:
-            return False
-        self._users[user.name] = user
-        self.access_generation += 1
-        return True
-
-    def _delete_user(self, command: Command) -> bool:
-        name = command["user"]
-        if self._users.pop(name, None) is None:
-            return False
-        self._drop_permissions(0, name)
-        self.access_generation += 1
-        return True
-
-    def _drop_permissions(self, part: int, name: str) -> None:
-        """Drops all grants of a user (part 0 of the key) or in a vhost (part 1)."""
-        for grants in (self._permissions, self._topic_permissions):
-            for key in [key for key in grants if key[part] == name]:
-                del grants[key]
-
-    def _set_permission(self, command: Command) -> bool:
-        key = (command["user"], command["vhost"])
-        grant = PermissionGrant(*key, command["configure"], command["write"], command["read"])
-        if not self._may_refer_to(*key) or self._permissions.get(key) == grant:
-            return False
-        self._permissions[key] = grant
-        self.access_generation += 1
-        return True
-
-    def _clear_permission(self, command: Command) -> bool:
-        if self._permissions.pop((command["user"], command["vhost"]), None) is None:
-            return False
-        self.access_generation += 1
-        return True
-
-    def _set_topic_permission(self, command: Command) -> bool:
-        key, exchange = (command["user"], command["vhost"]), command["exchange"]
-        grant = TopicGrant(*key, exchange, command["write"], command["read"])
-        if not self._may_refer_to(*key) or self.topic_permission(*key, exchange) == grant:
-            return False
-        self._topic_permissions.setdefault(key, {})[exchange] = grant
-        self.access_generation += 1
-        return True
-
-    def _clear_topic_permission(self, command: Command) -> bool:
-        key = (command["user"], command["vhost"])
-        grants = self._topic_permissions.get(key, {})
-        if grants.pop(command["exchange"], None) is None:
-            return False
-        if not grants:
-            del self._topic_permissions[key]
-        self.access_generation += 1
-        return True
-
-    def _may_refer_to(self, user: str, vhost: str) -> bool:
-        return user in self._users and vhost in self._vhosts
 
     # Policies and parameters
 
@@ -387,6 +290,10 @@ class Metadata(AppRecords):
         state = self._vhosts.get(command["vhost"])
         if state is None or command["name"] in state.exchanges:
             return False
+        number = 0
+        if command.get("numbered", False):
+            number = self._next_queue_id
+            self._next_queue_id += 1
         state.exchanges[command["name"]] = ExchangeRecord(
             state.vhost.name,
             command["name"],
@@ -395,7 +302,16 @@ class Metadata(AppRecords):
             command["internal"],
             commands.decode_arguments(command["arguments_raw"]),
             durable=command.get("durable", True),
+            number=number,
         )
+        return True
+
+    def _number_exchange(self, command: Command) -> bool:
+        exchange, number = self.exchange(command["vhost"], command["name"]), command["number"]
+        if exchange is None or exchange.is_predeclared or exchange.number == number:
+            return False
+        self._vhosts[exchange.vhost].exchanges[exchange.name] = replace(exchange, number=number)
+        self._next_queue_id = max(self._next_queue_id, number + 1)
         return True
 
     def _delete_exchange(self, command: Command) -> bool:
@@ -409,7 +325,8 @@ class Metadata(AppRecords):
 
     def _declare_queue(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
-        if state is None or command["name"] in state.queues:
+        home = command.get("home", "")
+        if state is None or command["name"] in state.queues or not self.may_be_home(home):
             return False
         # Another node may have been faster: the id that was proposed is the lowest that may be given.
         queue_id = max(command["queue_id"], self._next_queue_id)
@@ -422,7 +339,7 @@ class Metadata(AppRecords):
             commands.decode_arguments(command["arguments_raw"]),
             durable=command.get("durable", True),
             exclusive=command.get("exclusive", False),
-            home=command.get("home", ""),
+            home=home,
         )
         state.queues[queue.name] = queue
         self._queues_by_id[queue_id] = queue
@@ -451,9 +368,20 @@ class Metadata(AppRecords):
 
     def _drop_transients(self, command: Command) -> bool:
         queues = self.transients(command["node"])
+        self._drop_queues(queues)
+        return bool(queues)
+
+    def _drop_queues(self, queues: list[QueueRecord]) -> None:
         for queue in queues:
             self._delete_queue({"vhost": queue.vhost, "name": queue.name, "queue_id": queue.queue_id})
-        return bool(queues)
+
+    def queues_at(self, node: str) -> list[QueueRecord]:
+        """All queues that live on a node."""
+        return [queue for queue in self._queues_by_id.values() if queue.home == node]
+
+    def may_be_home(self, node: str) -> bool:
+        """Whether a queue may live there: nobody who is no member (any more) is anybody's home."""
+        return not node or not self._members or node in self._members
 
     def members(self) -> Mapping[str, str]:
         """The addresses, HOST:PORT, of the nodes of which one was told, by name."""
@@ -467,10 +395,15 @@ class Metadata(AppRecords):
         return True
 
     def _remove_member(self, command: Command) -> bool:
-        if command.get("expected") and set(command["expected"]) != set(self._members):
+        node, fate = command["node"], command.get("queues", commands.KEEP)
+        if node not in self._members or (command.get("expected") and set(command["expected"]) != set(self._members)):
             return False
-        found = self._members.pop(command["node"], None) is not None
-        return self.drop_apps_of(command["node"], found)
+        queues = self.queues_at(node) if node and fate != commands.KEEP else []
+        if fate == commands.REFUSE and any(queue.durable for queue in queues):
+            return False
+        del self._members[node]
+        self._drop_queues(queues)
+        return self.drop_apps_of(node, True)
 
     def _add_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

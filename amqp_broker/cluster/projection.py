@@ -55,7 +55,7 @@ class Projection:
                     self._broker.apply_policies(vhost)
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
-            elif subject == "node":
+            elif subject in ("node", "member"):
                 self._drop_missing()
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
             # It was checked by who proposed it: maybe a newer version. The others are not to stop because of it.

@@ -453,15 +453,6 @@ class Replication:
         self.deadline = self._next_deadline()
         return self.host.take_output()
 
-    def relieve(self, want_bytes: int) -> int:
-        """Memory is short: groups bring pages to the disk until so much is free. Returns what was freed, octets."""
-        freed = 0
-        for group in self.queue_groups.values():
-            if freed >= want_bytes:
-                break
-            freed += group.relieve(want_bytes - freed)
-        return freed
-
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: a group has not applied so much of what was submitted."""
         return any(group.backlog_bytes > limit_bytes for group in self.queue_groups.values())

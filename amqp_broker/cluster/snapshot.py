@@ -1,7 +1,7 @@
 """The commands that make metadata again out of nothing: what a checkpoint of them is.
 
 Whatever is referred to comes before what refers to it; queues come in the order of their ids, over all virtual hosts,
-because ids rise.
+because ids rise. Members come behind the queues: a queue may live on a node that is none (any more).
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ def snapshot_of(metadata: Metadata) -> list[Command]:
     for vhost in metadata.vhosts():
         taken.extend(_describe_content(metadata, vhost.name))
     taken.extend(_describe_queue(queue) for queue in metadata.all_queues())
+    taken.extend(
+        commands.number_exchange(vhost.name, exchange.name, exchange.number)
+        for vhost in metadata.vhosts()
+        for exchange in metadata.exchanges(vhost.name)
+        if exchange.number
+    )
     taken.append(commands.reserve_queue_ids(metadata.next_queue_id))
     taken.extend(commands.put_member(node, address) for node, address in metadata.members().items())
     for vhost in metadata.vhosts():

@@ -35,6 +35,7 @@ cdef class Connection:
     cdef public bint is_sated
     cdef public bint is_paused
     cdef public bint has_published
+    cdef public dict homes
     cdef public bint is_told_blocked
     cdef public long long last_received
     cdef public long long last_sent
@@ -49,6 +50,7 @@ cdef class Connection:
     cdef public object transport
 
     cpdef int touch(self) except -1
+    cpdef void note_homes(self, list homes) except *
     cpdef list take_output(self)
     @cython.locals(output=Output)
     cpdef bint has_room(self)

@@ -86,6 +86,7 @@ class Connection:
         self.is_sated = False
         self.is_paused = False
         self.has_published = False
+        self.homes: dict[Any, None] = {}
         self.is_told_blocked = False
         self.last_received = now
         self.last_sent = now
@@ -106,6 +107,11 @@ class Connection:
         if not self.is_dirty:
             self.is_dirty = True
             self.node.dirty.append(self)
+
+    def note_homes(self, homes: list[Any]) -> None:
+        """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
+        for link in homes:
+            self.homes[link] = None
 
     def has_room(self) -> bool:
         """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""

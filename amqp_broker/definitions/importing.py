@@ -29,6 +29,7 @@ from amqp_broker.definitions.reading import DefinitionsError, Entry
 from amqp_broker.policies import PolicyError, check_policy
 from amqp_broker.protocol.fields import decode_table
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
+from exchanges.delayed import DelayedExchange
 from exchanges.registry import create_exchange
 from queues.arguments import SUPPORTED_TYPES, ArgumentError, parse_arguments
 
@@ -269,6 +270,7 @@ class _Importer:
             auto_delete=entry.flag("auto_delete", False),
             internal=entry.flag("internal", False),
             arguments_raw=arguments.raw,
+            numbered=type_name == DelayedExchange.type_name,
         )
         self._do(command)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.cluster.queue_ids import is_numbered
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.message_facts import MessageFacts
 from amqp_broker.protocol.fields import Table
@@ -43,9 +44,12 @@ class DelayQueue(QuorumQueue):
         self.group.publish(_with_expiration(message, delay_ms), [self], receipt, is_again)
 
     def delete(self) -> int:
-        """The exchange is gone, with what it held back."""
+        """The exchange is gone, with what it held back. The log keeps that until the exchange's end is committed."""
         count = super().delete()
-        self.group.queue_ended(self.queue_id)
+        if is_numbered(self.queue_id, self.group.broker.metadata):
+            self.group.queue_deleted(self.queue_id)
+        else:
+            self.group.queue_ended(self.queue_id)
         return count
 
     def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:

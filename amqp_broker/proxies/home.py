@@ -213,7 +213,7 @@ class Home:
     def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
         """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""
         pager = self._broker.store.pager
-        if pager.used <= pager.budget_bytes or len(consumer.held) < unacked_allowed(pager):
+        if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < unacked_allowed(pager):
             return False
         self._starved[consumer] = None
         if self._retries_at <= self._now:

@@ -316,6 +316,10 @@ class HomeLink(CommandSink):
 
     # -- for who looks -------------------------------------------------------------------------------------------------
 
+    def is_behind(self, limit_bytes: int) -> bool:
+        """Whether publishers have to wait: the home is short of memory or disk, or has not confirmed so much."""
+        return self.is_blocked or self.backlog_bytes > limit_bytes
+
     def waits_for(self, holder: ProxyConsumer) -> int:
         """Octets that wait for a consumer's client."""
         flow = self._flows.get(holder.number)

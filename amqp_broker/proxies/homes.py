@@ -123,5 +123,5 @@ class Homes:
         return self.home.wants_sync
 
     def is_behind(self, limit_bytes: int) -> bool:
-        """Whether publishers have to wait: a home is short of memory or disk, or has not confirmed so much."""
-        return any(link.is_blocked or link.backlog_bytes > limit_bytes for link in self.links.values())
+        """Whether publishers have to wait: those that have published to a home that is (HomeLink.is_behind)."""
+        return any(link.is_behind(limit_bytes) for link in self.links.values())

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.cluster.queue_ids import is_known, is_numbered
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.proxies.command_sink import CommandSink
 from amqp_broker.proxies.letter_carrier import LetterCarrier
@@ -125,9 +126,9 @@ class QueueGroup(CommandSink):
         """What its messages hold in RAM, octets."""
         return int(self.pager.used)
 
-    def relieve(self, want_bytes: int) -> int:
+    def relieve(self, want_bytes: int, keeps_heads: bool) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
-        return self.machine.relieve(want_bytes)
+        return self.machine.relieve(want_bytes, keeps_heads)
 
     # -- queues of the metadata --------------------------------------------------------------------------------------
 
@@ -158,8 +159,8 @@ class QueueGroup(CommandSink):
         self.queues.pop(queue.queue_id, None)
 
     def queue_ended(self, queue_id: int) -> None:
-        """A queue that the metadata do not have by its id (DelayQueue) is to go from the log, also if one with the same
-        id comes at once."""
+        """A queue of which the metadata know nothing (a DelayQueue of old, with an id from its name) is to go from the
+        log, also if one with the same id comes at once."""
         if self.machine.settings_of(queue_id) is not None:
             self._ended[queue_id] = None
             self.queue_deleted(queue_id)
@@ -177,9 +178,7 @@ class QueueGroup(CommandSink):
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
         metadata = self.broker.metadata
-        return queue_id in self._ended or (
-            queue_id < metadata.next_queue_id and metadata.queue_by_id(queue_id) is None
-        )
+        return queue_id in self._ended or (is_numbered(queue_id, metadata) and not is_known(queue_id, metadata))
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -336,6 +335,8 @@ class QueueGroup(CommandSink):
     def end_turn(self, now: int) -> None:
         """What the turn has to say to the group is proposed, or goes to the leader."""
         self.now = now
+        if self.machine.wants_checkpoint:
+            self.raft.take_checkpoint()
         self.flush()
         self._replication.served(self.group_id)
         leader = self.raft.leader

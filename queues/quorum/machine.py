@@ -67,11 +67,10 @@ class QueueGroupMachine:
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (`has_named_pages`)."""
         execution = self._execution
-        for queue in execution.state.queues.values():
-            name_places(queue, self.pager)
+        named = sum([name_places(queue, self.pager) for queue in execution.state.queues.values()])
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
-        self._places.checkpoint_captured(dropped)
+        self._places.checkpoint_captured(dropped, named)
         self.has_named_pages = True
         return chunks
 
@@ -209,18 +208,25 @@ class QueueGroupMachine:
         queue = self._execution.state.queues.get(queue_id)
         return list(queue.leases.parting) if queue is not None and queue.leases is not None else []
 
-    def relieve(self, want_bytes: int) -> int:
-        """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
+    def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
+        """Memory is short: bring pages to the disk until so much is free; and heads too, of queues that have no
+        consumer, unless they are to be kept. Returns what was freed, octets."""
         freed = 0
         for queue in self._execution.state.queues.values():
+            keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
             holders: list[Any] = [queue.ready, queue.letters.waiting]
             if queue.leases is not None:
                 holders += queue.leases.all()
             for holder in holders:
                 if freed >= want_bytes:
                     return freed
-                freed += holder.relieve(want_bytes - freed)
+                freed += holder.relieve(want_bytes - freed, keeps_head)
         return freed
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether much of the disk is held by nothing but the newest checkpoint."""
+        return self._places.are_worth_a_checkpoint
 
     def end_turn(self, position: int) -> None:
         """The journal's end, after everything of this turn was appended."""

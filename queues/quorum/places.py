@@ -9,6 +9,7 @@ Invariants:
    that was not, at once. Neither while an export goes on, which may still read it.
 3. One message that stays keeps no more than twice its page's worth: what is left of pages and of page files that are
    less than half alive is written anew with the next checkpoint.
+4. Dead places that a checkpoint names are worth a new one when they are more than half of what it found alive.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from queues.quorum.image import Part, chunks_of
 from queues.quorum.queue import QuorumQueue
 from queues.ready import Ready
 
+#: Dead places of fewer octets are worth no checkpoint.
+_DEAD_BYTES = 8 * 1024 * 1024
+
 
 class _Group:
     """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet)."""
@@ -36,10 +40,12 @@ class _Group:
 
 class Places:
     """The dead places of one group. `pager` is the group's own: its `released` is emptied here. exports: how many go
-    on."""
+    on. named_bytes: of places that the newest checkpoint names. dead_bytes: of those of them that are dead."""
 
     def __init__(self, pager: Pager) -> None:
         self.exports = 0
+        self.named_bytes = 0
+        self.dead_bytes = 0
         self._pager = pager
         self._named: list[tuple[int, Any]] = []
         self._unnamed: list[tuple[int, Any]] = []
@@ -49,11 +55,22 @@ class Places:
         """Take what the pager has released."""
         released, self._pager.released = self._pager.released, []
         for queue_id, location, is_named in released:
-            (self._named if is_named else self._unnamed).append((queue_id, location))
+            if is_named:
+                self._named.append((queue_id, location))
+                self.dead_bytes += location.length
+            else:
+                self._unnamed.append((queue_id, location))
 
-    def checkpoint_captured(self, dropped: list[int]) -> None:
-        """What is dead now, and the queues that are gone, are not in the checkpoint that is being written."""
+    @property
+    def are_worth_a_checkpoint(self) -> bool:
+        """Whether so much is dead that only a new checkpoint lets go of."""
+        return self.dead_bytes > _DEAD_BYTES and 2 * self.dead_bytes > self.named_bytes
+
+    def checkpoint_captured(self, dropped: list[int], named_bytes: int) -> None:
+        """What is dead now, and the queues that are gone, are not in the checkpoint that is being written. named_bytes:
+        of places that it names."""
         self.collect()
+        self.named_bytes, self.dead_bytes = named_bytes, 0
         self._retiring.append(_Group(self._named, dropped))
         self._named = []
 
@@ -120,36 +137,44 @@ class Export:
             self._chunks = iter(())
 
 
-def name_places(queue: QuorumQueue, pager: Pager) -> None:
-    """Before a checkpoint: give every full page a place, and what is loose in RAM, where it is worth a page."""
+def name_places(queue: QuorumQueue, pager: Pager) -> int:
+    """Before a checkpoint: give every full page a place, and what is loose in RAM, where it is worth a page. Returns
+    the octets of the pages that are named."""
     queue_id = queue.queue_id
     sparse = pager.page_store.sparse_segments(queue_id)
+    named = 0
     for ready in [*queue.levels(), queue.letters.waiting]:
-        _name_pages(ready, queue_id, sparse)
+        named += _name_pages(ready, queue_id, sparse)
     if queue.leases is not None:
         for lease in queue.leases.all():
-            _place_pages(lease.pages, queue_id, pager, sparse)
+            named += _place_pages(lease.pages, queue_id, pager, sparse)
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
     letters = queue.letters
     _name_loose([*letters.transit, *letters.waiting.head, *letters.waiting.stragglers], queue_id, pager, sparse)
+    return named
 
 
-def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> None:
+def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> int:
     if ready.pages is None:
-        return
-    _place_pages(ready.pages, queue_id, ready.pager, sparse)
+        return 0
+    named = _place_pages(ready.pages, queue_id, ready.pager, sparse)
     ready.leave_origins()
+    return named
 
 
-def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> None:
+def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> int:
+    """Give pages a place. Returns the octets of those that have one, and are named."""
+    named = 0
     for page in pages:
         if page.location is not None and page.location.segment in sparse and not pager.has_no_room:
             _move(page, queue_id, pager)
         pager.store(queue_id, page)
         if page.location is not None:
             page.is_named = True
+            named += page.location.length
+    return named
 
 
 def _move(page: Page, queue_id: int, pager: Pager) -> None:

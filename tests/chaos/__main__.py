@@ -65,7 +65,7 @@ async def run_chapter(
             if not one.is_over:
                 break
     except CHAPTER_ERRORS as error:
-        violations.append(f"in {folder}, the chapter ended early: {error!r}")
+        violations.append(f"in {folder}, the chapter ended early: {type(error).__name__}: {error}")
         say(f"  VIOLATION {violations[-1]}")
     finally:
         statuses = await cluster.stop()
@@ -75,20 +75,19 @@ async def run_chapter(
 
 
 async def run_campaign(
-    rounds: int, seed: int, only: Sequence[FaultKind], say: Callable[[str], None]
+    kinds: Sequence[FaultKind], seed: int, say: Callable[[str], None]
 ) -> tuple[list[Round], list[str]]:
-    """So many rounds. Returns them, and what was violated."""
+    """A round of each of these. Returns them, and what was violated."""
     done: list[Round] = []
     violations: list[str] = []
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that all nodes and mounts go too
-    for first in range(0, rounds, ROUNDS_PER_CHAPTER):
+    for first in range(0, len(kinds), ROUNDS_PER_CHAPTER):
         chance = Random(f"{seed}/{first}")
-        kinds = [only[number % len(only)] for number in range(first, min(first + ROUNDS_PER_CHAPTER, rounds))]
         folder = Path(tempfile.mkdtemp(prefix="broker-chaos-"))
         try:
-            chapter, wrong = await run_chapter(folder, kinds, chance, say)
+            chapter, wrong = await run_chapter(folder, kinds[first : first + ROUNDS_PER_CHAPTER], chance, say)
         except asyncio.CancelledError:
             # The nodes and mounts are gone. The clients' robust connections would not let themselves be cancelled.
             os._exit(INTERRUPTED)
@@ -106,6 +105,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the table to this file too")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in FaultKind], help="these faults only")
+    parser.add_argument("--leader-kills", type=int, default=0, help="so many rounds of KILL_LEADER besides")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # the client library tells of each connection that a fault has ended
     only = [FaultKind[name] for name in arguments.only] if arguments.only else list(FaultKind)
@@ -114,8 +114,10 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:7.1f} {text}", file=sys.stderr, flush=True)  # noqa: T201
 
-    done, violations = uvloop.run(run_campaign(arguments.rounds, arguments.seed, only, say))
-    text = page(done, violations, arguments.seed, time.monotonic() - began)
+    kinds = [only[number % len(only)] for number in range(arguments.rounds)]
+    kinds += [FaultKind.KILL_LEADER] * arguments.leader_kills
+    done, violations = uvloop.run(run_campaign(kinds, arguments.seed, say))
+    text = page(done, violations, " ".join(sys.argv[1:]), time.monotonic() - began)
     print(text)  # noqa: T201
     if arguments.report is not None:
         arguments.report.write_text(text)

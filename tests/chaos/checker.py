@@ -7,6 +7,8 @@
     came back       acknowledged on a healthy cluster on a connection that was closed in good order, and delivered again
     duplicated      delivered more than once, for a reason: counted, and allowed
 
+Clients of a node that is owed service keep their connections while a fault lasts.
+
 A write outage is the longest time in which clients of one node that ought to have been served got no confirm for one
 quorum queue, though they kept trying.
 """
@@ -108,6 +110,19 @@ def _story(record: Record) -> str:
         for each in record.deliveries
     )
     return f" ({attempts}; delivered: {deliveries or 'never'})"
+
+
+def lost_connections(history: History, survivors: Iterable[str], start: float, end: float) -> list[str]:
+    """What clients of these nodes met within this time that ought not to have lost their connections."""
+    nodes = set(survivors)
+    lost = [
+        f"{node} at {at:.3f}: {what}"
+        for node, at, what in history.lost_connections
+        if node in nodes and start < at < end
+    ]
+    if not lost:
+        return []
+    return [f"connections to nodes that were well were lost: {len(lost)}, such as {'; '.join(lost[:SHOWN])}"]
 
 
 def longest_gap(times: Sequence[float], start: float, end: float) -> float:

@@ -19,7 +19,16 @@ from aio_pika.exceptions import DeliveryError
 from aiormq.abc import DeliveredMessage
 
 from tests.chaos.history import Delivery, History, Outcome, Settlement
-from tests.chaos.sessions import CONNECT_TIMEOUT_S, Node, RobustSession, Session, connect, tolerating, was_cancelled
+from tests.chaos.sessions import (
+    CONNECT_TIMEOUT_S,
+    Node,
+    RobustSession,
+    Session,
+    check_connected,
+    connect,
+    tolerating,
+    was_cancelled,
+)
 from tests.chaos.timing import now, pause
 from tests.kill.ledger import MessageId, body_of
 
@@ -99,7 +108,7 @@ class Publisher:
         async with tolerating() as met:
             channel = await self._session.channel(queue)
         if met:
-            history.failed("no channel", met[0])
+            history.failed("no channel", met[0], node, now())
             return False
         attempt = history.publishing(message, queue, node, now())
         outcome = Outcome.UNKNOWN
@@ -111,7 +120,7 @@ class Publisher:
             )
             outcome = Outcome.RETURNED if isinstance(result, DeliveredMessage) else Outcome.CONFIRMED
         if met:
-            history.failed("publish", met[0])
+            history.failed("publish", met[0], node, now())
             outcome = Outcome.NACKED if isinstance(met[0], DeliveryError) else Outcome.UNKNOWN
         history.ended(attempt, outcome, now())
         return outcome is Outcome.CONFIRMED
@@ -139,7 +148,7 @@ class Consumer:
 
     async def _stay(self, queue: str) -> None:
         """A robust connection, whose consumer is restored by the client library."""
-        session = RobustSession(self._node)
+        session = self._robust_session()
         while not self._closing.is_set():
             async with tolerating() as met:
                 channel = await session.channel(queue)
@@ -148,11 +157,17 @@ class Consumer:
                 await declared.consume(self._receiver(queue))
                 await self._closing.wait()
             if met:
-                self._history.failed("robust consume", met[0])
+                self._history.failed("robust consume", met[0], self._node.name, now())
                 await session.close()
-                session = RobustSession(self._node)
+                session = self._robust_session()
                 await pause(IDLE_S)
         await session.close()
+
+    def _robust_session(self) -> RobustSession:
+        def reconnected() -> None:
+            self._history.failed("robust consume", ConnectionError("reconnected"), self._node.name, now())
+
+        return RobustSession(self._node, reconnected)
 
     async def _come_back(self, queue: str) -> None:
         """A plain connection, made anew when it, the channel or the consumer has ended."""
@@ -174,11 +189,12 @@ class Consumer:
                     await self._first_of(*ends)
                     for each in ends:
                         each.cancel()
+                    check_connected(connection)
                 finally:
                     async with tolerating():
                         await asyncio.wait_for(connection.close(), CONNECT_TIMEOUT_S)
             if met:
-                self._history.failed("consume", met[0])
+                self._history.failed("consume", met[0], self._node.name, now())
                 await pause(IDLE_S)
 
     async def _first_of(self, *events: asyncio.Future[Any]) -> None:
@@ -213,7 +229,7 @@ class Consumer:
             else:
                 await message.ack()
         if met:
-            self._history.failed("settle", met[0])
+            self._history.failed("settle", met[0], self._node.name, now())
         else:
             delivery.settled_at = now()
 

@@ -96,6 +96,8 @@ class History:
     confirms: defaultdict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     deliveries: int = 0
     violations: list[str] = field(default_factory=list)
+    #: Of which node, when, and how it showed.
+    lost_connections: list[tuple[str, float, str]] = field(default_factory=list)
     #: Errors that clients met and went on after, by what they were.
     errors: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -104,9 +106,11 @@ class History:
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(text)
 
-    def failed(self, what: str, error: BaseException) -> None:
+    def failed(self, what: str, error: BaseException, node: str, at: float) -> None:
         """A client met an error that faults may cause; one that nothing may cause is a violation, once."""
         name = f"{what}: {type(error).__name__}"
+        if isinstance(error, ConnectionError):
+            self.lost_connections.append((node, at, f"{name}: {error}"))
         self.errors[name] += 1
         if self.errors[name] == 1 and DEFECT in str(error):
             self.violated(f"{name}: {error}")

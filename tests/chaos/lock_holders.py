@@ -9,12 +9,20 @@ from random import Random
 from typing import Any
 
 from aio_pika import DeliveryMode, Message
-from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage
 
 from tests.chaos.clients import start
 from tests.chaos.history import History
 from tests.chaos.lock_log import Hold, LockLog, Release
-from tests.chaos.sessions import CONNECT_TIMEOUT_S, Node, PlainSession, connect, tolerating, was_cancelled
+from tests.chaos.sessions import (
+    CONNECT_TIMEOUT_S,
+    Node,
+    PlainSession,
+    check_connected,
+    connect,
+    tolerating,
+    was_cancelled,
+)
 from tests.chaos.timing import now, pause
 
 TOKENS = "chaos.tokens"
@@ -82,7 +90,7 @@ class LockHolders:
                 self._log.created.append((lock, generation))
             await session.close()
             if met:
-                self._history.failed("lock not made", met[0])
+                self._history.failed("lock not made", met[0], session.node.name, now())
                 await pause(IDLE_S)
                 continue
             while not self._closing.is_set() and not self._log.is_over(lock, generation, now() - OVER_S):
@@ -102,16 +110,17 @@ class LockHolders:
                     return
                 connection = connecting.result()
                 try:
-                    await self._consume(await connection.channel(), node, lock, f"{node.name}/{lives}")
+                    await self._consume(connection, node, lock, f"{node.name}/{lives}")
                 finally:
                     async with tolerating():
                         await asyncio.wait_for(connection.close(), CONNECT_TIMEOUT_S)
             if met:
-                self._history.failed("lock holder", met[0])
+                self._history.failed("lock holder", met[0], node.name, now())
             await pause(IDLE_S)
 
-    async def _consume(self, channel: AbstractChannel, node: Node, lock: str, holder: str) -> None:
+    async def _consume(self, connection: AbstractConnection, node: Node, lock: str, holder: str) -> None:
         """Hold the lock whenever it comes, until the channel or the consumer has ended or this is to close."""
+        channel = await connection.channel()
         cancelled = asyncio.Event()
         underlay = await channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(lambda _: cancelled.set())
@@ -140,6 +149,7 @@ class LockHolders:
         await self._first_of(*ends)
         for each in ends:
             each.cancel()
+        check_connected(connection)
         if not channel.is_closed:
             await asyncio.wait_for(holding.acquire(), CONNECT_TIMEOUT_S)
 
@@ -159,7 +169,7 @@ class LockHolders:
             )
             self._log.executed(hold, now())
         if met:
-            self._history.failed("lock release", met[0])
+            self._history.failed("lock release", met[0], hold.node, now())
 
     async def _first_of(self, *events: asyncio.Future[Any]) -> None:
         closing = asyncio.create_task(self._closing.wait())

@@ -15,7 +15,7 @@ from random import Random
 import aio_pika
 from aio_pika.abc import AbstractChannel
 
-from tests.chaos.checker import Findings, check, write_outage
+from tests.chaos.checker import Findings, check, lost_connections, write_outage
 from tests.chaos.clients import Consumer, Publisher
 from tests.chaos.faults import Fault, FaultKind, Scene
 from tests.chaos.history import History, QueueKind, QueueSpec
@@ -40,9 +40,9 @@ AFTER_S = 0.5
 POLL_S = 0.25
 #: A healthy cluster says within this time how many messages a queue has.
 ASK_LIMIT_S = 5.0
-#: After a leader's kill -9 clients of the others can write again within this time.
+#: After a kill -9 of a node, or while one can write nothing, clients of the others can write again within this time.
 OUTAGE_LIMIT_S = 3.0
-LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER)
+LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER, FaultKind.DISK_FULL, FaultKind.FILE_LIMIT)
 
 
 @dataclass(slots=True)
@@ -207,6 +207,8 @@ class Campaign:
         quorum = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.QUORUM]
         nodes = fault.survivors or self._cluster.names
         fault.outage_s = write_outage(history.confirms, quorum, nodes, fault.start, fault.recovered)
+        for text in lost_connections(history, fault.survivors, fault.start, fault.recovered):
+            history.violated(f"{fault.kind.value} of {', '.join(fault.victims)}: {text}")
         if fault.kind in LIMITED and fault.outage_s > OUTAGE_LIMIT_S:
             history.violated(
                 f"{fault.kind.value} ({', '.join(fault.victims)} at {fault.start:.3f}): clients of {', '.join(nodes)} "

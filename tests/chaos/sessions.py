@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 import aio_pika
@@ -58,6 +58,12 @@ async def connect(node: Node) -> AbstractConnection:
         await pause(RETRY_S)
 
 
+def check_connected(connection: AbstractConnection) -> None:
+    """Raises ConnectionError where the other side has ended the connection."""
+    if not connection.connected.is_set():
+        raise ConnectionError("the connection is lost")
+
+
 class Session(Protocol):
     """A source of channels on one node: one for each name, with confirms."""
 
@@ -71,10 +77,11 @@ class Session(Protocol):
 
 
 class RobustSession:
-    """connect_robust: one connection, and channels that come back with it."""
+    """connect_robust: one connection, and channels that come back with it. on_reconnected: it was lost meanwhile."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, on_reconnected: Callable[[], None] | None = None) -> None:
         self.node = node
+        self._on_reconnected = on_reconnected
         self._connection: AbstractRobustConnection | None = None
         self._channels: dict[str, AbstractRobustChannel] = {}
         self._opening = asyncio.Lock()
@@ -85,6 +92,9 @@ class RobustSession:
                 self._connection = await aio_pika.connect_robust(
                     self.node.url, timeout=CONNECT_TIMEOUT_S, reconnect_interval=RETRY_S, fail_fast=False
                 )
+                if self._on_reconnected is not None:
+                    tell = self._on_reconnected
+                    self._connection.reconnect_callbacks.add(lambda *_: tell())
             if name not in self._channels:
                 channel = await self._connection.channel()
                 assert isinstance(channel, AbstractRobustChannel)

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from tests.chaos.checker import Counts, Findings, check, longest_gap, write_outage
+from tests.chaos.checker import Counts, Findings, check, longest_gap, lost_connections, write_outage
 from tests.chaos.history import Delivery, History, Outcome, QueueKind, QueueSpec, Settlement
 from tests.kill.ledger import MessageId, body_of
 
@@ -187,12 +187,22 @@ def test_an_outage_is_the_longest_of_any_queue_on_any_node_that_counts() -> None
 
 def test_a_defect_that_the_broker_admits_is_told_once() -> None:
     story = Story()
-    story.history.failed("consume", ConnectionError("reset"))
+    story.history.failed("consume", ConnectionError("reset"), "n1", 1.0)
     assert story.check().violations == []
     for _ in range(2):
-        story.history.failed("publish", OSError("INTERNAL_ERROR - defect in the broker: KeyError"))
+        story.history.failed("publish", OSError("INTERNAL_ERROR - defect in the broker: KeyError"), "n1", 1.0)
     assert words(story.check()) == ["publish"]
     assert story.history.errors["publish: OSError"] == 2
+
+
+def test_connections_to_nodes_that_are_well_are_kept() -> None:
+    story = Story()
+    story.history.failed("consume", ConnectionError("reset"), "n1", 2.0)
+    story.history.failed("consume", TimeoutError("late"), "n2", 2.0)
+    assert lost_connections(story.history, ["n2", "n3"], 1.0, 3.0) == []
+    assert lost_connections(story.history, ["n1"], 2.5, 3.0) == []
+    (found,) = lost_connections(story.history, ["n1"], 1.0, 3.0)
+    assert "n1 at 2.000" in found
 
 
 def test_before_the_end_nothing_is_lost() -> None:

@@ -139,12 +139,22 @@ class NaiveMetadata:
         return self.drop("global_parameters", name)
 
     def exchange_declare(
-        self, vhost: str, name: str, arguments_raw: bytes, durable: bool = True, **about: object
+        self, vhost: str, name: str, arguments_raw: bytes, durable: bool = True, numbered: bool = False, **about: object
     ) -> bool:
         if not self.find("vhosts", vhost) or self.find("exchanges", vhost, name):
             return False
-        about |= {"arguments_raw": arguments_raw.hex(), "durable": durable}
+        number = self.next_queue_id if numbered else 0
+        self.next_queue_id += numbered
+        about |= {"arguments_raw": arguments_raw.hex(), "durable": durable, "number": number}
         return self.put("exchanges", (vhost, name), predeclared=False, **about)
+
+    def exchange_number(self, vhost: str, name: str, number: int) -> bool:
+        known = self.find("exchanges", vhost, name)
+        if known is None or known["predeclared"] or known["number"] == number:
+            return False
+        known["number"] = number
+        self.next_queue_id = max(self.next_queue_id, number + 1)
+        return True
 
     def exchange_delete(self, vhost: str, name: str) -> bool:
         known = self.find("exchanges", vhost, name)
@@ -203,9 +213,16 @@ class NaiveMetadata:
     def member_put(self, node: str, address: str) -> bool:
         return self.put("members", (node,), address=address)
 
-    def member_remove(self, node: str, expected: Sequence[str] = ()) -> bool:
+    def member_remove(self, node: str, expected: Sequence[str] = (), queues: str = "keep") -> bool:
         if expected and sorted(set(expected)) != sorted(row["key"][0] for row in self.tables["members"]):
             return False
+        if not self.find("members", node):
+            return False
+        homed = [row for row in self.tables["queues"] if node and row["home"] == node]
+        if queues == "refuse" and any(row["durable"] for row in homed):
+            return False
+        for row in homed if queues != "keep" else ():
+            self.queue_delete(*row["key"], row["queue_id"])
         if not self.drop("members", node):
             return False
         self.tables["apps"] = [row for row in self.tables["apps"] if row["home"] != node]

@@ -46,7 +46,7 @@ def declarations(draw: st.DrawFn) -> Command:
         kind = draw(st.sampled_from(["topic", "fanout"]))
         command = commands.declare_exchange(
             draw(vhosts), draw(exchanges), kind, auto_delete=draw(flags), internal=draw(flags),
-            arguments_raw=draw(raws), durable=draw(flags),
+            arguments_raw=draw(raws), durable=draw(flags), numbered=draw(flags),
         )  # fmt: skip
     else:
         command = commands.declare_queue(
@@ -106,7 +106,14 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.node_started, nodes),
     st.builds(commands.node_gone, nodes),
     st.builds(commands.put_member, st.sampled_from(NAMES), st.sampled_from(["a:1", "b:2"])),
-    st.builds(commands.remove_member, st.sampled_from(NAMES), expected=st.lists(names, max_size=2)),
+    st.builds(commands.put_member, nodes, st.sampled_from(["a:1", "b:2"])),
+    st.builds(
+        commands.remove_member,
+        st.one_of(nodes, st.sampled_from(NAMES)),
+        expected=st.lists(names, max_size=2),
+        queues=st.sampled_from(["keep", "drop", "refuse"]),
+    ),
+    st.builds(commands.number_exchange, vhosts, exchanges, ids),
     st.builds(commands.add_binding, vhosts, bindings),
     st.builds(commands.add_binding, st.just("/"), bindings),
     st.builds(commands.remove_binding, vhosts, bindings),

@@ -175,6 +175,35 @@ def test_one_of_two_is_removed(name: str) -> None:
     assert client.names() == ["queue.declare-ok"]
 
 
+@pytest.mark.parametrize("drops_queues", [False, True])
+def test_a_queue_that_is_declared_on_a_member_that_is_being_removed(cluster: NodeCluster, drops_queues: bool) -> None:
+    """It makes the removal fail, or it goes; it is never there without a home."""
+    name = others_of(cluster, cluster.leader())[0]
+    rest = others_of(cluster, name)
+    early = cluster.nodes[name].client(1)
+    late = cluster.nodes[name].client(1)
+    early.send(1, declare("q"))
+    cluster.step()  # the command is in the log, and applied nowhere
+    verb = ClusterVerbs(cluster.nodes[cluster.leader()].node).verbs["cluster.remove"]
+    answer, _ = verb({"node": name, "drops_queues": drops_queues})
+    cluster.run(3000)
+    assert early.names() == ["connection.close" if drops_queues else "queue.declare-ok"]
+    late.send(1, declare("r"))
+    cluster.run(300)
+    found = ["q" in cluster.nodes[each].node.broker.vhosts["/"].queues for each in rest]
+    if drops_queues:
+        assert answer.get("ok", True)
+        assert found == [False, False]
+        [closed] = [event.method for event in late.take()]
+        assert (closed.name, closed.reply_code) == ("connection.close", 320)
+        assert "is no member of the cluster any more" in closed.reply_text
+    else:
+        assert not answer["ok"]
+        assert "declared a queue on" in answer["error"]
+        assert found == [True, True]
+        assert late.names() == ["queue.declare-ok"]
+
+
 def test_a_leader_that_is_removed_hands_over_first(cluster: NodeCluster) -> None:
     name = cluster.leader()
     rest = tuple(others_of(cluster, name))

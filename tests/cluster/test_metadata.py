@@ -31,6 +31,7 @@ EXAMPLES: list[Command] = [
     commands.set_global_parameter("g", [1, 2.5, "x"]),
     commands.clear_global_parameter("g"),
     commands.declare_exchange("v", "e", "topic", arguments_raw=b"\x00\xff"),
+    commands.number_exchange("v", "e", 3),
     commands.delete_exchange("v", "e"),
     commands.declare_queue("v", "q", 7, arguments_raw=b"\x00\xff"),
     commands.delete_queue("v", "q", 7),
@@ -259,6 +260,44 @@ def test_members_and_their_addresses() -> None:
     assert metadata.apply(commands.remove_member("n1"))
     assert not metadata.apply(commands.remove_member("n1"))
     assert dict(metadata.members()) == {"n2": "b:1"}
+
+
+def test_with_a_member_go_the_queues_that_live_there() -> None:
+    metadata = with_queue()
+    for node in ("n1", "n2"):
+        assert metadata.apply(commands.put_member(node, f"{node}:1"))
+        assert metadata.apply(commands.declare_queue("v", node, 1, home=node))
+    assert not metadata.apply(commands.remove_member("n2", queues="refuse")), "somebody has declared one meanwhile"
+    assert "n2" in metadata.members()
+    assert metadata.apply(commands.remove_member("n2", queues="drop"))
+    assert [queue.name for queue in metadata.queues("v")] == ["q", "n1"]
+
+
+def test_nobody_but_a_member_is_the_home_of_a_queue() -> None:
+    metadata = with_queue()
+    assert metadata.apply(commands.declare_queue("v", "early", 1, home="n9")), "members are not known yet"
+    assert metadata.apply(commands.put_member("n1", "a:1"))
+    assert not metadata.apply(commands.declare_queue("v", "late", 1, home="n9"))
+    assert metadata.apply(commands.declare_queue("v", "late", 1, home="n1"))
+    assert metadata.apply(commands.declare_queue("v", "everywhere", 1))
+
+
+def test_the_number_of_an_exchange_is_no_other_ones() -> None:
+    metadata = with_queue()
+    assert metadata.apply(commands.declare_exchange("v", "held", "x-delayed-message", numbered=True))
+    first = metadata.exchange("v", "held")
+    assert metadata.apply(commands.delete_exchange("v", "held"))
+    assert metadata.apply(commands.declare_queue("v", "r", 1))
+    assert metadata.apply(commands.declare_exchange("v", "held", "x-delayed-message", numbered=True))
+    second = metadata.exchange("v", "held")
+    assert first is not None
+    assert second is not None
+    assert (first.number, queue_id(metadata, "r"), second.number) == (2, 3, 4)
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.exchange("v", "held") == second
+    assert again.next_queue_id == metadata.next_queue_id == 5
 
 
 def test_a_late_delete_does_not_hit_the_queue_that_took_the_name() -> None:

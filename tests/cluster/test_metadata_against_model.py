@@ -94,6 +94,7 @@ def add_vhost_contents(rows: dict[str, list[dict[str, Any]]], metadata: Metadata
                 "internal": exchange.internal,
                 "arguments_raw": exchange.arguments_raw.hex(),
                 "durable": exchange.durable,
+                "number": exchange.number,
             }
         rows["exchanges"].append(row)
     rows["queues"] += [

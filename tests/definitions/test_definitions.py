@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -483,7 +484,8 @@ def test_whatever_was_made_is_exported_and_imported_without_loss(history: list[C
     assert again.permissions() == metadata.permissions()
     assert again.topic_permissions() == metadata.topic_permissions()
     for vhost in metadata.vhosts():
-        assert again.exchanges(vhost.name) == [each for each in metadata.exchanges(vhost.name) if each.durable]
+        exchanges = [replace(each, number=0) for each in metadata.exchanges(vhost.name) if each.durable]
+        assert again.exchanges(vhost.name) == exchanges
         assert [queue.name for queue in again.queues(vhost.name)] == [
             queue.name for queue in metadata.queues(vhost.name) if queue.durable
         ]

@@ -7,6 +7,7 @@ from typing import Any
 
 from amqp_broker.config import Config
 from amqp_broker.setting_kinds import parse_members
+from amqp_broker.sync_job import SyncJob
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -22,6 +23,7 @@ class NodeCluster:
         self._settings = {"cluster": parse_members(members), "queue_groups": 2, **settings}
         self.nodes: dict[str, NodeDriver] = {}
         self._links: dict[tuple[str, str], list[bytes]] = {}
+        self._stalled: dict[str, SyncJob | None] = {}
         for number, name in enumerate(self.names):
             driver = NodeDriver(self._config(name), SimulatedDisk(random.Random(number)), seed=number)
             self.nodes[name] = driver
@@ -87,6 +89,10 @@ class NodeCluster:
         self.nodes = {each: self.nodes[each] for each in self.names if each in self.nodes}
         self._link_up(name)
 
+    def stall(self, name: str) -> None:
+        """The next sync of a node begins, and does not end."""
+        self._stalled[name] = None
+
     def join(self, name: str) -> NodeDriver:
         """A new node with an empty folder, which is linked with the others and waits to be added to the cluster."""
         number = len(self.names)
@@ -113,6 +119,9 @@ class NodeCluster:
             for target, frames in to_peers:
                 if (name, target) in self._links:
                     self._links[name, target] += frames
+            if name in self._stalled:
+                self._stalled[name] = self._stalled[name] or driver.node.take_sync()
+                continue
             job = driver.node.take_sync()
             if job is not None:
                 job.run()

@@ -240,10 +240,7 @@ def test_dead_letters_survive_the_loss_of_the_leader(cluster: NodeCluster) -> No
 def test_delayed_messages_survive_the_loss_of_the_leader(cluster: NodeCluster) -> None:
     """And of the node that took them."""
     client = cluster.nodes[cluster.leader(1)].client(1)
-    delaying = methods.ExchangeDeclare(
-        0, "later", "x-delayed-message", False, True, False, False, False, Table({"x-delayed-type": "fanout"})
-    )
-    answer(cluster, client, delaying, methods.QueueBind(0, "q", "later", "", False, Table({})), CONFIRM)
+    answer(cluster, client, delaying(), methods.QueueBind(0, "q", "later", "", False, Table({})), CONFIRM)
     publish(client, b"second", exchange="later", headers=Table({"x-delay": 4000}))
     publish(client, b"first", exchange="later", headers=Table({"x-delay": 3500}))
     cluster.run(200)
@@ -256,6 +253,59 @@ def test_delayed_messages_survive_the_loss_of_the_leader(cluster: NodeCluster) -
     cluster.run(3000)
     assert bodies(reader) == [b"first", b"second"]
     agree(cluster)
+
+
+def delaying() -> methods.ExchangeDeclare:
+    return methods.ExchangeDeclare(
+        0, "later", "x-delayed-message", False, True, False, False, False, Table({"x-delayed-type": "fanout"})
+    )
+
+
+def test_an_exchange_that_is_declared_again_at_once_holds_back_what_it_is_given(cluster: NodeCluster) -> None:
+    """What it held before goes with it; nothing of what comes then does."""
+    name = follower(cluster)
+    client, other = cluster.nodes[name].client(1), cluster.nodes[cluster.leader(1)].client(1)
+    bind = methods.QueueBind(0, "q", "later", "", False, Table({}))
+    answer(cluster, client, delaying(), bind, CONFIRM)
+    publish(client, b"gone", exchange="later", headers=Table({"x-delay": 2000}))
+    cluster.run(200)
+    client.send(1, methods.ExchangeDelete(0, "later", False, False), delaying(), bind)
+    for _ in range(20):
+        cluster.step()
+    answer(cluster, other, CONFIRM)
+    for each in (client, other):
+        publish(each, b"kept", exchange="later", headers=Table({"x-delay": 1000}))
+    cluster.run(3000)
+    other.take()
+    other.send(1, consume("q", no_ack=True))
+    cluster.run(100)
+    assert bodies(other) == [b"kept", b"kept"]
+    for driver in cluster.nodes.values():
+        machine = driver.node.replication.queue_groups[1].machine
+        known = [each for each in machine.queue_ids() if machine.settings_of(each) is not None]
+        assert len(known) == 2, "the queue, and what the present exchange holds back"
+    agree(cluster)
+
+
+def test_a_deletion_that_was_never_committed_takes_nothing_that_is_held_back(cluster: NodeCluster) -> None:
+    """The node that leads deletes the exchange, and is lost with its command."""
+    leader = cluster.leader(1)
+    client = cluster.nodes[leader].client(1)
+    answer(cluster, client, delaying(), methods.QueueBind(0, "q", "later", "", False, Table({})), CONFIRM)
+    publish(client, b"held", exchange="later", headers=Table({"x-delay": 6000}))
+    cluster.run(200)
+    for other in cluster.names:
+        if other != cluster.leader():
+            cluster.cut(cluster.leader(), other)
+    client.send(1, methods.ExchangeDelete(0, "later", False, False))
+    cluster.run(30)
+    cluster.kill(leader)
+    cluster.heal()
+    cluster.run(8000)
+    reader = cluster.nodes[next(iter(cluster.nodes))].client(1)
+    reader.send(1, consume("q", no_ack=True))
+    cluster.run(100)
+    assert bodies(reader) == [b"held"]
 
 
 def test_a_restarted_node_goes_on(cluster: NodeCluster) -> None:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from queues.pager import Pager
+from queues.quorum import places
 from queues.quorum.commands import Attach, DropQueue, How, Purge, Settle
 from queues.quorum.image import CHUNK_BYTES
 from queues.quorum.image_reader import ImageReader
@@ -64,6 +65,21 @@ def test_one_message_that_stays_pins_little_more_than_itself() -> None:
     assert member.page_store.disk_bytes(1) <= PAGE_SEGMENT_BYTES
     member.restart(group.log)
     assert [delivery for holder in member.queue().holders.values() for delivery in holder.held] == [200]
+
+
+def test_much_that_is_dead_is_worth_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "_DEAD_BYTES", 1000)
+    _, stream, member = paging_member(400)
+    member.checkpoint()
+    assert not member.machine.wants_checkpoint
+    consumer = stream.new_consumer()
+    stream.send(Attach(consumer, 1, 0, False, 0, False, "t"))
+    stream.send(Settle(consumer, How.ACK, ((1, 100),)))
+    assert not member.machine.wants_checkpoint, "most of what it names is alive"
+    stream.send(Settle(consumer, How.ACK, ((101, 300),)))
+    assert member.machine.wants_checkpoint
+    member.checkpoint()
+    assert not member.machine.wants_checkpoint
 
 
 def test_what_a_consumer_holds_is_written_once_not_with_every_checkpoint() -> None:
