@@ -53,16 +53,17 @@ def test_a_seed_that_has_found_an_error_of_the_broker(seed: int) -> None:
 
 def test_a_crash_keeps_the_model_and_the_groups_together() -> None:
     """A group that has lost a message is noticed at the next restart."""
+    with pytest.raises(Violation, match="holds"):
+        run_until_one_is_missed()
+
+
+def run_until_one_is_missed() -> None:
+    """Seeds whose restarts leave out the first message of each group."""
     for seed in range(1, 100):
         world = LeaseWorld(seed)
         recover = world.leases.recover
         world.leases.recover = lambda found, recover=recover: recover(_without_one(found))  # type: ignore[method-assign]
-        try:
-            world.run(STEPS)
-        except Violation as error:
-            assert "holds" in str(error)
-            return
-    pytest.fail("no seed has a group with messages when it crashes")
+        world.run(STEPS)
 
 
 def _without_one(found: dict) -> dict:  # type: ignore[type-arg]
