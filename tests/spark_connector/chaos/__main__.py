@@ -9,6 +9,7 @@ Status 1 where a message is missing or came twice, or anything is left.
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import pyspark
 from benchmarks.machine import header, table
 from tests.spark_connector.chaos.brokers import Brokers
 from tests.spark_connector.chaos.campaign import LOCAL, NAMED, VICTIMS, Campaign, Round
-from tests.spark_connector.chaos.moments import BROKER, DRIVER
+from tests.spark_connector.chaos.moments import BROKER, DRIVER, VARIABLE
 from tests.spark_connector.chaos.spark_cluster import SparkCluster
 
 BAD = ("out: missing", "out: twice", "files: missing", "files: twice", "ready", "leased", "staged")
@@ -36,6 +37,7 @@ def run(
     last = time.monotonic() + 60 * minutes
     moments = work / "moments"
     moments.mkdir()
+    os.environ[VARIABLE] = str(moments)
     brokers = Brokers(moments, nodes, {"log_level": "warning"})
     with brokers, SparkCluster(work, moments, brokers.url, is_local) as spark:
         campaign = Campaign(brokers, spark, work, moments, seed)
