@@ -53,7 +53,8 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 	wait || wait || true
 
 # What the modules are compiled for or not makes no difference to, and takes long: once is enough.
-CAMPAIGNS := tests/chaos tests/kill tests/cluster_simulation/test_cluster_seeds.py
+CAMPAIGNS := tests/chaos tests/kill tests/cluster_simulation/test_cluster_seeds.py \
+	tests/cluster_simulation/test_cluster_bites.py
 
 test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)

@@ -46,6 +46,8 @@ MAX_MEMBERS = 255  # of one sort, in the configuration of a Raft group
 
 #: What a frame between nodes holds besides an entry of a log, octets, generously.
 FRAME_ROOM_BYTES = 4 * KIB
+#: However little memory there is for the logs of all groups together, each may have so much if it is set to.
+_LOG_LEAST_BYTES = 1 * MIB
 #: Silence that long is at least so many pings that did not come.
 _PINGS = 2
 #: A leader is heard of so often at least before a follower looks for another one.
@@ -167,15 +169,16 @@ class ClusterConfig:
         SIZE,
         32 * MIB,
         REPLICATION,
-        "A group's state is stored anew when its log has grown by so much.",
+        "A group's state is stored anew when its log has grown by so much; all groups together keep to an eighth of "
+        "memory_budget.",
         minimum=64 * KIB,
     )
     raft_log_cap_bytes: int = setting(
         SIZE,
         128 * MIB,
         REPLICATION,
-        "A group's log is kept in RAM for members that are behind, up to this; who is further behind gets the whole "
-        "state.",
+        "A group's log is kept in RAM for members that are behind, up to this, and up to half of memory_budget for all "
+        "groups together; who is further behind gets the whole state.",
         minimum=64 * KIB,
     )
 
@@ -197,17 +200,23 @@ class ClusterConfig:
         """The addresses of the other members by name, in the order of the names."""
         return {name: address for name, address in self.cluster if name != self.node_name}
 
-    def raft_settings(self) -> RaftSettings:
-        """What raft/ is to know of it."""
+    def raft_settings(self, memory_bytes: int | None = None) -> RaftSettings:
+        """What raft/ is to know of it. memory_bytes: the budget of queues, if there is one; the logs of all groups
+        together take no more of RAM than an eighth of that, and half of it where members are behind."""
         from raft.settings import RaftSettings  # late: who embeds a broker loads the settings, and nothing of raft/
 
+        log_bytes, log_cap_bytes = self.raft_log_size_bytes, self.raft_log_cap_bytes
+        if memory_bytes is not None:
+            share = memory_bytes // (self.queue_groups + 1)
+            log_bytes = min(log_bytes, max(_LOG_LEAST_BYTES, share // 8))
+            log_cap_bytes = max(log_bytes, min(log_cap_bytes, max(_LOG_LEAST_BYTES, share // 2)))
         return RaftSettings(
             heartbeat_ms=self.raft_heartbeat_ms,
             election_timeout_min_ms=self.raft_election_timeout_ms,
             election_timeout_max_ms=2 * self.raft_election_timeout_ms,
             entry_bytes=self.max_entry_bytes,
-            log_bytes=self.raft_log_size_bytes,
-            log_cap_bytes=self.raft_log_cap_bytes,
+            log_bytes=log_bytes,
+            log_cap_bytes=log_cap_bytes,
         )
 
     @property

@@ -104,7 +104,8 @@ class Replication:
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
         self.deadline = 0
         store = broker.store
-        self.host = RaftHost(config.node_name, JournalPort(store), config.raft_settings(), Chance(random_bytes))
+        settings = config.raft_settings(config.memory_budget_bytes)
+        self.host = RaftHost(config.node_name, JournalPort(store), settings, Chance(random_bytes))
         self.host.on_application = self._on_application
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty

@@ -59,11 +59,6 @@ if not cython.compiled:
     from queues.quorum.effects import make_delivered
 
 
-#: A queue that holds back may come again with the same id. The numbers of its letters go on then, because others know
-#: by them which ones they have had: they begin with the group's time, above these bits, and deleting it takes time.
-_LETTER_BITS = 16
-
-
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
     again after a restart: nobody is there any more to whom that could be told)."""
@@ -196,8 +191,6 @@ class Execution(Sink):
         if queue is None:
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
-            if command.settings.holds_back:
-                queue.letters.next_letter = (self.state.clock << _LETTER_BITS) + 1
             self.state.queues[command.queue_id] = queue
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
@@ -371,8 +364,6 @@ class Execution(Sink):
             if consumer.is_attached:
                 self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.QUEUE_GONE)
         queue.discard()
-        if queue.settings.holds_back:
-            self.state.clock = max(self.state.clock, (queue.letters.next_letter >> _LETTER_BITS) + 1)
         del self.state.queues[queue.queue_id]
         self._watched.pop(queue.queue_id, None)
         self.dropped.append(queue.queue_id)

@@ -25,7 +25,7 @@ from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
 from queues.quorum.places import Export, Places, name_places
-from queues.quorum.queue import QueueStatistics
+from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.settings import QuorumSettings
 
 
@@ -197,6 +197,11 @@ class QueueGroupMachine:
         """Figures of a queue, None if there is no such queue."""
         queue = self._execution.state.queues.get(queue_id)
         return queue.statistics() if queue is not None else None
+
+    def queue_state(self, queue_id: int) -> QuorumQueue | None:
+        """A queue as of what was applied, to be read only."""
+        found: QuorumQueue | None = self._execution.state.queues.get(queue_id)
+        return found
 
     def lease_groups(self, queue_id: int) -> dict[str, QuorumLease]:
         """The lease groups of a queue by name, to be read only; those that are being put back not among them."""

@@ -98,6 +98,12 @@ async def run_campaign(
     return done, violations
 
 
+def _flags(arguments: argparse.Namespace) -> str:
+    """What makes this campaign again, as far as chance allows."""
+    flags = f"--rounds {arguments.rounds} --leader-kills {arguments.leader_kills} --seed {arguments.seed}"
+    return f"{flags} --only {' '.join(arguments.only)}" if arguments.only else flags
+
+
 def main() -> int:
     """The command. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,7 +123,7 @@ def main() -> int:
     kinds = [only[number % len(only)] for number in range(arguments.rounds)]
     kinds += [FaultKind.KILL_LEADER] * arguments.leader_kills
     done, violations = uvloop.run(run_campaign(kinds, arguments.seed, say))
-    text = page(done, violations, " ".join(sys.argv[1:]), time.monotonic() - began)
+    text = page(done, violations, _flags(arguments), time.monotonic() - began)
     print(text)  # noqa: T201
     if arguments.report is not None:
         arguments.report.write_text(text)

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from amqp_broker.client.errors import ClientError
 from amqp_broker.system_client import SystemClient, SystemRequestError
@@ -197,7 +198,7 @@ class Cluster:
         return [name for name in self.nodes if name not in names]
 
     async def leader(self) -> str:
-        """The node that leads most queue groups, as far as the nodes know; any of them where none says."""
+        """The node that leads most groups with queues, as far as the nodes know; any of them where none says."""
         for name in self._chance.sample(self.names, len(self.names)):
             if not self.nodes[name].is_ready:
                 continue
@@ -205,12 +206,12 @@ class Cluster:
                 status = await asyncio.wait_for(asyncio.to_thread(self._ask, name), ASK_TIMEOUT_S)
             except (ClientError, SystemRequestError, OSError, TimeoutError):
                 continue
-            led = [group["leader"] for group in status["groups"] if group["leader"] in self.nodes]
+            led = [group["leader"] for group in status["groups"] if group["queues"] and group["leader"] in self.nodes]
             if led:
                 return max(self.names, key=led.count)
         return self._chance.choice(self.names)
 
-    def _ask(self, name: str) -> dict[str, list[dict[str, str]]]:
+    def _ask(self, name: str) -> dict[str, list[dict[str, Any]]]:
         with SystemClient(self.nodes[name].url) as client:
             return client.request("cluster.status")
 

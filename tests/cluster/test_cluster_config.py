@@ -18,7 +18,7 @@ from amqp_broker.cluster.cluster_config import (
 )
 from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.setting import ConfigError, Setting
-from amqp_broker.setting_kinds import KIB, MEMBERS, Address, MemberAddress, parse_members
+from amqp_broker.setting_kinds import KIB, MEMBERS, MIB, Address, MemberAddress, parse_members
 from raft.settings import RaftSettings
 
 THREE = parse_members("n1=127.0.0.1:7101,n2=127.0.0.1:7102,n3=127.0.0.1:7103")
@@ -119,6 +119,14 @@ def test_what_raft_is_told() -> None:
     settings = config(raft_heartbeat_ms=20, raft_election_timeout_ms=100, raft_log_size_bytes=64 * KIB).raft_settings()
     assert (settings.heartbeat_ms, settings.election_timeout_min_ms, settings.election_timeout_max_ms) == (20, 100, 200)
     assert (settings.log_bytes, settings.log_cap_bytes) == (64 * KIB, 128 * 1024 * KIB)
+
+
+@pytest.mark.parametrize(
+    ("budget", "log", "cap"), [(10_000 * MIB, 32 * MIB, 128 * MIB), (270 * MIB, 3.75 * MIB, 15 * MIB), (MIB, MIB, MIB)]
+)
+def test_the_logs_of_all_groups_keep_to_the_memory_that_there_is(budget: int, log: int, cap: int) -> None:
+    settings = ClusterConfig().raft_settings(budget)
+    assert (settings.log_bytes, settings.log_cap_bytes) == (log, cap)
 
 
 # -- the secret --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import pytest
 from amqp_broker.cluster import metadata_machine
 from amqp_broker.cluster.metadata_stream import MetadataStream
 from amqp_broker.node import Node, Turn
+from amqp_broker.proxies.letter_carrier import LetterCarrier
+from amqp_broker.receipts import JointReceipt
 from queues.quorum import machine
 from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution
@@ -131,3 +133,8 @@ def metadata_commands_are_not_deduplicated(patch: Patch) -> None:
             apply(self, index, term, data, now)
 
     patch.setattr(metadata_machine.MetadataMachine, "apply", forgetful)
+
+
+def letters_are_not_numbered(patch: Patch) -> None:
+    """Delayed messages and dead letters come again with every new leader."""
+    patch.setattr(LetterCarrier, "_receipt", staticmethod(lambda queue, effect: JointReceipt()))

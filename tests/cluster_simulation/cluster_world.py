@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from amqp_broker.broker import Broker
 from amqp_broker.protocol import methods
 from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question
@@ -24,7 +23,7 @@ from tests.cluster_simulation.cluster_settings import cluster_configs, small_raf
 from tests.cluster_simulation.group_checks import GroupChecks
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.network import Network
-from tests.cluster_simulation.queue_kinds import HELD_BACK, LATER, queue_kinds
+from tests.cluster_simulation.queue_kinds import queue_kinds
 from tests.cluster_simulation.routine import Routine
 from tests.simulation.state import Violation
 
@@ -62,7 +61,6 @@ class ClusterWorld:
         self.clients = ClientModel(self.kinds)
         self.clients.skew = 2 * MAX_OFFSET * MS
         self.log = LogModel(self.kinds)
-        self.log.name_of[Broker.delay_id("/", LATER)] = HELD_BACK
         members = [f"n{number}" for number in range(1, size + 1)]
         joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
         configs = cluster_configs(self.chance, members, joiners)

@@ -16,10 +16,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from amqp_broker.cluster.queue_ids import delay_id
 from raft.messages import VoteReply, VoteRequest
 from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.log_model import LogModel
+from tests.cluster_simulation.queue_kinds import HELD_BACK
 from tests.simulation.state import Violation
 
 #: The state is compared at every index that is a multiple of this.
@@ -65,7 +67,8 @@ class GroupChecks:
             if index > self.last_metadata_index:
                 self.last_metadata_index = index
                 self.check_majority(node, _METADATA, index, term)
-                self._learning = [c["name"] for c in json.loads(data)["commands"] if c["op"] == "queue.declare"]
+                declared = ("queue.declare", "exchange.declare")
+                self._learning = [c["name"] for c in json.loads(data)["commands"] if c["op"] in declared]
             apply(index, term, data, now)
             self._learn_names(node)
             if index % _EVERY == 0:
@@ -74,11 +77,14 @@ class GroupChecks:
         machine.apply = watched
 
     def _learn_names(self, node: ClusterNode) -> None:
-        """Which numbers the metadata have given to queues that were declared."""
+        """Which numbers the metadata have given to queues that were declared, and to exchanges that hold back."""
         for name in self._learning:
             record = node.node.broker.metadata.queue("/", name)
             if record is not None:
                 self.log.name_of.setdefault(record.queue_id, name)
+            exchange = node.node.broker.metadata.exchange("/", name)
+            if exchange is not None and exchange.number:
+                self.log.name_of.setdefault(delay_id("/", name, exchange.number), HELD_BACK)
         self._learning = []
 
     def compare_metadata(self, node: ClusterNode, index: int) -> None:

@@ -6,22 +6,46 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.cluster_simulation import broken_cluster_rules as cluster
 from tests.cluster_simulation.weather_kinds import KINDS
+from tests.raft import broken_rules as group
 from tests.simulation.state import Violation
 
 Rule = Callable[[pytest.MonkeyPatch], None]
 
 SECONDS = 2.0
 #: What is turned off; in which weather; the seed of three nodes.
-CASES: list[tuple[Rule, str, int]] = []
+CASES: list[tuple[Rule, str, int]] = [
+    (group.reply_before_the_sync, "power", 1),
+    (group.votes_are_not_stored, "election", 2),
+    (group.votes_are_given_twice, "election", 1),
+    (group.everybody_gets_a_vote, "election", 3),
+    (group.half_is_a_majority, "election", 1),
+    (group.leaders_of_an_earlier_term_count, "leader", 23),
+    (group.the_log_is_cut_without_a_conflict, "leader", 4),
+    (group.segments_are_not_left, "power", 1),
+    (cluster.a_sync_that_is_none, "power", 1),
+    (cluster.confirm_before_the_sync, "power", 36),
+    (cluster.streams_are_not_deduplicated, "session", 5),
+    (cluster.sessions_are_not_fenced, "session", 1),
+    (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
+    (cluster.declarations_are_answered_at_once, "link", 1),
+    (cluster.letters_are_not_numbered, "election", 1),
+]
+#: A seed that has noticed need not do so again when the broker has changed: these come after it.
+MORE_SEEDS = 10
 
 
 @pytest.mark.parametrize(("rule", "weather", "seed"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_broken_rule_is_noticed(rule: Rule, weather: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        rule(patch)
-        with pytest.raises(Violation):
-            KINDS[weather](seed, 3).run(SECONDS)
+    rule(monkeypatch)
+    for number in range(seed, seed + MORE_SEEDS):
+        try:
+            KINDS[weather](number, 3).run(SECONDS)
+        except Violation as error:
+            print(error)  # noqa: T201  # what was noticed, for `pytest -s`
+            return
+    pytest.fail(f"none of {MORE_SEEDS} seeds noticed")
 
 
 @pytest.mark.parametrize(("weather", "seed"), sorted({(weather, seed) for _, weather, seed in CASES}))

@@ -391,6 +391,8 @@ class SimulatedDriver:
             self.note("only the process has died")
             self.disk.crash() if self.disk._failure is not None else self.disk.come_back()
         self.note("crashed")
+        # What clients that were lost in this turn had got is judged as of now, and not as of after the restart.
+        self.observer.end_turn()
         for client in self.clients:
             self.model.connection_ended(client)
         self.clients.clear()

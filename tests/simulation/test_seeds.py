@@ -63,11 +63,12 @@ def test_a_seed_that_has_found_an_error_of_the_broker(seed: int) -> None:
     [
         pytest.param(319, id="a channel's end and a purge in the turn of a delivery: the model knows which came first"),
         pytest.param(3112, id="two purges, and a channel's end between them: the second finds what the first spared"),
+        pytest.param(2890, id="a client got a message, was lost, and the node went down, in one turn"),
         pytest.param(1192, id="the disk goes down in a checkpoint of a group, while the node recovers"),
     ],
 )
 def test_a_seed_that_has_shown_an_error_of_the_model(seed: int) -> None:
-    """Its cause is a case of its own in test_model.py, but that of 1192, which is in how the driver starts a node."""
+    """Its cause is a case of its own in test_model.py, or, of the last two, in what the driver does in a crash."""
     World(seed).run(STEPS)
 
 

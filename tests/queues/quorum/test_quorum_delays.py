@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from queues.quorum.commands import Dispatched, DropQueue, Enqueue, OpenQueue
+from queues.quorum.commands import Dispatched, Enqueue
 from queues.quorum.effects import DeadLettered, Effect
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.quorum_world import Group, Member, Stream, letters_of, of_type, ready_names, settings_of
@@ -63,22 +63,3 @@ def test_members_agree_whatever_their_memory_and_restarts(seed: int) -> None:
         assert ready_names(member) == [name for _, name in sorted(waiting)]
         assert [name for name, _, _ in letters_of(member)] == gone
     assert len({member.machine.digest() for member in members}) == 1
-
-
-def test_numbers_of_letters_are_never_used_twice() -> None:
-    """An exchange that is declared again has the same queue, and others know its letters by their numbers."""
-    member = Member("n1")
-    group = Group(member, settings=SETTINGS)
-    member.machine.role_changed(True, "n1", 1, 0)
-    stream = Stream(group, member)
-    last = 0
-    for _ in range(3):
-        for name in range(100):
-            stream.publish(name, expiration=1)
-        stream.publish(200, expiration=1)
-        numbers = [each.letter for each in of_type(group.advance(100)["n1"], DeadLettered)]
-        assert numbers == list(range(numbers[0], numbers[0] + 101))
-        assert numbers[0] > last
-        last = member.queue().letters.next_letter = numbers[-1] + 1_000_000  # as if there had been so many
-        stream.send(DropQueue(1))
-        stream.send(OpenQueue(1, SETTINGS))
