@@ -137,8 +137,8 @@ class Counting:
         return self._groups.describe()
 
     def finish(self) -> list[QueueCount]:
-        """The queues in order of virtual host and name, their lease groups in `leases`, and `apps`. What cannot be named
-        or counted is missing, and noted as a problem."""
+        """The queues in order of virtual host and name, their lease groups in `leases`, and `apps`. What cannot be
+        named or counted is missing, and noted as a problem."""
         try:
             metadata = self._groups.metadata()
         except (CorruptLog, ValueError) as error:
