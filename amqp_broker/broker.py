@@ -432,6 +432,7 @@ class Broker:
                 continue
             queue.apply_settings(self.queue_settings(vhost.name, queue.declaration, arguments))
             self.watch_unused(vhost, queue)
+            self.lease_expiry.watch_all(queue)
         for entry in vhost.router.entries():
             self.apply_exchange_policy(vhost, entry)
         vhost.changed()
@@ -475,6 +476,7 @@ class Broker:
         self.timers.at(queue.last_used + expires, look)
 
     apps: Any = None
+    lease_expiry: Any = None
     declarations: Any = None
     homes: Any = None
     replication: Replication = None  # type: ignore[assignment]  # the node sets them

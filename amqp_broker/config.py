@@ -377,6 +377,14 @@ class Config(ClusterConfig):
         minimum=100,
     )
 
+    txn_app_expires_ms: int = setting(
+        DURATION,
+        90 * 86_400 * SECOND,
+        QUEUES,
+        "An app that has committed nothing for so long, and has nothing staged, is forgotten, its last epoch too.",
+        minimum=100,
+    )
+
     log_level: str = setting(
         TEXT,
         "info",

@@ -165,6 +165,7 @@ class Node:
         self.replication.open(now)
         self.homes.open()
         self._synced_ticket = self.broker.ticket()
+        self.leases.synced(self._synced_ticket)
         while not self.is_ready and self.replication.is_alone:
             self.end_turn(now)
             job = self.take_sync()

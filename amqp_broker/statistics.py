@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import OPEN
-from amqp_broker.leases.lease_source import group_statistics
+from amqp_broker.leases.lease_source import group_list
 from amqp_broker.proxies.quorum_queue import QuorumQueue
 from queues.classic import ClassicQueue
 from queues.queue import Queue
@@ -72,6 +72,7 @@ def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
     if isinstance(queue, QuorumQueue):
         figures = queue.statistics()
         found |= {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+        found |= {"lease_groups": group_list(queue.leases.groups(), now)}
     elif isinstance(queue, ClassicQueue):
         found |= {
             "message_bytes_ready": queue.ready.message_bytes,
@@ -79,6 +80,6 @@ def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
             "delivered": queue.delivered,
             "redelivered": queue.redelivered,
             "settled": queue.settled_count,
-            "lease_groups": group_statistics(queue, now),
+            "lease_groups": group_list(queue.lease_groups, now),
         }
     return found

@@ -2,9 +2,7 @@ cimport cython
 from queues.message cimport Entry, Message, make_message
 from queues.message_log cimport MessageLog
 from queues.moved cimport Move
-from queues.page cimport Page
 from queues.pager cimport Pager
-from queues.ready cimport Ready
 from queues.store cimport MessageStore
 
 cdef Message _lasting(Message message)
@@ -24,6 +22,6 @@ cdef class LeaseGroup(MessageLog):
     @cython.locals(entry=Entry, message=Message, move=Move, segment="unsigned int", touched="unsigned int",
                    store=MessageStore, pager=Pager, sequence="unsigned long long", has_octets=bint, is_durable=bint)
     cdef int _take_in(self, list entries) except -1
-    @cython.locals(page=Page, entries=list, entry=Entry, move=Move, offset="unsigned long long", touched="unsigned int",
-                   segment="unsigned int", store=MessageStore, pager=Pager, ready=Ready, has_octets=bint)
+    @cython.locals(entries=list, entry=Entry, move=Move, offset="unsigned long long", touched="unsigned int",
+                   segment="unsigned int", store=MessageStore, pager=Pager, has_octets=bint, octets=Py_ssize_t)
     cdef Py_ssize_t _put_back_page(self, long long now) except -1

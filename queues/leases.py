@@ -6,13 +6,16 @@
 The reader claims what is ready, reads its range as often as it likes, and acknowledges up to an offset; the group
 remembers the rest, whoever dies. It knows nothing of who calls, and of owners and incarnations only that they are kept.
 
-    LEASE   u64 queue id, u64 group id, u8 state, u64 trimmed, u64 next, three long strings: name, incarnation, owner
+    LEASE   u64 queue id, u64 group id, u8 state, u64 trimmed, u64 next, u64 next sequence of the queue,
+            three long strings: name, incarnation, owner
 
 Invariants:
 1. A message is in the queue or in one of its groups, never in both and never in neither: one MOVED entry takes it
    over, in either direction (queues/moved.py).
 2. What is claimed has left the queue: its expiry, length limits, dead letters and purges do not reach it.
 3. The last LEASE entry of a group is in no journal segment that was retired.
+4. The queue never gives the sequence of a message that is leased to another one, though nothing else of the queue may
+   be in the journal: LEASE and MOVED say how far it is.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class LeaseGroup(MessageLog):
     """
 
     def __init__(self, queue: Any, group_id: int, name: str, incarnation: str, owner: str, now: int) -> None:
-        super().__init__(group_id, queue.is_durable, queue.store)
+        super().__init__(group_id, queue.pager, queue.store if queue.is_durable else None)
         self.queue = queue
         self.name = name
         self.incarnation = incarnation
@@ -95,7 +98,7 @@ class LeaseGroup(MessageLog):
         self.last_called = now
         self.state = OPEN
         self._state_segment = 0
-        self.store.add_log(queue.queue_id, self.queue_id)
+        queue.store.add_log(queue.queue_id, self.queue_id)
 
     def write_state(self) -> None:
         """Write the LEASE entry."""
@@ -109,6 +112,7 @@ class LeaseGroup(MessageLog):
         buffer.put_u8(self.state)
         buffer.put_u64(self.trimmed)
         buffer.put_u64(self.next)
+        buffer.put_u64(self.queue.next_sequence)
         for text in (self.name, self.incarnation, self.owner):
             buffer.put_longstr(text.encode("utf-8", "surrogateescape"))
         store.position = store.journal.close_entry()
@@ -213,26 +217,18 @@ class LeaseGroup(MessageLog):
             self.write_state()
             self.queue.parting.pop(self.queue_id)
             self.forget()
-            self.store.drop_log(self.queue.queue_id, self.queue_id)
+            self.queue.store.drop_log(self.queue.queue_id, self.queue_id)
         self.queue.dispatch(now)
 
     def _put_back_page(self, now: int) -> int:
         """The last page goes back to the queue: from the end, so that each is in front of the one before. Returns its
-        octets."""
-        if self.tail.count:
-            self._seal()
-        page = self.pages.pop()
+        octets, about."""
         store = self.store
         pager = self.pager
         queue = self.queue
-        pager.load_to_unpack(self.queue_id, page)
-        size = page.size
-        entries = page.entries(pager.addresses)
-        offset = page.first
-        if offset < self.trimmed:
-            entries = entries[self.trimmed - offset :]
-            offset = self.trimmed
-        self.next = offset
+        octets = 0
+        entries = self.take_last(0)
+        offset = self.next
         touched = 0
         move = Move(store, self) if self.is_durable else None
         for entry in entries:
@@ -255,16 +251,14 @@ class LeaseGroup(MessageLog):
                     entry.expires_at,
                 )
             offset += 1
-            entry.page = None
-            pager.used += entry.message.size
+            octets += entry.message.size
         if self.is_durable:
             move.close()  # type: ignore[union-attr]
-        self._give_up(page)
         queue.unacked += len(entries)
         queue.put_back(entries, now)
         if pager.used > pager.tight_bytes:
             queue.ready.relieve(pager.used - pager.tight_bytes)
-        return int(size)
+        return octets
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 

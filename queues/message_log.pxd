@@ -3,7 +3,6 @@ from octets.buffer cimport get_u32
 from queues.message cimport Message
 from queues.page cimport Page, PageBuilder
 from queues.pager cimport Pager
-from queues.store cimport MessageStore
 
 @cython.locals(octets="const unsigned char*", count=Py_ssize_t)
 cdef Py_ssize_t _skip(bytes data, Py_ssize_t position, Py_ssize_t limit, Py_ssize_t count) except -1
@@ -16,7 +15,7 @@ cdef class MessageLog:
     cdef public bint is_durable
     cdef public bint is_deleted
     cdef public unsigned int last_segment
-    cdef public MessageStore store
+    cdef public object store
     cdef public Pager pager
     cdef public unsigned long long trimmed
     cdef public unsigned long long next

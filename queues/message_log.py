@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import cython
 
-from queues.message import Message
+from queues.message import Entry, Message
 from queues.page import Page, PageBuilder
+from queues.pager import Pager
 from queues.store import MessageStore
 
 if not cython.compiled:
@@ -78,15 +79,16 @@ def _take(data: bytes, start: int, limit: int, most: int, max_bytes: int) -> tup
 
 
 class MessageLog:
-    """One log. queue_id: under which it is stored. trimmed, next: its offsets are [trimmed, next)."""
+    """One log. queue_id: under which it is stored. store: the journal that has it, None for a log that is in none (then
+    it is not durable by itself). trimmed, next: its offsets are [trimmed, next)."""
 
-    def __init__(self, queue_id: int, is_durable: bool, store: MessageStore) -> None:
+    def __init__(self, queue_id: int, pager: Pager, store: MessageStore | None) -> None:
         self.queue_id = queue_id
-        self.is_durable = is_durable
+        self.is_durable = store is not None
         self.is_deleted = False
         self.last_segment = 0
-        self.store = store
-        self.pager = store.pager
+        self.store: Any = store
+        self.pager = pager
         self.trimmed = 0
         self.next = 0
         self.pages: list[Page] = []
@@ -173,7 +175,8 @@ class MessageLog:
                 if self.tail.count:
                     self._seal()
                 self.next = offset
-            self.store.touch(item.journal_segment, self)
+            if self.is_durable:
+                self.store.touch(item.journal_segment, self)
             self.add(
                 item.message, item.sequence, item.expires_at, item.journal_segment, item.returns, item.is_redelivered
             )
@@ -202,6 +205,33 @@ class MessageLog:
         if self.is_deleted:
             page.location = None  # its files go with the log
         self.pager.release(self.queue_id, page)
+
+    def take_last(self, most: int) -> list[Entry]:
+        """Take messages off the end, in order, counted in the budget as entries: so many at most, or with 0 those of
+        one page. journal_segment says what they rely on, 0 for nothing but the page, which is given up."""
+        if self.tail.count:
+            self._seal()
+        pager = self.pager
+        page = self.pages.pop()
+        pager.load_to_unpack(self.queue_id, page)
+        entries: list[Any] = page.entries(pager.addresses)
+        begin = page.first
+        if begin < self.trimmed:
+            del entries[: self.trimmed - begin]
+            begin = self.trimmed
+        self._give_up(page)
+        self.next = begin
+        kept = max(0, len(entries) - most) if most else 0
+        for entry in entries[:kept]:
+            self.add(
+                entry.message, entry.sequence, entry.expires_at, entry.journal_segment, entry.returns,
+                entry.is_redelivered,
+            )  # fmt: skip
+        del entries[:kept]
+        for entry in entries:
+            entry.page = None
+            pager.used += entry.message.size
+        return entries
 
     def clear(self) -> None:
         """Give up everything."""
@@ -310,7 +340,8 @@ class MessageLog:
         self.is_deleted = True
         self.clear()
         self._forget_kept()
-        self.store.unlist(self)
+        if self.is_durable:
+            self.store.unlist(self)
 
 
 def _size_of(page: Page) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FORMAT_FILE = "FORMAT"
 FORMAT_DRAFT = "FORMAT.new"
 FORMAT_NAME = "amqp-broker data folder"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAX_FORMAT_BYTES = 4096
 
 # What may lie in a folder that is still nobody's: our own unfinished start, and what mkfs puts into a volume.

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from amqp_broker.cli.queue_counts import Counting, QueueCount, UnchangedDisk
+from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
-from queues.store import ENQUEUE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, MOVED, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
@@ -27,6 +27,9 @@ JOURNAL_ENTRIES = {
     PAGES: "page lists",
     RETURNED: "returns",
     RELEASED: "page releases",
+    MOVED: "moves",
+    LEASE: "states of lease groups",
+    NOTE: "notes of apps",
     RAFT_ENTRY: "log entries",
     RAFT_STATE: "terms and votes",
     RAFT_CHECKPOINT: "checkpoint parts",
@@ -88,6 +91,8 @@ def _as_json(
         "problems": counting.problems,
         "groups": [dataclasses.asdict(group) for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
+        "leases": [{**dataclasses.asdict(lease), "messages": lease.messages} for lease in counting.leases],
+        "apps": [dataclasses.asdict(app) for app in counting.apps],
         "folder": dataclasses.asdict(report),
     }
 
@@ -107,8 +112,21 @@ def _as_lines(
     lines += ["", f"queues    {len(queues)} durable, {messages} messages"]
     is_clustered = any(len(group.voters) > 1 for group in counting.groups())
     lines += [_queue_line(queue, is_clustered) for queue in queues]
+    if counting.leases:
+        leased = sum(lease.messages for lease in counting.leases)
+        lines += ["", f"leases    {len(counting.leases)} groups, {leased} messages besides"]
+        lines += [_lease_line(lease) for lease in counting.leases]
+    if counting.apps:
+        lines += ["", f"apps      {len(counting.apps)} of transactions"]
+        lines += [_app_line(app) for app in counting.apps]
     lines += ["", *_verdict(report, counting.problems)]
     return lines
+
+
+def _app_line(app: AppCount) -> str:
+    last = "nothing committed" if app.last_epoch < 0 else f"epoch {app.last_epoch} committed"
+    staged = f"{app.parts} parts staged, {app.blobs} blobs, {_octets(app.blob_bytes)}"
+    return f"  {app.vhost}  {app.app}  {last}; {staged}"
 
 
 def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
@@ -118,6 +136,12 @@ def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
     elif is_clustered and queue.home:
         line += f" (lives on {queue.home})"
     return line
+
+
+def _lease_line(lease: LeaseCount) -> str:
+    whose = "going back to the queue" if lease.is_parting else f"owner {lease.owner!r}"
+    what = f"{lease.messages} messages from offset {lease.trimmed} ({whose})"
+    return f"  {lease.vhost}  {lease.queue}  group {lease.group!r}: {what}"
 
 
 def _journal_lines(journal: LogReport) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.cluster import commands
 from amqp_broker.leases.app import App, Key, Part
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
 from amqp_broker.leases.lease_source import Outcome, Then
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker")
 
 #: So many messages are published in one turn; a blob is finished.
-_TURN_MESSAGES = 4096
+TURN_MESSAGES = 4096
 #: Parts that one app may have at once.
 MAX_PARTS = 10_000
+#: So often it is looked for apps that are idle, milliseconds.
+_IDLE_LOOK_MS = 3_600_000
 _STUCK = "what it has committed cannot be read, so it is not published; see the log, and start with --recover"
 
 
@@ -72,6 +75,7 @@ class Apps:
                 self._waiting[app] = []
                 self._publications[app] = Publication(self._desk, app)
                 self._desk.come_back()
+        self._desk.timers.at(now + min(_IDLE_LOOK_MS, self._desk.config.txn_app_expires_ms), self._look_for_idle)
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -88,8 +92,8 @@ class Apps:
         return [part.queue.ready for app in self._apps.values() for part in app.all_parts()]
 
     def staged_messages(self) -> int:
-        """How many messages are staged and not published."""
-        return sum(staged_messages(app) for app in self._apps.values())
+        """How many messages are staged and not published, as far as they were counted since the start."""
+        return sum(max(0, part.messages) for app in self._apps.values() for part in app.all_parts())
 
     def _open(self, vhost: str, name: str) -> App:
         app = self._apps.get((vhost, name))
@@ -209,7 +213,7 @@ class Apps:
 
     def work(self) -> None:
         """Publish some more."""
-        left = _TURN_MESSAGES
+        left = TURN_MESSAGES
         for app, publication in list(self._publications.items()):
             while left > 0 and app in self._publications and not publication.is_waiting:
                 left -= self._step(app, publication)
@@ -261,6 +265,21 @@ class Apps:
             self._drop(app, expired)
         self._watch(app)
 
+    def _look_for_idle(self, now: int) -> None:
+        """Apps that have not committed anything for very long are not remembered any more."""
+        desk = self._desk
+        oldest = now - desk.config.txn_app_expires_ms
+        home = desk.broker.replication.own_node
+        for app in self._apps.values():
+            if app.called_at <= oldest and not app.all_parts():
+                self._forget_idle(app, home)
+        desk.timers.at(now + min(_IDLE_LOOK_MS, desk.config.txn_app_expires_ms), self._look_for_idle)
+
+    def _forget_idle(self, app: App, home: str) -> None:
+        log.info("app '%s' in vhost '%s' has been idle for long, and is forgotten", app.name, app.vhost)
+        command = commands.delete_app(app.vhost, app.name, home)
+        self._desk.broker.propose(command, lambda changed: self.forget(app.vhost, app.name) if changed else None)
+
     def forget_vhost(self, vhost: str) -> None:
         """A virtual host is deleted, with all that its apps have staged."""
         for app in self.of(vhost):
@@ -281,8 +300,11 @@ class Apps:
 
 
 def staged_messages(app: App) -> int:
-    """How many messages an app has staged that are not published."""
-    return sum(part.count() for part in app.all_parts())
+    """How many messages an app has staged that are not published. Raises LeaseError."""
+    try:
+        return sum(part.count() for part in app.all_parts())
+    except (CorruptRecord, ValueError) as error:
+        raise LeaseError(GONE, f"what app '{app.name}' has staged cannot be read: {error}") from error
 
 
 def _is_same(part: Part, number: int, blob: bytes) -> bool:

@@ -8,11 +8,11 @@ ClassicSource is the one of a queue whose home is this node; QuorumSource (quoru
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
-from amqp_broker.leases.errors import FENCED, GONE, INVALID, LeaseError
+from amqp_broker.leases.errors import FENCED, GONE, INVALID, NOT_FOUND, LeaseError
 from queues.leases import open_lease
 from queues.message_log import RangeGone
 
@@ -54,6 +54,10 @@ class LeaseSource:
     name: str
     queue_id: int
 
+    def is_exclusive(self) -> bool:
+        """Whether a consumer has the queue for itself alone."""
+        raise NotImplementedError
+
     def open(self, group: str, owner: str, then: Then) -> None:
         """lease.open: incarnation, trimmed, next."""
         raise NotImplementedError
@@ -77,6 +81,11 @@ class LeaseSource:
         """lease.fetch: as much of [first, last) as the writer takes. Returns where it stops. Raises LeaseError."""
         raise NotImplementedError
 
+    def catch_up(self, group: str, incarnation: str, then: Callable[[LeaseError | None], None]) -> bool:
+        """Where reading may be from a state that is behind: call `then` when it is not behind the present time any
+        more, or with why the group is not there. False: it never is."""
+        return False
+
     def ack(self, caller: Caller, upto: int, then: Then) -> None:
         """lease.ack: trimmed."""
         raise NotImplementedError
@@ -99,7 +108,13 @@ class ClassicSource(LeaseSource):
         self._desk = desk
         self._queue = queue
 
+    def is_exclusive(self) -> bool:
+        """See LeaseSource."""
+        return has_exclusive(self._queue.dispatcher.consumers)
+
     def _find(self, group: str, incarnation: str) -> LeaseGroup:
+        if self._queue.is_deleted:
+            raise LeaseError(NOT_FOUND, f"queue '{self.name}' was deleted")
         found: LeaseGroup | None = self._queue.lease_groups.get(group)
         if found is None or found.incarnation != incarnation:
             raise gone(self.name, group, incarnation)
@@ -188,7 +203,7 @@ class ClassicSource(LeaseSource):
 
     def statistics(self) -> tuple[int, list[dict[str, Any]]]:
         """See LeaseSource."""
-        return self._queue.message_count(), group_statistics(self._queue, self._desk.now)
+        return self._queue.message_count(), group_list(self._queue.lease_groups, self._desk.now)
 
 
 def giving(answer: Answer) -> Then:
@@ -201,6 +216,11 @@ def giving(answer: Answer) -> Then:
             answer.give(outcome)
 
     return give
+
+
+def has_exclusive(consumers: Sequence[Any]) -> bool:
+    """Whether the first of a queue's consumers has it for himself alone."""
+    return bool(consumers) and bool(consumers[0].is_exclusive)
 
 
 def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
@@ -217,8 +237,8 @@ def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
             return offset
 
 
-def group_statistics(queue: Any, now: int) -> list[dict[str, Any]]:
-    """What there is to say of the groups of a classic queue, in order of their names."""
+def group_list(groups: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
+    """What there is to say of the groups of a queue, in order of their names."""
     return [
         {
             "group": group.name,
@@ -229,7 +249,7 @@ def group_statistics(queue: Any, now: int) -> list[dict[str, Any]]:
             "bytes": group.bytes,
             "age_ms": max(0, now - group.last_called),
         }
-        for _, group in sorted(queue.lease_groups.items())
+        for _, group in sorted(groups.items())
     ]
 
 

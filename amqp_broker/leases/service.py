@@ -31,6 +31,7 @@ from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
+from amqp_broker.leases.quorum_source import QuorumSource
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
@@ -47,6 +48,7 @@ log = logging.getLogger("amqp_broker")
 
 LEASE = "lease."
 TXN = "txn."
+VERBS = ("lease.open", "lease.claim", "lease.fetch", "lease.ack", "lease.stat", "lease.release", "lease.browse")
 #: How long a claim may wait, milliseconds.
 MAX_WAIT_MS = 5000
 #: Messages of one blob.
@@ -66,7 +68,7 @@ class Leases:
         self.timers = node.timers
         self.random_bytes = node.broker.random_bytes
         self.claims = Claims(self)
-        self.expiry = LeaseExpiry(node.timers)
+        self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
         self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
         self.apps = node.broker.apps = Apps(self)
         self.transactions = Transactions(node, self, self.apps)
@@ -92,17 +94,17 @@ class Leases:
         """Whether memory or disk are short, so that publishers have to wait."""
         return bool(self._node.alarms.is_on)
 
-    def within_time(self, answer: Answer, verb: str) -> Answer:
-        """For what may never come, because it takes a majority."""
-        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms, verb)
+    def within_time(self, answer: Answer, verb: str, wait_ms: int = 0) -> Answer:
+        """For what may never come, because it takes a majority; wait_ms: how long it may wait on purpose."""
+        return TimelyAnswer(answer, self.timers, self.now, self.config.command_timeout_ms + wait_ms, verb)
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
-        self._synced_position = int(self._node.store.journal.position)
         for vhost in self.broker.vhosts.values():
             for queue in vhost.queues.values():
                 if isinstance(queue, ClassicQueue):
-                    self.expiry.watch_all(queue, now)
+                    self.expiry.watch_all(queue)
+        self.expiry.start(self.broker, now)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -158,18 +160,18 @@ class Leases:
         except MalformedInput as error:
             log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
             return
-        try:
+
+        def serve() -> None:
             if verb.startswith(TXN):
                 self.transactions.request(channel, verb, message, facts, answer)
             else:
                 self._request_lease(channel, verb, message.body_bytes(), answer)
-        except LeaseError as error:
-            answer.refuse(error)
+
+        _serve_safely(serve, verb, answer)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
-        if verb != "lease.browse" and verb not in self._verbs:
-            known = ", ".join([*self._verbs, "lease.browse"])
-            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {known}")
+        if verb not in VERBS:
+            raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {', '.join(VERBS)}")
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
         queue.last_used = self.now
@@ -195,7 +197,8 @@ class Leases:
 
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
-        try:
+
+        def serve() -> None:
             if not self._node.is_ready:
                 raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
             if not request.queue_id:
@@ -206,18 +209,22 @@ class Leases:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
             self._serve(queue, Fields.of_json(request.verb, request.fields), answer)
-        except LeaseError as error:
-            answer.refuse(error)
+
+        _serve_safely(serve, request.verb, answer)
 
     def _serve(self, queue: Any, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""
         if fields.verb == "lease.browse":
             self._browse(queue, fields, answer)
             return
-        self._verbs[fields.verb](self._source_of(queue), fields, answer)
-
-    def _source_of(self, queue: Any) -> LeaseSource:
-        return ClassicSource(self, queue)
+        handler = self._verbs.get(fields.verb)
+        if handler is None:
+            raise LeaseError(NOT_FOUND, f"unknown verb '{fields.verb}'; this node knows {', '.join(VERBS)}")
+        if not queue.is_proxy:
+            handler(ClassicSource(self, queue), fields, answer)
+            return
+        late = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))
+        _serve_safely(lambda: handler(QuorumSource(self, queue), fields, late), fields.verb, late)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
@@ -225,6 +232,8 @@ class Leases:
         source.open(fields.text("group"), fields.text("owner"), giving(answer))
 
     def _claim(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        if source.is_exclusive():
+            raise LeaseError(ACCESS_REFUSED, f"queue '{source.name}' has a consumer who has it exclusively")
         wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
         claim = Claim(
             source,
@@ -238,6 +247,22 @@ class Leases:
         self.claims.start(claim)
 
     def _fetch(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+        def again(error: LeaseError | None) -> None:
+            try:
+                if error is not None:
+                    raise error
+                self._read(source, fields, answer)
+            except LeaseError as found:
+                answer.refuse(found)
+
+        try:
+            self._read(source, fields, answer)
+        except LeaseError as error:
+            # It may have come to another node, and not to this one yet.
+            if error.code != GONE or not source.catch_up(fields.text("group"), fields.text("incarnation"), again):
+                raise
+
+    def _read(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
         first = fields.number("from", 0, MAX_NUMBER)
         last = fields.number("to", first, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
@@ -268,7 +293,7 @@ class Leases:
         start = fields.number("from_sequence", 0, MAX_NUMBER, 0)
         below = fields.number("below", 0, MAX_NUMBER, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
-        state = queue if isinstance(queue, ClassicQueue) else queue.state()
+        state = queue if isinstance(queue, ClassicQueue) else queue.group.machine.queue_state(queue.queue_id)
         next_sequence = state.next_sequence if state is not None else 1
         levels = levels_of(state.ready) if state is not None else []
         try:
@@ -277,6 +302,17 @@ class Leases:
             raise LeaseError(GONE, _damaged(queue.name, error)) from error
         headers = {"x-end": found.end, "x-more": found.is_more, "x-next-sequence": next_sequence}
         answer.give_blob(writer.take(), headers)
+
+
+def _serve_safely(serve: Callable[[], None], verb: str, answer: Answer) -> None:
+    """Serve a request; one that cannot be served is refused. A defect of ours ends one request, and no more."""
+    try:
+        serve()
+    except LeaseError as error:
+        answer.refuse(error)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        log.exception("defect while serving %s", verb)
+        answer.refuse(LeaseError(BUSY, f"{verb}: a defect of the broker, which its log tells of"))
 
 
 def _caller(fields: Fields) -> Caller:

@@ -95,6 +95,7 @@ class QueueGroup(CommandSink):
         self._unreconciled: dict[int, None] = {}
         self._opened: dict[int, None] = {}
         self._ended: dict[int, None] = {}
+        self._watchers: dict[int, Callable[[], None]] = {}
 
     def open(self, raft: Group, now: int) -> None:
         """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of
@@ -257,8 +258,22 @@ class QueueGroup(CommandSink):
             if self._is_session_closed:
                 self._is_session_closed = False
                 self._reopen(self._session_at(now))
+        if self._watchers:
+            self._wake_watchers()
         if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
             self.letters.run(now)
+
+    def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when a queue has ready messages, or is gone."""
+        self._watchers[queue_id] = wake
+        self._replication.touch(self.group_id)
+
+    def _wake_watchers(self) -> None:
+        for queue_id, wake in list(self._watchers.items()):
+            figures = self.machine.statistics(queue_id)
+            if (figures is not None and figures.ready) or queue_id not in self.queues:
+                del self._watchers[queue_id]
+                wake()
 
     def other_effect(self, effect: Effect) -> None:
         """See CommandSink."""

@@ -13,6 +13,7 @@ from amqp_broker.declared import QueueDeclaration
 from amqp_broker.errors import AmqpException, ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.queue_proxy import QueueProxy
+from amqp_broker.proxies.quorum_leases import QuorumLeases
 from amqp_broker.receipts import Receipt
 from queues.message import Message
 from queues.quorum.commands import OpenQueue
@@ -41,6 +42,7 @@ class QuorumQueue(QueueProxy):
         self.group = group
         self.counts_returns = True
         self.is_prepared = False
+        self.leases = QuorumLeases(self)
         self._find_settings = find_settings
         self._take_settings(find_settings())
 
@@ -76,6 +78,10 @@ class QuorumQueue(QueueProxy):
     def message_count(self) -> int:
         """How many messages are ready."""
         return self.statistics().ready
+
+    def leased_count(self) -> int:
+        """How many messages its lease groups hold."""
+        return self.statistics().leased
 
     def unacked_count(self) -> int:
         """How many messages consumers hold, on all nodes."""

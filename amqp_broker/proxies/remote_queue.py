@@ -78,6 +78,10 @@ class RemoteQueue(QueueProxy):
         """How many messages were ready when they were counted."""
         return self._messages
 
+    def leased_count(self) -> int:
+        """Only its home knows: none, as far as this node is asked."""
+        return 0
+
     def unacked_count(self) -> int:
         """How many messages consumers held when they were counted."""
         return self._unacked

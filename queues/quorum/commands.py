@@ -1,7 +1,7 @@
 """Commands of a queue group, and the octets of a batch of them: what one entry of the group's log holds.
 
-    batch    u8 version 1, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
-    command  u8 kind, u32 length of what follows, fields (put_... below, in that order)
+    batch    u8 version 2, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
+    command  u8 kind, u32 length of what follows, fields (put_... below and in lease_commands.py, in that order)
 
 Of a node's ordered command stream: origin is the node's name, session counts its streams, first is the number of the
 first command in the stream (from 1), seen the number of the last one whose effects the node has taken. Of the group's
@@ -22,6 +22,8 @@ import cython
 
 from octets.buffer import Buffer
 from queues.page import AddressBook
+from queues.quorum import lease_commands
+from queues.quorum.lease_commands import LeaseCommand
 from queues.quorum.reader import TIME_MAX, U64_MAX, Reader, octets_of
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
 from queues.quorum.traffic import Enqueue as Enqueue  # the two are commands like the others
@@ -31,7 +33,7 @@ from queues.quorum.traffic import Settle as Settle
 if not cython.compiled:
     from queues.quorum.traffic import get_enqueue, get_settle, put_enqueue, put_settle
 
-VERSION = 1
+VERSION = 2
 _TIME = struct.Struct(">Q")
 _TIME_AT = 1
 #: Octets of a command before its fields: kind and length.
@@ -119,8 +121,9 @@ class Dispatched(NamedTuple):
 
 
 Command = (
-    OpenQueue | DropQueue | Enqueue | Settle | Attach | Detach | Prefetch | Get | Purge | Tick | NodeDown | Dispatched
-)
+    OpenQueue | DropQueue | Enqueue | Settle | Attach | Detach | Prefetch | Get | Purge | LeaseCommand
+    | Tick | NodeDown | Dispatched
+)  # fmt: skip
 
 
 class Batch(NamedTuple):
@@ -193,6 +196,7 @@ _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     Prefetch: (_PREFETCH, _put_prefetch),
     Get: (_GET, _put_get),
     Purge: (_PURGE, _put_queue_id),
+    **lease_commands.WRITERS,
     Tick: (_TICK, _put_tick),
     NodeDown: (_NODE_DOWN, _put_node_down),
     Dispatched: (_DISPATCHED, _put_dispatched),
@@ -303,6 +307,7 @@ _READERS: dict[int, Callable[[Reader], Command]] = {
     _PREFETCH: _get_prefetch,
     _GET: _get_get,
     _PURGE: _get_purge,
+    **lease_commands.READERS,
     _TICK: _get_tick,
     _NODE_DOWN: _get_node_down,
     _DISPATCHED: _get_dispatched,

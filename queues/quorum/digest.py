@@ -13,7 +13,7 @@ from octets.buffer import Buffer
 from queues.message import Entry
 from queues.page import Page, put_message
 from queues.pager import Pager
-from queues.quorum.image import deduplication_parts, holders_parts, origin_octets, queue_octets
+from queues.quorum.image import deduplication_parts, holders_parts, lease_octets, origin_octets, queue_octets
 from queues.quorum.state import GroupState
 from queues.ready import Ready
 
@@ -44,6 +44,11 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
             digest.update(count.to_bytes(8, "big"))
         for entry in queue.letters.transit:
             digest.update(_octets_of(entry))
+        if queue.leases is not None:
+            for lease in queue.leases.all():
+                digest.update(lease_octets(lease, lease in queue.leases.parting))
+                for entry in lease.entries():
+                    digest.update(_octets_of(entry))
     return digest.digest()
 
 

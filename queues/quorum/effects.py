@@ -25,6 +25,10 @@ class Refusal(IntEnum):
     """The consumer's number is not above the earlier ones."""
     UNKNOWN = 5
     """Never out of the log: the link or the session was lost before an answer came. It may have been done."""
+    FENCED = 6
+    """The lease group has another owner now."""
+    LEASE_GONE = 7
+    """There is no such lease group, or another incarnation of it, or it does not hold what was named."""
 
 
 class Reason(IntEnum):

@@ -39,7 +39,6 @@ from queues.quorum.effects import (
     ConsumerCancelled,
     Counted,
     Effect,
-    GetAnswered,
     Gone,
     QueueGone,
     QueueOpened,
@@ -48,6 +47,8 @@ from queues.quorum.effects import (
     SessionClosed,
     SettleMissed,
 )
+from queues.quorum.lease_commands import LEASE_COMMANDS
+from queues.quorum.leases import execute, put_back
 from queues.quorum.letters import Letters
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import U64_MAX
@@ -82,6 +83,7 @@ class Execution(Sink):
             Prefetch: self._prefetch,
             Get: self._get,
             Purge: self._purge,
+            **dict.fromkeys(LEASE_COMMANDS, self._lease),
         }
 
     def run(self, batch: Batch) -> None:
@@ -302,6 +304,15 @@ class Execution(Sink):
             self._touch(queue)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 
+    def _lease(self, origin: Origin, sequence: int, command: Any) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        refusal: Refusal | None = Refusal.NO_QUEUE
+        if queue is not None:
+            refusal = execute(queue, command, self.state.clock)
+            self._touch(queue)
+        if refusal is not None:
+            self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
+
     # -- what the leader and the clock do ------------------------------------------------------------------------------
 
     def _dispatched(self, command: Dispatched) -> None:
@@ -340,6 +351,7 @@ class Execution(Sink):
             origin = self.state.origins[consumer.origin]
             self._forget_if_done(origin, consumer)
             self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
+        put_back(queue)
         queue.normalise(clock)
         queue.dispatch(clock)
         if queue.is_expired(clock):  # at last: what has expired in it may have become dead letters, which keep it
@@ -423,7 +435,7 @@ class Execution(Sink):
         if kind is NoticeKind.REFUSED:
             self._refused.append(Refused(a, Refusal(b)))
         elif kind is NoticeKind.GOT:
-            self.effects.append(_answer(origin, a, b, c))
+            self.effects.append(origin.answer(a, b, c))
         elif kind is NoticeKind.COUNTED:
             self.effects.append(Counted(a, b))
         elif kind is NoticeKind.ATTACH_REFUSED:
@@ -439,10 +451,9 @@ class Execution(Sink):
         """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
         difference means for it. Returns the old state."""
         old, self.state = self.state, state
-        for queue_id in old.queues:
-            if queue_id not in state.queues:
-                self.dropped.append(queue_id)
-                self.effects.append(QueueGone(queue_id, Gone.MISSED))
+        missed = [queue_id for queue_id in old.queues if queue_id not in state.queues]
+        self.dropped += missed
+        self.effects += [QueueGone(queue_id, Gone.MISSED) for queue_id in missed]
         self._watched = {}
         self._heap = []
         for queue in state.queues.values():
@@ -476,15 +487,3 @@ class Execution(Sink):
         self._refused = []
         if not origin.is_open and (before.is_open or not before.session):
             self.effects.append(SessionClosed(origin.session))
-
-
-def _answer(origin: Origin, sequence: int, number: int, delivery_id: int) -> GetAnswered:
-    """The answer to a Get; without a message also if that has gone back to its queue since."""
-    consumer = origin.consumers.get(number)
-    held = consumer.held.get(delivery_id) if consumer is not None else None
-    if consumer is None or held is None:
-        return GetAnswered(sequence, number, 0, None, False, 0, 0)
-    entry = held[0]
-    return GetAnswered(
-        sequence, number, delivery_id, entry.message, entry.is_redelivered, entry.returns, consumer.queue.ready.count
-    )

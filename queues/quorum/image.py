@@ -19,9 +19,11 @@ could change later at once, and leaves the packing of messages and the reading o
     PAGE         u8 section, u32 place, u32 count, u64 first, u64 last, u64 message octets, u8 has expiring, octets
     PAGE_AT      the same, with u32 segment, u64 offset, u32 length for the octets
     TAIL         as PAGE: the page that is still filled
+    LEASE        short name, short incarnation, short owner, u64 trimmed, u64 next, u64 last called, u8 parting
     QUEUE_END, END (u32 number of records before it)
 
-Sections: READY (place: the priority), HELD (place: the holder), LETTERS (waiting), TRANSIT.
+Sections: READY (place: the priority), HELD (place: the holder), LETTERS (waiting), TRANSIT, LEASED (place: the group,
+counted from 0; the first and last of a page are offsets).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from queues.message import Entry, Message
 from queues.page import Page, PageBuilder, put_message
 from queues.pager import Pager
 from queues.priority import PriorityReady
+from queues.quorum.leases import QuorumLease
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.reader import octets_of
 from queues.quorum.settings import put_settings
@@ -42,7 +45,7 @@ from queues.quorum.state import GroupState, Origin
 from queues.ready import Ready
 from storage.page_store import PageLocation
 
-VERSION = 1
+VERSION = 2
 CHUNK_BYTES = 256 * 1024
 
 
@@ -61,6 +64,7 @@ class Kind(IntEnum):
     TAIL = 12
     QUEUE_END = 13
     END = 14
+    LEASE = 15
 
 
 class Section(IntEnum):
@@ -68,6 +72,7 @@ class Section(IntEnum):
     HELD = 1
     LETTERS = 2
     TRANSIT = 3
+    LEASED = 4
 
 
 #: Bits of a holder's flags.
@@ -127,6 +132,7 @@ def capture(state: GroupState, names_places: bool) -> list[Part]:
             parts += _ready_parts(ready, queue.queue_id, Section.READY, level, names_places)
         parts += [_entry(Section.TRANSIT, 0, entry, names_places) for entry in queue.letters.transit]
         parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
+        parts += _lease_parts(queue, names_places)
         parts.append((Kind.QUEUE_END, b""))
     return parts
 
@@ -206,6 +212,28 @@ def deduplication_parts(queue: QuorumQueue) -> list[tuple[Kind, bytes]]:
     return parts
 
 
+def lease_octets(lease: QuorumLease, is_parting: bool) -> bytes:
+    buffer = Buffer()
+    for name in (lease.name, lease.incarnation, lease.owner):
+        buffer.put_shortstr(octets_of(name))
+    buffer.put_u64(lease.trimmed)
+    buffer.put_u64(lease.next)
+    buffer.put_u64(lease.last_called)
+    buffer.put_u8(1 if is_parting else 0)
+    return buffer.take()
+
+
+def _lease_parts(queue: QuorumQueue, names_places: bool) -> list[Part]:
+    """The lease groups, each followed by what it holds."""
+    parts: list[Part] = []
+    if queue.leases is None:
+        return parts
+    for place, lease in enumerate(queue.leases.all()):
+        parts.append((Kind.LEASE, lease_octets(lease, lease in queue.leases.parting)))
+        parts += _paged_parts(lease.pages, lease.tail, queue.queue_id, Section.LEASED, place, names_places)
+    return parts
+
+
 def _entry(
     section: Section, place: int, entry: Entry, names_places: bool, delivery_id: int = 0, since: int = 0
 ) -> _Entry:
@@ -218,14 +246,21 @@ def _entry(
 
 def _ready_parts(ready: Ready, queue_id: int, section: Section, place: int, names_places: bool) -> list[Part]:
     parts: list[Part] = [_entry(section, place, entry, names_places) for entry in [*ready.head, *ready.stragglers]]
-    if ready.pages is None:
-        return parts
-    for page in ready.pages:
+    if ready.pages is not None:
+        parts += _paged_parts(ready.pages, ready.tail, queue_id, section, place, names_places)
+    return parts
+
+
+def _paged_parts(
+    pages: Iterable[Page], tail: PageBuilder, queue_id: int, section: Section, place: int, names_places: bool
+) -> list[Part]:
+    parts: list[Part] = []
+    for page in pages:
         kind = Kind.PAGE_AT if names_places and page.location is not None else Kind.PAGE
         parts.append(_page(kind, section, place, page, page.data, queue_id))
-    if ready.tail.count:
-        octets = bytes(ready.tail.buffer.view())
-        parts.append(_page(Kind.TAIL, section, place, ready.tail, octets, queue_id))
+    if tail.count:
+        octets = bytes(tail.buffer.view())
+        parts.append(_page(Kind.TAIL, section, place, tail, octets, queue_id))
     return parts
 
 

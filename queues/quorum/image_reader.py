@@ -15,6 +15,7 @@ from queues.pager import Pager
 from queues.priority import PriorityReady
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.image import ATTACHED, EXCLUSIVE, GETTER, NO_ACK, VERSION, Kind, Section
+from queues.quorum.leases import Leases, QuorumLease
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import Malformed, Reader
 from queues.quorum.settings import get_settings
@@ -128,6 +129,7 @@ class _QueueReader:
         self._active: QuorumConsumer | None = None
         self._entries: list[tuple[Section, int, int, int, Entry]] = []
         self._places: dict[PageLocation, list[Entry]] = {}
+        self._leases: list[QuorumLease] = []
         queue_id, next_sequence, last_used, next_letter = reader.u64(), reader.u64(), reader.u64(), reader.u64()
         levels, may_expire, is_single_active = reader.u16(), bool(reader.flags(1)), bool(reader.flags(1))
         self.queue = queue = QuorumQueue(queue_id, get_settings(reader), pager, sink)
@@ -154,6 +156,8 @@ class _QueueReader:
             self._entry(reader, kind == Kind.ENTRY_AT)
         elif kind in (Kind.PAGE, Kind.PAGE_AT, Kind.TAIL):
             self._page(reader, kind)
+        elif kind == Kind.LEASE:
+            self._lease(reader)
         elif kind == Kind.QUEUE_END:
             self._finish()
             return True
@@ -203,30 +207,49 @@ class _QueueReader:
 
     def _section(self, reader: Reader) -> tuple[Section, int]:
         number, place = reader.u8(), reader.u32()
-        if number > Section.TRANSIT:
+        if number > Section.LEASED:
             raise reader.fail(f"section {number} is not known")
         section = Section(number)
-        places = {Section.READY: len(self.queue.levels()), Section.HELD: len(self._holders)}.get(section, 1)
+        places = {
+            Section.READY: len(self.queue.levels()),
+            Section.HELD: len(self._holders),
+            Section.LEASED: len(self._leases),
+        }.get(section, 1)
         if place >= places:
             raise reader.fail(f"place {place} of {places} in section {section.name}")
         return section, place
 
+    def _lease(self, reader: Reader) -> None:
+        queue = self.queue
+        if queue.leases is None:
+            queue.leases = Leases()
+        lease = QuorumLease(queue.queue_id, self._pager, reader.name(), reader.name(), reader.name())
+        lease.trimmed, lease.next, lease.last_called = reader.u64(), reader.u64(), reader.u64()
+        if lease.trimmed > lease.next:
+            raise reader.fail(f"a lease group of {lease.trimmed}..{lease.next}")
+        self._leases.append(lease)
+        if reader.flags(1):
+            queue.leases.parting.append(lease)
+        else:
+            queue.leases.groups[lease.name] = lease
+
     def _page(self, reader: Reader, kind: int) -> None:
         section, place = self._section(reader)
-        if section not in (Section.READY, Section.LETTERS):
+        if section not in (Section.READY, Section.LETTERS, Section.LEASED):
             raise reader.fail(f"a page in section {section.name}")
         count, first, last, message_bytes = reader.u32(), reader.u64(), reader.u64(), reader.u64()
         has_expiring = bool(reader.flags(1))
         location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if kind == Kind.PAGE_AT else None
         data = reader.rest() if location is None else None
-        ready = self._ready(section, place)
-        if ready.pages is None:
-            ready.pages = deque()
-            ready.tail = PageBuilder()
-        ready.count += count
-        ready.message_bytes += message_bytes
+        holder = self._leases[place] if section is Section.LEASED else self._ready(section, place)
+        if isinstance(holder, Ready):
+            if holder.pages is None:
+                holder.pages = deque()
+                holder.tail = PageBuilder()
+            holder.count += count
+            holder.message_bytes += message_bytes
         if kind == Kind.TAIL and data is not None:
-            tail = ready.tail
+            tail = holder.tail
             tail.buffer.put_bytes(data)
             tail.count, tail.first, tail.last = count, first, last
             tail.message_bytes, tail.has_expiring = message_bytes, has_expiring
@@ -234,7 +257,9 @@ class _QueueReader:
             return
         page = Page(data, count, first, last, message_bytes)
         page.has_expiring = has_expiring
-        ready.pages.append(page)
+        holder.pages.append(page)
+        if isinstance(holder, QuorumLease):
+            holder.page_octets += location.length if location is not None else page.size
         if location is not None:
             page.location = location
             page.is_named = True
@@ -251,6 +276,9 @@ class _QueueReader:
     def _finish(self) -> None:
         """Everything of the queue is there: put the loose entries into their places."""
         queue, pager = self.queue, self._pager
+        for lease in self._leases:
+            if not lease.is_dense():
+                raise Malformed(f"queue {queue.queue_id}: lease group '{lease.name}' lacks messages")
         for location, entries in self._places.items():
             self._read_page(location, entries)
         loose: dict[tuple[Section, int], list[Entry]] = {}

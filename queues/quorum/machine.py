@@ -14,7 +14,7 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from queues.pager import Pager
 from queues.quorum.commands import Batch, decode_batch, with_time
@@ -23,8 +23,9 @@ from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
 from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
+from queues.quorum.leases import QuorumLease
 from queues.quorum.places import Export, Places, name_places
-from queues.quorum.queue import QueueStatistics
+from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.settings import QuorumSettings
 
 
@@ -197,16 +198,34 @@ class QueueGroupMachine:
         queue = self._execution.state.queues.get(queue_id)
         return queue.statistics() if queue is not None else None
 
+    def queue_state(self, queue_id: int) -> QuorumQueue | None:
+        """A queue as of what was applied, to be read only."""
+        found: QuorumQueue | None = self._execution.state.queues.get(queue_id)
+        return found
+
+    def lease_groups(self, queue_id: int) -> dict[str, QuorumLease]:
+        """The lease groups of a queue by name, to be read only; those that are being put back not among them."""
+        queue = self._execution.state.queues.get(queue_id)
+        return queue.leases.groups if queue is not None and queue.leases is not None else {}
+
+    def parting_groups(self, queue_id: int) -> list[QuorumLease]:
+        """Those of which some is still on its way back to the queue."""
+        queue = self._execution.state.queues.get(queue_id)
+        return list(queue.leases.parting) if queue is not None and queue.leases is not None else []
+
     def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
         """Memory is short: bring pages to the disk until so much is free; and heads too, of queues that have no
         consumer, unless they are to be kept. Returns what was freed, octets."""
         freed = 0
         for queue in self._execution.state.queues.values():
             keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
-            for ready in (queue.ready, queue.letters.waiting):
+            holders: list[Any] = [queue.ready, queue.letters.waiting]
+            if queue.leases is not None:
+                holders += queue.leases.all()
+            for holder in holders:
                 if freed >= want_bytes:
                     return freed
-                freed += ready.relieve(want_bytes - freed, keeps_head)
+                freed += holder.relieve(want_bytes - freed, keeps_head)
         return freed
 
     @property

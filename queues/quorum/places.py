@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from queues.message import Entry
@@ -145,6 +145,9 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
     named = 0
     for ready in [*queue.levels(), queue.letters.waiting]:
         named += _name_pages(ready, queue_id, sparse)
+    if queue.leases is not None:
+        for lease in queue.leases.all():
+            named += _place_pages(lease.pages, queue_id, pager, sparse)
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
@@ -156,16 +159,21 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
 def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> int:
     if ready.pages is None:
         return 0
-    pager = ready.pager
-    for page in ready.pages:
+    named = _place_pages(ready.pages, queue_id, ready.pager, sparse)
+    ready.leave_origins()
+    return named
+
+
+def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> int:
+    """Give pages a place. Returns the octets of those that have one, and are named."""
+    named = 0
+    for page in pages:
         if page.location is not None and page.location.segment in sparse and not pager.has_no_room:
             _move(page, queue_id, pager)
         pager.store(queue_id, page)
-    ready.leave_origins()
-    named = 0
-    for page in ready.stored_pages():
-        page.is_named = True
-        named += page.location.length
+        if page.location is not None:
+            page.is_named = True
+            named += page.location.length
     return named
 
 

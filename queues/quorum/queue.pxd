@@ -2,6 +2,7 @@ cimport cython
 from queues.consumer cimport Consumer
 from queues.dispatcher cimport Dispatcher
 from queues.message cimport Entry, Message, make_entry
+from queues.page cimport packed_size
 from queues.pager cimport Pager
 from queues.quorum.consumer cimport QuorumConsumer
 from queues.quorum.deduplication cimport Deduplication
@@ -32,6 +33,7 @@ cdef class QuorumQueue:
     cdef public long long last_used
     cdef public bint may_expire
     cdef public bint is_touched
+    cdef public object leases
     cdef public object settings
     cdef public long long timeout
     cdef long long _max_length
@@ -61,6 +63,9 @@ cdef class QuorumQueue:
     cpdef unsigned long long get(self, QuorumConsumer holder, long long clock) except? 0
     @cython.locals(entries=list, entry=Entry)
     cpdef object settle(self, QuorumConsumer consumer, object how, tuple ranges, long long clock)
+    @cython.locals(entry=Entry, taken=list, size="long long", dropped=int)
+    cpdef list take_ready(self, Py_ssize_t most, long long max_bytes, long long clock)
+    cpdef int take_leased(self, list entries) except -1
     @cython.locals(kept=list, limit="long long", entry=Entry)
     cdef int _put_back(self, list entries, bint counts) except -1
     cdef int _drop(self, Entry entry, object reason) except -1

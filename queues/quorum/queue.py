@@ -29,6 +29,7 @@ from queues.quorum.commands import How
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
 from queues.quorum.effects import Reason
+from queues.quorum.leases import Leases
 from queues.quorum.letters import Letters, empty
 from queues.quorum.reader import TIME_MAX
 from queues.quorum.settings import QuorumSettings
@@ -36,6 +37,7 @@ from queues.ready import Ready
 
 if not cython.compiled:
     from queues.message import make_entry
+    from queues.page import packed_size
 
 #: So many messages at most are dropped at a time, because they have expired or are too many; the rest with the next
 #: entry of the log, for which the leader sees to it that there is one soon.
@@ -73,13 +75,14 @@ class QueueStatistics:
     unacked: int
     consumers: int
     dead_letters: int
+    leased: int = 0
 
 
 class QuorumQueue:
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
     timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
-    batch is applied.
+    batch is applied. leases: its lease groups, None if it never had any.
     """
 
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
@@ -97,6 +100,7 @@ class QuorumQueue:
         self.last_used = 0
         self.may_expire = False
         self.is_touched = False
+        self.leases: Leases | None = None
         self.apply_settings(settings)
 
     def apply_settings(self, settings: QuorumSettings) -> None:
@@ -209,6 +213,35 @@ class QuorumQueue:
                 return holder.hold(entry, clock)
             self._drop(entry, Reason.EXPIRED)
         return 0
+
+    # -- lease groups (leases.py) ------------------------------------------------------------------------------------
+
+    def take_ready(self, most: int, max_bytes: int, clock: int) -> list[Entry]:
+        """The first ready messages leave the queue: so many at most, and so many octets, counted as they are packed;
+        one at least. They stay counted in the budget."""
+        taken: list[Entry] = []
+        dropped = 0
+        while len(taken) < most and dropped < _AT_ONCE:
+            entry = self.ready.peek()
+            if entry is None:
+                break
+            if 0 < entry.expires_at <= clock:
+                self.ready.pop()
+                self._drop(entry, Reason.EXPIRED)
+                dropped += 1
+                continue
+            size = packed_size(entry.message)
+            if size > max_bytes and taken:
+                break
+            max_bytes -= size
+            self.ready.pop()
+            taken.append(entry)
+        return taken
+
+    def take_leased(self, entries: list[Entry]) -> None:
+        """Messages of a group come back, counted in the budget. Call `dispatch` afterwards."""
+        self.unacked += len(entries)
+        self._put_back(entries, True)
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
@@ -338,12 +371,16 @@ class QuorumQueue:
                 self.may_expire = False
             else:
                 due = _earlier(due, head.expires_at)
+        if self.leases is not None and self.leases.parting:
+            due = max(1, clock)
         if self._expires >= 0 and self._is_unused():
             due = _earlier(due, self.last_used + self._expires)
         return due
 
     def _is_unused(self) -> bool:
-        """Dead letters keep a queue too."""
+        """Dead letters keep a queue too, and so does what is leased."""
+        if self.leases is not None and self.leases.held():
+            return False
         return not self.dispatcher.consumers and not self.letters.count
 
     def is_expired(self, clock: int) -> bool:
@@ -386,11 +423,16 @@ class QuorumQueue:
         self.unacked = 0
         empty(self.ready)
         self.letters.discard()
+        if self.leases is not None:
+            self.leases.discard()
 
     def statistics(self) -> QueueStatistics:
         """Its figures now."""
         ready, consumers = self.ready, self.dispatcher.consumers
-        return QueueStatistics(ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count)
+        leased = self.leases.held() if self.leases is not None else 0
+        return QueueStatistics(
+            ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count, leased
+        )
 
 
 def _duration(milliseconds: int | None) -> int:

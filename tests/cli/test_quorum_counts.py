@@ -15,12 +15,18 @@ from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.replication import JournalPort
 from amqp_broker.cluster.stored_groups import StoredGroups
+from amqp_broker.vhost import VHost
+from queues.arguments import QueueArguments
+from queues.classic import ClassicQueue
+from queues.leases import open_lease
 from queues.pager import Pager
 from queues.quorum.commands import Attach, Command, Enqueue, How, OpenQueue, Settle, encode_batch
 from queues.quorum.commands import Batch as QueueBatch
+from queues.quorum.lease_commands import AckLease, Claim, OpenLease
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.settings import QuorumSettings
 from queues.store import MessageStore
+from queues.timers import Timers
 from raft.entry import REGULAR
 from raft.host import RaftHost
 from raft.journal_records import RAFT_ENTRY, put_entry
@@ -124,6 +130,33 @@ def test_quorum_queues_are_counted(groups: Groups, tmp_path: Path, capsys: pytes
     assert described[1]["last_index"] == described[1]["checkpoint_index"] + described[1]["entries"]
     assert described[1]["last_index"] == groups.queues.last_index
     assert described[1]["voters"] == ["n1"]
+
+
+def test_lease_groups_are_shown(groups: Groups, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of quorum and of classic queues; what they hold is no more in the queue."""
+    job = (1, "job", "i" * 32, "driver")
+    groups.do(OpenLease(*job), Claim(*job, 0, 150, 1 << 40, False), AckLease(*job, 30))
+    store = MessageStore(groups.journal, Pager(groups.page_store, 1 << 20, 2000, 3, 500), 1 << 30)
+    plain = ClassicQueue("plain", 2, True, QueueArguments(), store, Timers(), lambda *_: None)
+    for number in range(10):
+        VHost("/", store, 1, 10).publish(message_named(number + 1, 90), [plain], 1)
+    group = open_lease(plain, "other", "somebody", "j" * 32, 1)
+    group.claim(4, 1 << 40, 1)
+    group.ack(1, 1)
+    groups.sync()
+    report = inspected(groups, tmp_path, capsys)
+    assert {queue["name"]: queue["messages"] for queue in report["queues"]} == {"orders": 50, "plain": 6}
+    fields = ("queue", "group", "owner", "trimmed", "next")
+    assert [tuple(each[field] for field in fields) for each in report["leases"]] == [
+        ("orders", "job", "driver", 30, 150),
+        ("plain", "other", "somebody", 1, 4),
+    ]
+    assert main(["inspect", str(tmp_path)]) == 0
+    words = capsys.readouterr().out
+    assert "leases    2 groups, 123 messages besides" in words
+    assert "  /  orders  group 'job': 120 messages from offset 30 (owner 'driver')" in words
+    for kind in ("moves", "states of lease groups"):
+        assert f" {kind}" in words
 
 
 def test_it_says_so_in_words(groups: Groups, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

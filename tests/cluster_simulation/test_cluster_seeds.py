@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from tests.cluster_simulation.weather import Weather
+from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 
 SEEDS = 200
@@ -53,6 +54,32 @@ def test_no_seed_of_three_nodes_finds_a_violation() -> None:
 def test_no_seed_of_five_nodes_finds_a_violation() -> None:
     failures = run_many(20, 5, SECONDS)
     assert not failures, _REPLAY
+
+
+_GONE_TOO_EARLY = "the pages of a deleted quorum queue were removed while a checkpoint named them"
+_RISEN = "a quorum queue was deleted while the command that opens it was on its way, and stayed in the log for ever"
+_NOT_DELETED = "the log dropped a queue whose deletion was not committed, and it came back empty"
+_NO_HOME = "a queue was declared on a member that was being removed: its home was gone for ever"
+_DELETING = "nobody settles what is in a queue that a client is deleting: an error of the model"
+_FOUND = {
+    _GONE_TOO_EARLY: ("any", (12, 14, 20, 35, 66)),
+    _RISEN: ("any", (54, 64, 80)),
+    _NOT_DELETED: ("election", (206, 225)),
+    _NO_HOME: ("membership", (302,)),
+    _DELETING: ("any", (136,)),
+}
+
+
+@pytest.mark.parametrize(
+    ("weather", "seed"),
+    [
+        pytest.param(weather, seed, id=f"{seed}: {cause}")
+        for cause, (weather, seeds) in _FOUND.items()
+        for seed in seeds
+    ],
+)
+def test_a_seed_that_has_found_something(weather: str, seed: int) -> None:
+    KINDS[weather](seed, 3).run(SECONDS)
 
 
 @pytest.mark.long

@@ -26,11 +26,11 @@ from queues.quorum.commands import (
 from queues.quorum.effects import Delivered, Effect, GetAnswered
 from queues.quorum.settings import QuorumSettings
 from tests.cluster_simulation.log_model import LogModel
-from tests.cluster_simulation.queue_kinds import LETTERS, QueueKind
+from tests.cluster_simulation.queue_kinds import DELAYED, HELD_BACK, HOLDING, LETTERS, SCRATCH, QueueKind
 from tests.simulation.state import Violation
 
 GROUP = 1
-PLAIN, DYING, SINGLE, LEVELS, DEAD = 1, 2, 3, 4, 5
+PLAIN, DYING, SINGLE, LEVELS, DEAD, GOING, TO, HELD = 1, 2, 3, 4, 5, 6, 7, 8
 SESSION = 1000
 ENDLESS = {"x-delivery-limit": -1}
 KINDS = {
@@ -39,6 +39,9 @@ KINDS = {
     "single": QueueKind("single", arguments={"x-single-active-consumer": True, **ENDLESS}),
     "levels": QueueKind("levels", arguments={"x-max-priority": 2, **ENDLESS}),
     LETTERS: QueueKind(LETTERS, arguments=ENDLESS),
+    SCRATCH: QueueKind(SCRATCH, is_scratch=True, arguments=ENDLESS),
+    DELAYED: QueueKind(DELAYED, arguments=ENDLESS),
+    HELD_BACK: HOLDING,
 }
 
 
@@ -52,7 +55,7 @@ class History:
 
     def __init__(self) -> None:
         self.model = LogModel(KINDS)
-        self.model.name_of = dict(zip((PLAIN, DYING, SINGLE, LEVELS, DEAD), KINDS, strict=True))
+        self.model.name_of = dict(zip((PLAIN, DYING, SINGLE, LEVELS, DEAD, GOING, TO, HELD), KINDS, strict=True))
         self.index = 0
         self.time = 0
         self.sequences: dict[tuple[str, int], int] = {}
@@ -318,6 +321,16 @@ def test_an_acknowledgement_is_not_overtaken(history: History, is_overtaken: boo
         assert history.model.counts["covered acks"] == 1
 
 
+def test_nobody_settles_what_is_in_a_queue_that_a_client_is_deleting(history: History) -> None:
+    """Seed 136 of three nodes: its deletion is on its way, and takes along what the acknowledgement was for."""
+    history.attach("n1", 1, GOING)
+    history.publish(7, queue_id=GOING)
+    history.hand("n1", 1, 1, 7)
+    history.model.follows("n1", 8, [history.model.seen("n1", "tag1", 7, is_get=False)])
+    history.publish(8)
+    assert history.model.counts["covered acks"] == 0
+
+
 def test_one_of_an_earlier_session_means_nothing(history: History) -> None:
     history.attach("n1", 1)
     history.publish(7)
@@ -370,6 +383,27 @@ def test_what_dies_becomes_a_letter(history: History, why: str, is_there: bool) 
     history.hand("n3", 3, 1, 1)
     history.settle("n3", 3, 1)
     history.model.at_the_end()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_held_back_comes(history: History, is_there: bool) -> None:
+    history.publish(7, queue_id=HELD)
+    if is_there:
+        history.publish(7, queue_id=TO)
+        history.attach("n1", 1, TO)
+        history.hand("n1", 1, 1, 7)
+        history.settle("n1", 1, 1)
+        history.model.at_the_end()
+    else:
+        with refuses("was held back, and never came"):
+            history.model.at_the_end()
+
+
+def test_what_was_held_back_comes_once(history: History) -> None:
+    history.publish(7, queue_id=HELD)
+    history.publish(7, queue_id=TO)
+    with refuses("is taken again"):
+        history.publish(7, queue_id=TO)
 
 
 def test_a_letter_is_no_excuse_before_it_has_expired(history: History) -> None:

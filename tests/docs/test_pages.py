@@ -10,6 +10,8 @@ import pytest
 
 from amqp_broker.cluster.commands import FIELDS as COMMANDS
 from amqp_broker.config import SETTINGS_BY_KEY
+from amqp_broker.leases.service import VERBS as LEASE_VERBS
+from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.protocol import methods
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
 
@@ -56,7 +58,7 @@ def is_known(left: str, right: str) -> bool:
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
-        or name in verbs()
+        or name in (*verbs(), *LEASE_VERBS, *TXN_VERBS)
         or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES

@@ -41,7 +41,8 @@ class Row(NamedTuple):
 class LeaseDesk:
     """One connection with one channel; a context manager."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, queue_type: str = "classic") -> None:
+        self._queue_type = queue_type
         self.connection = Connection.open(url, timeout=20.0)
         self.channel: Channel = self.connection.channel()
         self._replies = self.channel.consume(REPLY_QUEUE, no_ack=True)
@@ -104,6 +105,7 @@ class LeaseDesk:
         from amqp_broker.protocol import methods as m
         from amqp_broker.protocol.fields import Table
 
+        arguments = {"x_queue_type": self._queue_type, **arguments}
         named = {name.replace("_", "-"): value for name, value in arguments.items()}
         with self.connection.channel() as channel:
             channel.call(m.QueueDeclare(queue=queue, durable=True, arguments=Table(named)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,15 +13,21 @@ from amqp_broker.protocol import methods as m
 from tests.leases.lease_desk import LeaseDesk, Owner, rows
 
 
+@pytest.fixture(scope="module", params=["classic", "quorum"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The type of the queues."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def url(kind: str) -> Iterator[str]:
     with running() as broker:
         yield broker.url
 
 
 @pytest.fixture
-def desk(url: str) -> Iterator[LeaseDesk]:
-    with LeaseDesk(url) as desk:
+def desk(url: str, kind: str) -> Iterator[LeaseDesk]:
+    with LeaseDesk(url, kind) as desk:
         yield desk
 
 
@@ -270,3 +277,28 @@ def test_a_group_that_nobody_calls_for_goes_back(desk: LeaseDesk) -> None:
         channel.wait_until(lambda: len(consumer.deliveries) == 3, desk.connection.deadline(10), "what was leased")
         assert [each.redelivered for each in consumer.deliveries] == [True] * 3
     assert owner.claim(3).code == "gone"
+
+
+def test_an_exclusive_consumer_is_left_alone(desk: LeaseDesk) -> None:
+    desk.declare("alone")
+    owner = Owner(desk, "alone")
+    with desk.connection.channel() as channel:
+        consumer = channel.consume("alone", exclusive=True, prefetch_count=1)
+        desk.fill("alone", 2)
+        assert owner.claim(0).code == "access-refused"
+        channel.wait_until(lambda: len(consumer.deliveries) == 1, desk.connection.deadline(10), "a delivery")
+    deadline = time.monotonic() + 10
+    while (answer := owner.claim(0, wait_ms=2000)).code == "access-refused":
+        assert time.monotonic() < deadline
+    assert answer.fields["end"] >= 1
+
+
+def test_a_claim_that_waits_hears_of_the_end_of_the_queue(desk: LeaseDesk, url: str) -> None:
+    desk.declare("short-lived")
+    owner = Owner(desk, "short-lived")
+    request = {"queue": "short-lived", "group": "g", "incarnation": owner.incarnation, "owner": "me", "after": 0}
+    waiting = desk.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
+    desk.ask("lease.stat", queue="short-lived")
+    with desk.connection.channel() as channel:
+        channel.call(m.QueueDelete(queue="short-lived"))
+    assert desk.receive(waiting).code in ("not-found", "gone", "busy")

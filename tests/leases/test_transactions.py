@@ -199,3 +199,15 @@ def test_leases_and_transactions_meet(desk: LeaseDesk) -> None:
         start = end
     assert sorted(desk.drain("sink")) == sorted(b"m%d" % number for number in range(300))
     assert desk.ask("lease.stat", queue="source").fields["ready"] == 0
+
+
+def test_an_app_that_is_idle_for_long_is_forgotten() -> None:
+    with running(txn_app_expires="500ms") as broker, LeaseDesk(broker.url) as desk:
+        assert desk.ask("txn.commit", app="idle", epoch=1, attempts={}).code == "ok"
+        deadline = time.monotonic() + 10
+        while desk.ask("txn.stat").fields["apps"]:
+            assert time.monotonic() < deadline, "an idle app is not forgotten"
+        broker.restart()
+        with LeaseDesk(broker.url) as again:
+            assert again.ask("txn.stat").fields["apps"] == []
+            assert again.ask("txn.commit", app="idle", epoch=1, attempts={}).fields["published"] == 0

@@ -43,7 +43,8 @@ U32 = st.integers(0, (1 << 32) - 1)
 U64 = st.integers(0, (1 << 64) - 1)
 POSITIVE = st.integers(1, (1 << 64) - 1)
 BOOLEANS = st.booleans()
-REFUSALS = st.sampled_from([each for each in Refusal if each is not Refusal.UNKNOWN])
+#: Those that a home gives.
+REFUSALS = st.sampled_from([each for each in Refusal if each <= Refusal.ID_USED])
 SESSION = 77
 
 

@@ -307,7 +307,7 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
         (
             FORMAT_FILE,
             json.dumps({"format": FORMAT_NAME, "version": 1}),
-            "in version 1 .*this broker reads 3",
+            "in version 1 .*this broker reads 4",
         ),
         (FORMAT_FILE, json.dumps({"format": FORMAT_NAME}), "in version None"),
         (FORMAT_FILE, b"\xff\xfe", "its FORMAT file cannot be read"),

@@ -28,6 +28,7 @@ from queues.quorum.commands import (
     encode_leader_batch,
 )
 from queues.quorum.effects import ConsumerCancelled, Delivered, Effect, GetAnswered, SessionClosed
+from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.settings import QuorumSettings
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import BUDGETS, SESSION, START, Member, settings_of
@@ -103,6 +104,8 @@ class RandomNode:
         """Something that a node might want."""
         chance = self.chance
         queue_id = chance.choice(QUEUES)
+        if chance.random() < 0.12:
+            return self._lease(queue_id)
         choice = chance.random()
         if choice < 0.5:
             queue_ids = QUEUES if chance.random() < 0.2 else (queue_id,)
@@ -129,6 +132,22 @@ class RandomNode:
         if choice < 0.97:
             return Get(self.number(), queue_id)
         return Purge(queue_id) if choice < 0.98 else OpenQueue(queue_id, random_settings(chance))
+
+    def _lease(self, queue_id: int) -> Command:
+        """Something about a lease group, as far as this node knows it."""
+        chance = self.chance
+        name, owner = chance.choice("ab"), chance.choice("xxy")
+        known = self.member.machine.lease_groups(queue_id).get(name)
+        if known is None or chance.random() < 0.1:
+            return OpenLease(queue_id, name, f"{self.number():032x}", owner)
+        caller = (queue_id, name, known.incarnation if chance.random() < 0.95 else "other", owner)
+        choice = chance.random()
+        if choice < 0.6:
+            after = chance.choice([known.next, known.next, known.trimmed, known.next + 1])
+            return Claim(*caller, after, chance.randint(0, 12), chance.choice([1, 400, 1 << 40]), chance.random() < 0.5)
+        if choice < 0.92:
+            return AckLease(*caller, chance.randint(known.trimmed, known.next + (chance.random() < 0.1)))
+        return ReleaseLease(*caller)
 
     def _settle(self) -> Settle:
         from_stale = self.stale and (not self.held or self.chance.random() < 0.2)

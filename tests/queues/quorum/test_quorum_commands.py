@@ -32,6 +32,7 @@ from queues.quorum.commands import (
     encode_leader_batch,
     with_time,
 )
+from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.reader import Malformed
 from queues.quorum.settings import QuorumSettings
 from tests.queues.queue_world import message_named
@@ -80,6 +81,10 @@ OWN = st.one_of(
     st.builds(Prefetch, U64, U32),
     st.builds(Get, U64, U64),
     st.builds(Purge, U64),
+    st.builds(OpenLease, U64, NAMES, NAMES, NAMES),
+    st.builds(Claim, U64, NAMES, NAMES, NAMES, U64, U32, U64, BOOLEANS),
+    st.builds(AckLease, U64, NAMES, NAMES, NAMES, U64),
+    st.builds(ReleaseLease, U64, NAMES, NAMES, NAMES),
 )
 LEADERS = st.one_of(st.just(Tick()), st.builds(NodeDown, NAMES, U64), st.builds(Dispatched, U64, U64))
 BATCHES = st.one_of(
@@ -117,6 +122,9 @@ def sample() -> Batch:
         Settle(1, How.REJECT, ranges),
         Attach(1, 7, 10, True, -5, True, "tag"),
         Get(2, 7),
+        OpenLease(7, "job", "0" * 32, "driver"),
+        Claim(7, "job", "0" * 32, "driver", 4, 100, 1 << 20, True),
+        AckLease(7, "job", "0" * 32, "driver", 5),
     ]
     return Batch(1, "n1", 2, 3, 2, commands)
 
@@ -200,8 +208,8 @@ def test_a_time_that_leaves_no_room_for_a_ttl_is_refused() -> None:
 
 def test_a_newer_version_is_named() -> None:
     data = encode_leader_batch(1, [Tick()])
-    with pytest.raises(Malformed, match="version 2"):
-        decode_batch(b"\x02" + data[1:], AddressBook())
+    with pytest.raises(Malformed, match="version 3"):
+        decode_batch(b"\x03" + data[1:], AddressBook())
 
 
 def test_priorities_of_a_queue_are_bounded() -> None:

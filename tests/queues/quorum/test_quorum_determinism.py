@@ -6,12 +6,18 @@ from collections import Counter
 
 import pytest
 
+from queues.quorum import leases
 from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered, SessionClosed
 from tests.queues.queue_world import name_of
 from tests.queues.quorum.quorum_world import Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode
 
 STEPS = 150
+
+
+@pytest.fixture(autouse=True)
+def releases_take_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "RELEASE_MESSAGES", 4)
 
 
 def plain(effects: list[Effect]) -> list[tuple[object, ...]]:
@@ -62,6 +68,7 @@ def memory_in_use(member: Member) -> int:
             used += sum(entry.message.size for entry in [*ready.head, *ready.stragglers])
             if ready.pages is not None:
                 used += sum(page.size for page in ready.pages if page.data is not None) + ready.tail.buffer.length
+        used += sum(lease.ram_page_bytes() for lease in queue.leases.all()) if queue.leases is not None else 0
         used += sum(entry.message.size for entry in queue.letters.transit)
         used += sum(entry.message.size for holder in queue.holders.values() for entry, _ in holder.held.values())
     return used

@@ -1,0 +1,143 @@
+"""`python -m benchmarks.lease_path`: what it costs to take a backlog out of a classic queue on lease, in one process.
+
+A queue with its journal and pages on a real disk, without sockets, clients and a loop around it. The backlog is
+published first, then claimed batch by batch, read in pieces as `lease.fetch` does, and acknowledged; each phase is
+timed apart, with the turns' ends (pages that are stored, segments that are left) counted in and the syncs named apart.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+import amqp_broker  # noqa: F401  # decides which modules run
+from amqp_broker.sync_job import SyncJob
+from amqp_broker.vhost import VHost
+from benchmarks.brokers import temporary_folder
+from benchmarks.machine import is_compiled
+from queues.arguments import QueueArguments
+from queues.classic import ClassicQueue
+from queues.leases import groups_of, open_lease
+from queues.message import Address, Message, build_message
+from queues.pager import Pager
+from queues.store import MessageStore
+from queues.timers import Timers
+from storage.disk import FileDisk
+from storage.journal import Journal
+from storage.page_store import PageStore
+
+KIB = 1024
+MIB = 1024 * KIB
+TURN_MESSAGES = 1000
+FETCH_MESSAGES = 2000
+FETCH_BYTES = 4 * MIB
+
+
+class Room:
+    """One queue and what a node has around it."""
+
+    def __init__(self, folder: str, budget_bytes: int) -> None:
+        disk = FileDisk(folder)
+        self.pager = Pager(PageStore(disk), budget_bytes, 256 * KIB, 512, MIB)
+        self.journal = Journal(disk)
+        self.store = MessageStore(self.journal, self.pager, 256 * MIB)
+        for _ in self.journal.recover():
+            pass
+        self.vhost = VHost("/", self.store, 1, 1000)
+        timers = Timers()
+        self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, timers, lambda *_: None)
+        self.spent: dict[str, float] = {}
+        self.most_used = 0
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time what is done inside."""
+        began = time.perf_counter()
+        yield
+        self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - began
+
+    def end_turn(self, name: str) -> None:
+        """What a node does at the end of a turn, and the sync that follows."""
+        with self.phase(name):
+            self.store.end_turn()
+            self.store.shorten()
+            excess = self.pager.used - self.pager.tight_bytes
+            for holder in (self.queue.ready, *groups_of(self.queue)):
+                if excess > 0:
+                    excess -= holder.relieve(excess)
+        with self.phase("sync"):
+            pages = self.store.take_page_sync()
+            position = self.journal.position
+            batch = self.journal.take_batch()
+            job = SyncJob(position, position, [] if batch is None else [(self.journal, batch)], pages)
+            job.run()
+            job.finish()
+            self.store.synced(position)
+        self.most_used = max(self.most_used, self.pager.used)
+
+
+def messages_of(body_bytes: int) -> list[Message]:
+    """Some different ones, so that they are not all in the processor's nearest cache."""
+    address = Address("", "backlog", b"\x00\x07backlog")
+    return [
+        build_message(address, b"\x10\x00\x02", (b"%08d" % number).ljust(body_bytes, b"."), True, -1, -1, 1)
+        for number in range(TURN_MESSAGES)
+    ]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--messages", default=1_000_000, show_default=True, help="Messages of the backlog.")
+@click.option("--body", default=200, show_default=True, help="Octets of a body.")
+@click.option("--budget", default=256, show_default=True, help="The memory budget, MiB.")
+@click.option("--claim", default=10_000, show_default=True, help="Messages of a claim.")
+def main(messages: int, body: int, budget: int, claim: int) -> None:
+    """What it costs to claim, read and acknowledge a backlog."""
+    print(f"{'compiled' if is_compiled() else 'plain'} modules, {messages:,} messages, bodies of {body} octets")
+    with temporary_folder() as folder:
+        room = Room(str(folder), budget * MIB)
+        queue = room.queue
+        bodies = messages_of(body)
+        for _ in range(messages // TURN_MESSAGES):
+            with room.phase("publish"):
+                for message in bodies:
+                    room.vhost.publish(message, [queue], 1)
+            room.end_turn("publish")
+        report(room, "backlog published", messages, ("publish",))
+        group = open_lease(queue, "job", "driver", f"{1:032x}", 1)
+        while queue.message_count():
+            with room.phase("claim"):
+                group.claim(claim, 1 << 40, 1)
+            room.end_turn("claim")
+        report(room, "claimed", messages, ("claim",))
+        position = 0
+        while position < group.next:
+            with room.phase("read"):
+                found = group.read(position, min(group.next, position + FETCH_MESSAGES), FETCH_BYTES)
+                position += sum(stretch.messages for stretch in found)
+            room.most_used = max(room.most_used, room.pager.used)
+        report(room, "read", messages, ("read",))
+        for upto in range(0, group.next + 1, claim):
+            with room.phase("ack"):
+                group.ack(upto, 1)
+            room.end_turn("ack")
+        report(room, "acknowledged", messages, ("ack",))
+
+
+def report(room: Room, what: str, messages: int, phases: tuple[str, ...]) -> None:
+    """One line."""
+    seconds = sum(room.spent[name] for name in phases)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // KIB
+    print(
+        f"{what:20} {messages / seconds:12,.0f} messages/s   {seconds * 1e6 / messages:6.2f} us each   "
+        f"syncs {room.spent.pop('sync', 0.0):6.1f} s   in queues at most {room.most_used / MIB:6.0f} MiB   "
+        f"resident at most {resident:,} MiB   journal {room.journal.total_bytes / MIB:6.0f} MiB"
+    )
+    room.most_used = 0
+
+
+if __name__ == "__main__":
+    main()
