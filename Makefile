@@ -16,7 +16,7 @@ HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
 LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
-PYTEST_ARGS ?= -n 2 --dist loadgroup
+PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 20
 ARGS ?=
 CLUSTER_PORTS ?= 5672 5673 5674
 CLUSTER_LINKS ?= 7101 7102 7103
@@ -52,16 +52,16 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 	done
 	wait || wait || true
 
-# What the modules are compiled for or not makes no difference to, and takes long: once is enough.
-CAMPAIGNS := tests/chaos tests/kill tests/cluster_simulation/test_cluster_seeds.py \
-	tests/cluster_simulation/test_cluster_bites.py tests/spark_connector/with_spark
+# The source is the same, so without the compiled modules only what they do is tested again, and stock clients.
+PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol tests/proxies tests/queues tests/raft \
+	tests/storage interop_tests)
 
-test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
+test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 
-test-plain: setup $(VENV)/tools.stamp ## run the tests with the plain modules only
-	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(addprefix --ignore=,$(CAMPAIGNS)) $(PYTEST_ARGS)
+test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (PLAIN_TESTS=tests for all)
+	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest $(PLAIN_TESTS) $(PYTEST_ARGS)
 
 check: lint types test ## what CI runs: lint, types, and the tests both ways
 
