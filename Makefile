@@ -69,7 +69,7 @@ lint: $(VENV)/tools.stamp ## ruff
 	@$(PY) -m ruff check .
 
 types: $(VENV)/tools.stamp ## mypy --strict
-	@$(PY) -m mypy $(wildcard $(PACKAGES))
+	@$(PY) -m mypy $(wildcard $(PACKAGES)) pyspark_amqp.py
 
 bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --size 1024")
 	@exec $(VENV)/bin/amqp-broker bench $(ARGS)
