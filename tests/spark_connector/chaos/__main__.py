@@ -96,7 +96,7 @@ def main() -> int:
     facts = {
         "Spark": f"{pyspark.__version__}, "
         + ("one process" if asked.local else "a master and two workers on two addresses, speculation on"),
-        "broker": "one node, classic queues" if asked.nodes == 1 else "three nodes, quorum queues; the leader of the busiest dies",
+        "broker": "one node, classic queues" if asked.nodes == 1 else "three nodes, quorum queues; a leader dies",
         "seed": str(asked.seed), "system": platform.platform(),
     }  # fmt: skip
     text = page("Spark and the broker, killed", campaign, counts, facts)
