@@ -6,13 +6,16 @@
 The reader claims what is ready, reads its range as often as it likes, and acknowledges up to an offset; the group
 remembers the rest, whoever dies. It knows nothing of who calls, and of owners and incarnations only that they are kept.
 
-    LEASE   u64 queue id, u64 group id, u8 state, u64 trimmed, u64 next, three long strings: name, incarnation, owner
+    LEASE   u64 queue id, u64 group id, u8 state, u64 trimmed, u64 next, u64 next sequence of the queue,
+            three long strings: name, incarnation, owner
 
 Invariants:
 1. A message is in the queue or in one of its groups, never in both and never in neither: one MOVED entry takes it
    over, in either direction (queues/moved.py).
 2. What is claimed has left the queue: its expiry, length limits, dead letters and purges do not reach it.
 3. The last LEASE entry of a group is in no journal segment that was retired.
+4. The queue never gives the sequence of a message that is leased to another one, though nothing else of the queue may
+   be in the journal: LEASE and MOVED say how far it is.
 """
 
 from __future__ import annotations
@@ -109,6 +112,7 @@ class LeaseGroup(MessageLog):
         buffer.put_u8(self.state)
         buffer.put_u64(self.trimmed)
         buffer.put_u64(self.next)
+        buffer.put_u64(self.queue.next_sequence)
         for text in (self.name, self.incarnation, self.owner):
             buffer.put_longstr(text.encode("utf-8", "surrogateescape"))
         store.position = store.journal.close_entry()

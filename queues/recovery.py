@@ -261,13 +261,15 @@ class Recovery:
         queue_id = int.from_bytes(payload[:8], "big")
         group_id = int.from_bytes(payload[8:16], "big")
         texts = []
-        position = 33
+        position = 41
         for _ in range(3):
             length = int.from_bytes(payload[position : position + 4], "big")
             texts.append(payload[position + 4 : position + 4 + length].decode("utf-8", "surrogateescape"))
             position += 4 + length
         if position != len(payload):
             raise ValueError(f"entry of {len(payload)} octets announces {position}")
+        queue = self.queue(queue_id)
+        queue.next_sequence = max(queue.next_sequence, int.from_bytes(payload[33:41], "big"))
         if payload[16] == GONE:
             self.leases.pop(group_id, None)
             self.queues.pop(group_id, None)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from amqp_broker.cli.queue_counts import Counting, LeaseCount, QueueCount, UnchangedDisk
+from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
-from queues.store import ENQUEUE, LEASE, MOVED, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, MOVED, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
@@ -29,6 +29,7 @@ JOURNAL_ENTRIES = {
     RELEASED: "page releases",
     MOVED: "moves",
     LEASE: "states of lease groups",
+    NOTE: "notes of apps",
     RAFT_ENTRY: "log entries",
     RAFT_STATE: "terms and votes",
     RAFT_CHECKPOINT: "checkpoint parts",
@@ -91,6 +92,7 @@ def _as_json(
         "groups": [dataclasses.asdict(group) for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
         "leases": [{**dataclasses.asdict(lease), "messages": lease.messages} for lease in counting.leases],
+        "apps": [dataclasses.asdict(app) for app in counting.apps],
         "folder": dataclasses.asdict(report),
     }
 
@@ -114,8 +116,17 @@ def _as_lines(
         leased = sum(lease.messages for lease in counting.leases)
         lines += ["", f"leases    {len(counting.leases)} groups, {leased} messages besides"]
         lines += [_lease_line(lease) for lease in counting.leases]
+    if counting.apps:
+        lines += ["", f"apps      {len(counting.apps)} of transactions"]
+        lines += [_app_line(app) for app in counting.apps]
     lines += ["", *_verdict(report, counting.problems)]
     return lines
+
+
+def _app_line(app: AppCount) -> str:
+    last = "nothing committed" if app.last_epoch < 0 else f"epoch {app.last_epoch} committed"
+    staged = f"{app.parts} parts staged, {app.blobs} blobs, {_octets(app.blob_bytes)}"
+    return f"  {app.vhost}  {app.app}  {last}; {staged}"
 
 
 def _queue_line(queue: QueueCount, is_clustered: bool) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.queue_ids import delay_id
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
+from amqp_broker.leases.app_note import decode_note
 from exchanges.delayed import DelayedExchange
 from queues.leases import OPEN
 from queues.page import Page
@@ -94,12 +95,25 @@ class LeaseCount:
         return self.next - self.trimmed
 
 
+@dataclass(frozen=True, slots=True)
+class AppCount:
+    """An app of txn.*: what it has staged, committed or not, that is not published. last_epoch: -1 for none."""
+
+    vhost: str
+    app: str
+    last_epoch: int
+    parts: int
+    blobs: int
+    blob_bytes: int
+
+
 class Counting:
     """Fed with every entry of the journal by `take`, as `storage.inspect.inspect_folder` gives them."""
 
     def __init__(self, disk: UnchangedDisk) -> None:
         self.problems: list[str] = []
         self.leases: list[LeaseCount] = []
+        self.apps: list[AppCount] = []
         self._found: dict[int, list[tuple[Any, bool]]] = {}
         self._disk = disk
         self._groups = StoredGroups()
@@ -123,8 +137,8 @@ class Counting:
         return self._groups.describe()
 
     def finish(self) -> list[QueueCount]:
-        """The queues in order of virtual host and name, and their lease groups in `leases`. What cannot be named or
-        counted is missing, and noted as a problem."""
+        """The queues in order of virtual host and name, their lease groups in `leases`, and `apps`. What cannot be
+        named or counted is missing, and noted as a problem."""
         try:
             metadata = self._groups.metadata()
         except (CorruptLog, ValueError) as error:
@@ -133,7 +147,9 @@ class Counting:
         places = _places(metadata)
         counts = self._count_quorum()
         try:
-            self._recovery.finish([queue_id for _, _, kind, queue_id, _ in places if kind != "quorum"])
+            notes = [decode_note(octets) for _, octets in self._recovery.notes.values()]
+            staged = [note.queue_id(part) for note in notes for part in note.parts]
+            self._recovery.finish([*[queue_id for _, _, kind, queue_id, _ in places if kind != "quorum"], *staged])
         except (CorruptRecord, ValueError, OSError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
@@ -146,6 +162,10 @@ class Counting:
             for vhost, name, kind, queue_id, _ in places
             for lease, is_parting in self._found.get(queue_id, ())
         ]  # fmt: skip
+        for note in sorted(notes, key=lambda note: (note.vhost, note.name)):
+            found = [_count(self._recovery.queues.pop(note.queue_id(part))) for part in note.parts]
+            blobs, octets = sum(count for count, _ in found), sum(size for _, size in found)
+            self.apps.append(AppCount(note.vhost, note.name, note.last_epoch, len(found), blobs, octets))
         for queue_id, queue in self._recovery.queues.items():
             # What an exchange holds back may be in a group, and as an older version left it too.
             messages, message_bytes = counts.get(queue_id, (0, 0))

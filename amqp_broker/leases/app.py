@@ -4,12 +4,6 @@
     commit -> the parts that were named are committed, all others up to this epoch are dropped: one NOTE entry
            -> published, blob by blob (publication.py) -> nothing of the epoch is left but its number
 
-A note has everything but the blobs:
-
-    u8 version 1, 16 octets incarnation, short string virtual host, short string app, u64 last epoch + 1, u64 next
-    serial, u64 next ordinal, u64 called_at, u32 n, n x (u64 epoch, u64 partition, u64 attempt, u64 serial, u64
-    opened_at, u64 ordinal of its first blob + 1 if it is committed, or 0); committed parts in the order of publication
-
 Invariants:
 1. The id of a part's queue comes from the app's incarnation and a serial that is used once, so what a crash leaves of
    an older part never turns up in a newer one.
@@ -19,42 +13,25 @@ Invariants:
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.leases.app_note import AppNote, PartNote, decode_note, encode_note, note_id, staged_queue_id
 from amqp_broker.leases.blob import BlobReader, BlobWriter
 from amqp_broker.leases.browse import browse
-from octets.buffer import Buffer
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
 from queues.message import build_message
-from queues.quorum.reader import Reader, octets_of
 
 if TYPE_CHECKING:
     from queues.message import Message
     from queues.store import MessageStore
     from queues.timers import Timers
 
-#: Ids of the queues of staged parts lie above this, and below it, by 2**56, the ids of notes.
-STAGED_IDS = 0x31 << 56
-NOTE_IDS = 0x32 << 56
-_VERSION = 1
-_INCARNATION_BYTES = 16
-_PART_BYTES = 48
 #: A staged blob's only column, and the most that one can be.
 _BODY = 1
 _MOST_BYTES = 1 << 40
 
 Key = tuple[int, int, int]
-
-
-def _id_of(base: int, text: bytes) -> int:
-    return base + int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")
-
-
-def note_id(vhost: str, name: str) -> int:
-    """The id of an app's notes."""
-    return _id_of(NOTE_IDS, octets_of(vhost) + b"\0" + octets_of(name))
 
 
 def _keep_no_letter(queue: Any, message: Message, reason: str, now: int) -> None:
@@ -132,7 +109,7 @@ class App:
         return part
 
     def _make_part(self, key: Key, serial: int, opened_at: int, ordinal: int) -> Part:
-        queue_id = _id_of(STAGED_IDS, self._incarnation + serial.to_bytes(8, "big"))
+        queue_id = staged_queue_id(self._incarnation, serial)
         name = f"{self.name}, epoch {key[0]}, partition {key[1]}, attempt {key[2]}"
         queue = ClassicQueue(name, queue_id, True, QueueArguments(), self._store, self._timers, _keep_no_letter)
         return Part(key, serial, opened_at, ordinal, queue)
@@ -185,7 +162,7 @@ class App:
     def write(self) -> None:
         """Write the note."""
         self._note_segment = self._store.segment(self)
-        self._store.append_note(self, self._encode())
+        self._store.append_note(self, encode_note(self._note()))
 
     def write_end(self) -> None:
         """Nothing of the app is to be known any more."""
@@ -197,44 +174,33 @@ class App:
         if 0 < self._note_segment <= segment:
             self.write()
 
-    def _encode(self) -> bytes:
-        buffer = Buffer(256)
-        buffer.put_u8(_VERSION)
-        buffer.put_bytes(self._incarnation)
-        buffer.put_shortstr(octets_of(self.vhost))
-        buffer.put_shortstr(octets_of(self.name))
-        for number in (self.last_epoch + 1, self._next_serial, self._next_ordinal, self.called_at):
-            buffer.put_u64(number)
-        parts = [*self.committed, *self.parts.values()]
-        buffer.put_u32(len(parts))
-        for part in parts:
-            for number in (*part.key, part.serial, part.opened_at, part.ordinal + 1):
-                buffer.put_u64(number)
-        return buffer.take()
+    def _note(self) -> AppNote:
+        parts = [
+            PartNote(*part.key, part.serial, part.opened_at, part.ordinal)
+            for part in (*self.committed, *self.parts.values())
+        ]
+        return AppNote(
+            self._incarnation, self.vhost, self.name, self.last_epoch, self._next_serial, self._next_ordinal,
+            self.called_at, tuple(parts),
+        )  # fmt: skip
 
     @classmethod
     def restored(cls, segment: int, octets: bytes, store: MessageStore, timers: Timers, now: int) -> App:
         """An app as its note has it; the queues of its parts are empty yet. Raises Malformed."""
-        reader = Reader(octets, "note of an app")
-        version = reader.u8()
-        if version != _VERSION:
-            raise reader.fail(f"version {version}; this program reads version {_VERSION}: update it")
-        incarnation = reader.octets(_INCARNATION_BYTES)
-        app = cls(reader.name(), reader.name(), incarnation, store, timers, now)
-        app.last_epoch = reader.u64() - 1
-        app._next_serial = reader.u64()
-        app._next_ordinal = reader.u64()
-        app.called_at = reader.u64()
-        for _ in range(reader.count(_PART_BYTES)):
-            key = (reader.u64(), reader.u64(), reader.u64())
-            part = app._make_part(key, reader.u64(), reader.u64(), reader.u64() - 1)
+        note = decode_note(octets)
+        app = cls(note.vhost, note.name, note.incarnation, store, timers, now)
+        app.last_epoch = note.last_epoch
+        app.called_at = note.called_at
+        app._next_serial = note.next_serial
+        app._next_ordinal = note.next_ordinal
+        for each in note.parts:
+            part = app._make_part(each[:3], each.serial, each.opened_at, each.ordinal)
             part.touched_at = now
             part.messages = -1
             if part.ordinal < 0:
-                app.parts[key] = part
+                app.parts[part.key] = part
             else:
                 app.committed.append(part)
-        reader.finish()
         app._note_segment = segment
         store.touch(segment, app)
         return app

@@ -39,7 +39,6 @@ from queues.quorum.effects import (
     ConsumerCancelled,
     Counted,
     Effect,
-    GetAnswered,
     Gone,
     QueueGone,
     QueueOpened,
@@ -436,7 +435,7 @@ class Execution(Sink):
         if kind is NoticeKind.REFUSED:
             self._refused.append(Refused(a, Refusal(b)))
         elif kind is NoticeKind.GOT:
-            self.effects.append(_answer(origin, a, b, c))
+            self.effects.append(origin.answer(a, b, c))
         elif kind is NoticeKind.COUNTED:
             self.effects.append(Counted(a, b))
         elif kind is NoticeKind.ATTACH_REFUSED:
@@ -488,13 +487,3 @@ class Execution(Sink):
         self._refused = []
         if not origin.is_open and (before.is_open or not before.session):
             self.effects.append(SessionClosed(origin.session))
-
-
-def _answer(origin: Origin, sequence: int, number: int, delivery_id: int) -> GetAnswered:
-    """The answer to a Get; without a message also if that has gone back to its queue since."""
-    consumer = origin.consumers.get(number)
-    held = consumer.held.get(delivery_id) if consumer is not None else None
-    if consumer is None or held is None:
-        return GetAnswered(sequence, number, 0, None, False, 0, 0)
-    entry, ready = held[0], consumer.queue.ready
-    return GetAnswered(sequence, number, delivery_id, entry.message, entry.is_redelivered, entry.returns, ready.count)

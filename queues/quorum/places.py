@@ -165,7 +165,7 @@ def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> int:
 
 
 def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> int:
-    """Give pages their places. Returns the octets of those that have one, which are named."""
+    """Give pages a place. Returns the octets of those that have one, and are named."""
     named = 0
     for page in pages:
         if page.location is not None and page.location.segment in sparse and not pager.has_no_room:

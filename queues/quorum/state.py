@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.effects import GetAnswered
 from queues.quorum.queue import QuorumQueue
 
 
@@ -70,6 +71,17 @@ class Origin:
         self.next_notice += 1
         self.notices.append(notice)
         return notice
+
+    def answer(self, sequence: int, number: int, delivery_id: int) -> GetAnswered:
+        """The answer to a Get; without a message also if that has gone back to its queue since."""
+        consumer = self.consumers.get(number)
+        held = consumer.held.get(delivery_id) if consumer is not None else None
+        if consumer is None or held is None:
+            return GetAnswered(sequence, number, 0, None, False, 0, 0)
+        entry, ready = held[0], consumer.queue.ready
+        return GetAnswered(
+            sequence, number, delivery_id, entry.message, entry.is_redelivered, entry.returns, ready.count
+        )  # fmt: skip
 
     def seen(self, sequence: int) -> None:
         """The origin has taken the effects of its commands up to this one."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from amqp_broker import running
+from amqp_broker.cli.inspect import inspect
 from amqp_broker.protocol import methods as m
 from tests.leases.lease_desk import LeaseDesk, Owner, blob_of
 
@@ -79,3 +82,24 @@ def test_a_queue_that_is_not_durable_takes_its_leases_along(tmp_path: Path) -> N
             broker.restart(kill=True)
         with LeaseDesk(broker.url) as desk:
             assert desk.ask("lease.open", queue="passing", group="g", owner="me").code == "not-found"
+
+
+def test_inspect_tells_of_groups_and_of_what_is_staged(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as broker, LeaseDesk(broker.url) as desk:
+        desk.declare("q")
+        desk.fill("q", 5)
+        Owner(desk, "q").claim(0, most=3)
+        for sequence in range(2):
+            blob = blob_of([b"a", b"b"], routing_key="q")
+            assert desk.stage(blob, app="a", epoch=3, partition=0, attempt=1, sequence=sequence).code == "ok"
+        desk.ask("txn.commit", app="done", epoch=7, attempts={})
+    shown = CliRunner().invoke(inspect, [str(tmp_path / "data"), "--json"], standalone_mode=False)
+    report = json.loads(shown.output)
+    assert [(each["app"], each["last_epoch"], each["parts"], each["blobs"]) for each in report["apps"]] == [
+        ("a", -1, 1, 2),
+        ("done", 7, 0, 0),
+    ]
+    assert [(each["group"], each["messages"]) for each in report["leases"]] == [("g", 3)]
+    words = CliRunner().invoke(inspect, [str(tmp_path / "data")], standalone_mode=False).output
+    assert "/  done  epoch 7 committed; 0 parts staged" in words
+    assert "notes of apps" in words

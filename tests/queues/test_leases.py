@@ -215,6 +215,25 @@ def get_all(world: World) -> list[Entry]:
     return entries
 
 
+def test_sequences_of_what_is_leased_are_not_given_again() -> None:
+    """Nothing of the queue is in the journal any more but its group: the next message comes behind all the same."""
+    world = new_world()
+    publish(world, range(1, 11), is_persistent=False)
+    group = open_group(world)
+    group.claim(10, 1 << 30, 1)
+    world.sync()
+    fill_segments(world, 8)
+    world = restarted(world)
+    publish(world, range(11, 16))
+    group = world.queues[0].lease_groups["job"]
+    assert {entry.sequence for entry in entries_of(group)} == set(range(1, 11))
+    group.release(1)
+    world.sync()
+    assert ready_names(world, world.queues[0]) == list(range(1, 16))
+    world = restarted(world)
+    assert ready_names(world, world.queues[0]) == list(range(1, 16))
+
+
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_a_release_puts_everything_back_in_its_place(is_stored: bool) -> None:
     world = new_world()
