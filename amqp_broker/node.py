@@ -302,6 +302,7 @@ class Node:
         self.set_time(now)
         self.replication.peer_connected(name, now)
         self.homes.peer_connected(name, now)
+        self.membership.peer_connected(name)
         self._after_peers(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
