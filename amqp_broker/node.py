@@ -179,7 +179,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
-        self.replication.touch_all(now)
+        self.replication.compare(now)
         self.homes.start(now)
         self.membership.start(now)
         self.leases.start(now)
