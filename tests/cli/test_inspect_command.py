@@ -12,7 +12,9 @@ import amqp_broker
 from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
-from amqp_broker.protocol.methods import ConfirmSelect, QueueDeclare
+from amqp_broker.protocol.methods import ConfirmSelect, ExchangeDeclare, QueueDeclare
+from amqp_broker.protocol.properties import Properties
+from amqp_broker.system_client import SystemClient
 from queues.arguments import QueueArguments
 from storage.disk import FileDisk
 from tests.queues.queue_world import Client, World, message_named
@@ -125,14 +127,22 @@ def test_a_folder_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str
         for _ in range(5):
             channel.publish("", "safe", b"x" * 100, PERSISTENT)
         channel.publish("", "here", b"y", PERSISTENT)
+        delaying = Table({"x-delayed-type": "fanout"})
+        channel.call(ExchangeDeclare(0, "later", "x-delayed-message", False, True, False, False, False, delaying))
+        for _ in range(3):
+            channel.publish("later", "", b"z", Properties(delivery_mode=2, headers=Table({"x-delay": 600_000})))
         assert channel.wait_for_confirms() == []
         assert channel.get("safe", no_ack=True) is not None
+        with SystemClient(cluster.urls[1]) as client:
+            assert client.request("queue.list", vhost="/")["delayed"] == [{"exchange": "later", "messages": 3}]
+            assert client.request("statistics")["statistics"]["messages_delayed"] == 3
     for name in ("n1", "n2"):
         assert main(["inspect", str(tmp_path / name)]) == 0
         report = capsys.readouterr().out
         assert "safe  4 messages, 400 B (quorum)" in report
         assert f"here  {1 if name == 'n1' else 0} messages" in report
         assert "(lives on n1)" in report
+        assert "later  3 messages" in report
         assert "groups    9" in report
         assert "metadata of n1, n2" in report
         assert "passing" not in report
