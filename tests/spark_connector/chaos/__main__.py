@@ -25,6 +25,11 @@ from tests.spark_connector.chaos.campaign import LOCAL, NAMED, VICTIMS, Campaign
 from tests.spark_connector.chaos.moments import BROKER, DRIVER, VARIABLE
 from tests.spark_connector.chaos.spark_cluster import SparkCluster
 
+NOTE = """\
+Each round publishes 400 messages to two queues, kills somebody with SIGKILL, and waits until all have come out of the
+transactional sink; `files` are those of Spark's own Parquet sink. `unconfirmed` are messages whose publisher lost the
+broker before the confirm: each of them may or may not be there. `missing` and `twice` have to be 0, and nothing may be
+left ready, leased or staged."""
 BAD = ("out: missing", "out: twice", "files: missing", "files: twice", "ready", "leased", "staged")
 
 
@@ -65,8 +70,8 @@ def page(title: str, campaign: Campaign, counts: dict[str, int], facts: dict[str
     ]
     totals = [[name, f"{count:,}"] for name, count in counts.items()]
     return "\n".join([
-        *header(title, facts), "In the end:", "", *table(["what", "count"], totals), "", "Round by round:", "",
-        *table(["round", "moment", "killed", "seconds", "missing", "twice"], rows),
+        *header(title, facts), NOTE, "", "In the end:", "", *table(["what", "count"], totals), "",
+        "Round by round:", "", *table(["round", "moment", "killed", "seconds", "missing", "twice"], rows),
     ]) + "\n"  # fmt: skip
 
 
