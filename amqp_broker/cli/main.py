@@ -21,6 +21,7 @@ COMMANDS = {
     "cluster": "amqp_broker.cli.cluster:cluster",
     "config": "amqp_broker.cli.config:config",
     "definitions": "amqp_broker.cli.definitions:definitions",
+    "drain": "amqp_broker.cli.drain:drain",
     "inspect": "amqp_broker.cli.inspect:inspect",
     "serve": "amqp_broker.cli.serve:serve",
 }

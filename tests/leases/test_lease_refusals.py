@@ -117,7 +117,7 @@ def test_strange_values_in_transactions(desk: LeaseDesk) -> None:
 
 def test_malformed_blobs(desk: LeaseDesk) -> None:
     chance = random.Random(7)
-    fields = {"app": "blobs", "epoch": 0, "partition": 0, "attempt": 0, "sequence": 0}
+    fields: dict[str, Any] = {"app": "blobs", "epoch": 0, "partition": 0, "attempt": 0, "sequence": 0}
     section = encode_properties({"headers": Table({"n": 1, "deep": {"a": [1, {"b": 2}]}}), "content_type": "x"})
     good = blob_of([b"one", b"two" * 100], properties=section)
     for end in range(0, len(good), 3):

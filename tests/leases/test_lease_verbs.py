@@ -274,7 +274,7 @@ def test_a_group_that_nobody_calls_for_goes_back(desk: LeaseDesk) -> None:
     owner.claim(0)
     with desk.connection.channel() as channel:
         consumer = channel.consume("expires", no_ack=True)
-        channel.wait_until(lambda: len(consumer.deliveries) == 3, desk.connection.deadline(10), "what was leased")
+        channel.wait_until(lambda: len(consumer.deliveries) == 3, desk.connection.deadline(15), "what was leased")
         assert [each.redelivered for each in consumer.deliveries] == [True] * 3
     assert owner.claim(3).code == "gone"
 
@@ -302,3 +302,33 @@ def test_a_claim_that_waits_hears_of_the_end_of_the_queue(desk: LeaseDesk, url: 
     with desk.connection.channel() as channel:
         channel.call(m.QueueDelete(queue="short-lived"))
     assert desk.receive(waiting).code in ("not-found", "gone", "busy")
+
+
+def test_queues_and_the_node_count_what_is_leased(desk: LeaseDesk) -> None:
+    desk.declare("counted")
+    desk.fill("counted", 5)
+    owner = Owner(desk, "counted")
+    before = desk.ask("statistics").fields["statistics"]["messages_leased"]
+    owner.claim(0, most=3)
+    (queue,) = [each for each in desk.ask("queue.list", vhost="/").fields["queues"] if each["name"] == "counted"]
+    assert (queue["messages_ready"], queue["leased"]) == (2, 3)
+    assert [(group["group"], group["next"]) for group in queue["lease_groups"]] == [("g", 3)]
+    figures = desk.ask("statistics").fields["statistics"]
+    assert figures["messages_leased"] == before + 3
+    assert figures["lease_requests"] > 0
+    assert figures["lease_claims_waiting"] == 0
+
+
+def test_a_policy_says_how_long_a_group_waits_for_its_owner(desk: LeaseDesk) -> None:
+    desk.declare("policed")
+    desk.fill("policed", 2)
+    owner = Owner(desk, "policed")
+    owner.claim(0)
+    policy = {"pattern": "^policed$", "definition": {"lease-expires": 300}, "apply_to": "queues"}
+    assert desk.ask("policy.put", vhost="/", name="lease", **policy).code == "ok"
+    with desk.connection.channel() as channel:
+        consumer = channel.consume("policed", no_ack=True)
+        channel.wait_until(lambda: len(consumer.deliveries) == 2, desk.connection.deadline(15), "what was leased")
+    assert desk.ask("policy.delete", vhost="/", name="lease").code == "ok"
+    wrong = {**policy, "definition": {"lease-expires": 0}}
+    assert "lease-expires" in desk.ask("policy.put", vhost="/", name="lease", **wrong).fields["error"]

@@ -1,0 +1,63 @@
+"""Reads a range of a lease group in blobs: the next one is asked for before the last one is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from amqp_broker.client import ClientError
+from spark_connector.decode import Decoder
+from spark_connector.errors import Refused
+from spark_connector.options import Options
+from spark_connector.service import Retry, Service, explained
+
+
+def fetch(
+    options: Options, decoder: Decoder, queue: str, incarnation: str, start: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    """The messages [start, end) of a queue's group, in order, whatever happens to the connection meanwhile.
+
+    Raises Refused if they are gone, BrokerUnavailable.
+    """
+    service = Service(options)
+    at = start
+    retry = None
+    name = None
+    while at < end:
+        fields: dict[str, object] = {
+            "queue": queue, "group": options.group, "incarnation": incarnation, "from": at, "to": end,
+            "max_bytes": options.fetch_size, "columns": decoder.parts,
+        }  # fmt: skip
+        try:
+            if name is None:
+                name = service.send("lease.fetch", fields)
+            answer = service.receive(name, "lease.fetch")
+        except Refused as error:
+            raise explained(error, queue, options.group) from error
+        except ClientError as error:
+            service.drop()
+            name = None
+            retry = retry or Retry(options, options.broker_retry_timeout, f"reading queue '{queue}'")
+            retry.pause(error)
+            continue
+        retry = None
+        at = int(answer.headers["x-end"])
+        name = None
+        if at < end:
+            try:
+                name = service.send("lease.fetch", {**fields, "from": at})
+            except ClientError:
+                service.drop()  # what has come is handed out first; then it is asked again, patiently
+        yield from batches(decoder, answer.body, queue, incarnation, options.arrow_batch_rows)
+    service.close()
+
+
+def batches(
+    decoder: Decoder, blob: bytes, queue: str, incarnation: str | None, most_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """A blob as batches of at most so many rows."""
+    batch = decoder.batch(blob, queue, incarnation)
+    for first in range(0, batch.num_rows, most_rows):
+        yield batch.slice(first, most_rows)
+
