@@ -48,17 +48,19 @@ class Room:
         for _ in self.journal.recover():
             pass
         self.vhost = VHost("/", self.store, 1, 1000)
-        timers = Timers()
-        self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, timers, lambda *_: None)
+        self.timers = Timers()
+        self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, self.timers, lambda *_: None)
         self.spent: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
         self.most_used = 0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Time what is done inside."""
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         yield
         self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - began
+        self.cpu[name] = self.cpu.get(name, 0.0) + time.process_time() - began_cpu
 
     def end_turn(self, name: str) -> None:
         """What a node does at the end of a turn, and the sync that follows."""
@@ -94,7 +96,8 @@ def messages_of(body_bytes: int) -> list[Message]:
 @click.option("--body", default=200, show_default=True, help="Octets of a body.")
 @click.option("--budget", default=256, show_default=True, help="The memory budget, MiB.")
 @click.option("--claim", default=10_000, show_default=True, help="Messages of a claim.")
-def main(messages: int, body: int, budget: int, claim: int) -> None:
+@click.option("--release", "released", is_flag=True, help="Release everything instead of acknowledging it.")
+def main(messages: int, body: int, budget: int, claim: int, released: bool) -> None:
     """What it costs to claim, read and acknowledge a backlog."""
     print(f"{'compiled' if is_compiled() else 'plain'} modules, {messages:,} messages, bodies of {body} octets")
     with temporary_folder() as folder:
@@ -106,33 +109,45 @@ def main(messages: int, body: int, budget: int, claim: int) -> None:
                 for message in bodies:
                     room.vhost.publish(message, [queue], 1)
             room.end_turn("publish")
-        report(room, "backlog published", messages, ("publish",))
+        report(room, "backlog published", messages, "publish")
         group = open_lease(queue, "job", "driver", f"{1:032x}", 1)
         while queue.message_count():
             with room.phase("claim"):
                 group.claim(claim, 1 << 40, 1)
             room.end_turn("claim")
-        report(room, "claimed", messages, ("claim",))
+        report(room, "claimed", messages, "claim")
         position = 0
         while position < group.next:
             with room.phase("read"):
                 found = group.read(position, min(group.next, position + FETCH_MESSAGES), FETCH_BYTES)
                 position += sum(stretch.messages for stretch in found)
             room.most_used = max(room.most_used, room.pager.used)
-        report(room, "read", messages, ("read",))
+        report(room, "read", messages, "read")
+        if released:
+            with room.phase("release"):
+                group.release(1)
+            room.end_turn("release")
+            for now in range(2, messages):
+                if not queue.parting:
+                    break
+                with room.phase("release"):
+                    room.timers.run(now)
+                room.end_turn("release")
+            report(room, "released", messages, "release")
+            return
         for upto in range(0, group.next + 1, claim):
             with room.phase("ack"):
                 group.ack(upto, 1)
             room.end_turn("ack")
-        report(room, "acknowledged", messages, ("ack",))
+        report(room, "acknowledged", messages, "ack")
 
 
-def report(room: Room, what: str, messages: int, phases: tuple[str, ...]) -> None:
+def report(room: Room, what: str, messages: int, phase: str) -> None:
     """One line."""
-    seconds = sum(room.spent[name] for name in phases)
+    seconds = room.spent[phase]
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // KIB
     print(
-        f"{what:20} {messages / seconds:12,.0f} messages/s   {seconds * 1e6 / messages:6.2f} us each   "
+        f"{what:20} {messages / seconds:12,.0f} messages/s   {room.cpu[phase] * 1e6 / messages:6.2f} us CPU each   "
         f"syncs {room.spent.pop('sync', 0.0):6.1f} s   in queues at most {room.most_used / MIB:6.0f} MiB   "
         f"resident at most {resident:,} MiB   journal {room.journal.total_bytes / MIB:6.0f} MiB"
     )

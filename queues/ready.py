@@ -66,7 +66,19 @@ def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
         else:
             there.insert(bisect_right(there, sequence, key=_sequence_of), entries[0])
         return there
-    return deque(sorted([*entries, *there], key=_sequence_of)) if entries else there
+    if not entries:
+        return there
+    entries = sorted(entries, key=_sequence_of)
+    if not there:
+        return deque(entries)
+    # A long run in front or behind, as a lease group that is released has, costs no more than itself.
+    if entries[-1].sequence < there[0].sequence:
+        there.extendleft(reversed(entries))
+    elif entries[0].sequence > there[-1].sequence:
+        there.extend(entries)
+    else:
+        there = deque(sorted([*entries, *there], key=_sequence_of))
+    return there
 
 
 class Ready:

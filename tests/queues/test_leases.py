@@ -309,6 +309,26 @@ def test_priorities_are_claimed_in_the_order_of_delivery_and_go_back_to_their_le
     assert [name_of(each.message) for each in get_all(world)] == in_order
 
 
+def test_a_claim_takes_what_the_single_active_consumer_has_no_credit_for() -> None:
+    settings = [QueueArguments(single_active_consumer=True), QueueArguments()]
+    world = new_world(settings)
+    log: list[tuple[Client, Entry | None, object, bool]] = []
+    client = Client(log, 2)  # type: ignore[arg-type]
+    world.queues[0].add_consumer(client)
+    publish(world, range(1, 7))
+    group = open_group(world)
+    assert group.claim(2, 1 << 30, 1) == 2
+    assert names_in(group) == [3, 4]
+    entry = log[0][1]
+    assert entry is not None
+    world.queues[0].ack(entry)
+    client.unsettled -= 1
+    world.queues[0].credit_returned(client)
+    world.dispatch()
+    assert [name_of(message) for _, _, message, _ in log] == [1, 2, 5]  # type: ignore[arg-type]
+    assert ready_names(world, world.queues[0]) == [6]
+
+
 def test_leases_end_expiry_and_a_release_begins_it_again() -> None:
     settings = [QueueArguments(message_ttl=100, dead_letter_exchange="dead"), QueueArguments()]
     world = new_world(settings)
