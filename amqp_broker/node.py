@@ -179,7 +179,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
-        self.replication.touch_all(now)
+        self.replication.compare(now)
         self.homes.start(now)
         self.membership.start(now)
         self.leases.start(now)
@@ -302,6 +302,7 @@ class Node:
         self.set_time(now)
         self.replication.peer_connected(name, now)
         self.homes.peer_connected(name, now)
+        self.membership.peer_connected(name)
         self._after_peers(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:

@@ -15,6 +15,8 @@ Invariants:
 3. The setting `cluster` of a node overrules the addresses of the metadata, on this node.
 4. A node that is removed goes on voting until a majority of the members has released it, because no group that they
    know of has it any more; or until nobody has talked to it for a while.
+5. Who was away while members came has links with them all the same: it believes those members who have applied more of
+   the metadata than itself. Otherwise a new member that leads could never tell it that there is one.
 """
 
 from __future__ import annotations
@@ -41,10 +43,12 @@ log = logging.getLogger("amqp_broker.cluster")
 LOOK_MS = 500
 #: All members have been linked for so long before leaders are spread by themselves, milliseconds.
 CALM_MS = 30_000
-# Kinds of an application's frames: a request to lead no more, {"group": 3, "to": "n2"}; and the word, without anything
-# else, that whoever gets it is in no group any more, as far as the one knows who says so.
+# Kinds of an application's frames: a request to lead no more, {"group": 3, "to": "n2"}; the word, without anything
+# else, that whoever gets it is in no group any more, as far as the one knows who says so; and who is a member by the
+# metadata, up to an index: {"index": 17, "members": {"n1": "host:port"}}.
 TRANSFER_REQUEST = 7
 RELEASE = 8
+MEMBERS = 11
 
 _ANY_HOST = ("0.0.0.0", "::", "")
 
@@ -69,6 +73,8 @@ class Membership:
         self._leaving: dict[str, None] = {}  # and only now
         self._releasing: dict[str, None] = {}  # who has told this node so
         self._lonely_since: int | None = None
+        self._heard: dict[str, tuple[int, dict[str, Address]]] = {}  # by who has said it: an index, and the members
+        self._replication.handlers[MEMBERS] = self._on_members
         self._replication.handlers[TRANSFER_REQUEST] = self._on_transfer_request
         self._replication.handlers[RELEASE] = self._on_release
 
@@ -101,12 +107,53 @@ class Membership:
         else:
             names = dict.fromkeys((*config.others, *self.known))
         found: dict[str, Address] = {}
-        for name in sorted(names):
+        heard = self._heard_of()
+        for name in sorted({**names, **heard}):
             address = config.others.get(name) or _address(recorded.get(name)) or self.known.get(name)
-            address = address or self._addresses.get(name)
+            address = address or self._addresses.get(name) or heard.get(name)
             if address is not None and name != replication.own_node:
                 found[name] = address
         return found
+
+    def _heard_of(self) -> dict[str, Address]:
+        """Members that this node's own metadata may not have yet."""
+        found: dict[str, Address] = {}
+        for name, (index, members) in self._heard.items():
+            if self._replication.is_connected(name) and index > self._replication.metadata_group.last_applied:
+                found |= members
+        return found
+
+    def peer_connected(self, name: str) -> None:
+        """There is a link to a node: it may have been away."""
+        self._heard.pop(name, None)
+        self._say_members([name])
+
+    def _say_members(self, names: Collection[str]) -> None:
+        recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
+        if recorded:
+            index = self._replication.metadata_group.last_applied
+            octets = json.dumps({"index": index, "members": recorded}).encode()
+            for name in names:
+                self._replication.send(name, MEMBERS, octets)
+
+    def _on_members(self, name: str, payload: bytes, now: int) -> None:
+        try:
+            said = json.loads(payload)
+            members = {member: _address(text) for member, text in said["members"].items()}
+            self._heard[name] = (int(said["index"]), {each: there for each, there in members.items() if there})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("%s says who is a member in a way that is not understood: %r", name, error)
+            return
+        self._look_at_addresses()
+
+    def _look_at_addresses(self) -> bool:
+        """Whether they are others than before."""
+        addresses = self.addresses()
+        if addresses == self._addresses:
+            return False
+        self._addresses = addresses
+        self.version += 1
+        return True
 
     def _grouped(self) -> dict[str, None]:
         """Everybody who is in a group, as far as this node knows."""
@@ -129,10 +176,8 @@ class Membership:
                 self._reconcile(group, recorded)
             self._release(recorded)
             self._look_for_release(recorded, now)
-        addresses = self.addresses()
-        if addresses != self._addresses:
-            self._addresses = addresses
-            self.version += 1
+        if self._look_at_addresses():
+            self._say_members(self._replication.connected())
         if self._node.alarms.is_disk_useless:
             self._give_up_leading()
         else:

@@ -318,6 +318,12 @@ class Replication:
         self._touched.pop(group_id, None)
         self._served[group_id] = None
 
+    def compare(self, now: int) -> None:
+        """The node's queues are those of the metadata from now on: groups compare them with their logs."""
+        for group in self.queue_groups.values():
+            group.compare()
+        self.touch_all(now)
+
     def touch_all(self, now: int) -> None:
         """Time has passed, or links are others."""
         self._touched = dict.fromkeys(self.queue_groups)

@@ -325,7 +325,7 @@ class QueueGroup(CommandSink):
         self._ticked = 0
         self._rests_until = 0
         if self.raft.is_leader:
-            self._unreconciled = dict.fromkeys([*self.queues, *self.machine.queue_ids()])
+            self.compare()
             for name in self.machine.open_sessions():
                 if name != self.stream.origin and not self._replication.is_connected(name):
                     self._gone.setdefault(name, now)
@@ -414,6 +414,12 @@ class QueueGroup(CommandSink):
                 log.warning("queue group %d: %s is gone for %d ms, its consumers go", self.group_id, name, gone_ms)
                 found.append(NodeDown(name, session))
         return found
+
+    def compare(self) -> None:
+        """The leader has to look at all queues: at its first, and once more when it is ready. What has changed in the
+        metadata before that was told to nobody."""
+        if self.raft.is_leader:
+            self._unreconciled = dict.fromkeys([*self.queues, *self.machine.queue_ids()])
 
     def _reconcile(self) -> None:
         """Queues that the metadata have and the log has not, or has otherwise, or the other way round."""

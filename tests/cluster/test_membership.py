@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -93,6 +94,56 @@ def test_a_node_that_is_added_learns_everything_and_gets_a_vote(cluster: NodeClu
     for driver in cluster.nodes.values():
         assert voters(driver) == [("n1", "n2", "n3", "n4")] * len(groups(cluster))
         assert recorded(driver)["n4"] == "127.0.0.1:7003"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_who_was_away_while_a_member_came_hears_of_it(cluster: NodeCluster, restarts: bool) -> None:
+    """The new one leads, and the other one does not know it: without a link it could never be told."""
+    name = others_of(cluster, cluster.leader())[0]
+    rest = others_of(cluster, name)
+    away = cluster.kill(name) if restarts else cluster.nodes[name]
+    cluster.isolate(name)
+    cluster.join("n4")
+    cluster.cut("n4", name)
+    ask(cluster, rest[0], "cluster.add", node=N4)
+    cluster.run(4000)
+    for group_id in groups(cluster):
+        leader = next(each for each in rest if cluster.nodes[each].node.replication.host.groups[group_id].is_leader)
+        cluster.nodes[leader].node.replication.host.groups[group_id].transfer_leadership("n4")
+    cluster.run(2000)
+    if restarts:
+        cluster.revive(name, away)
+        cluster.cut("n4", name)
+    for other in rest:
+        cluster.link(name, other)
+    assert "n4" not in recorded(away)
+    cluster.run(1000)
+    assert str(away.node.membership.addresses()["n4"]) == "127.0.0.1:7003"
+    cluster.link(name, "n4")
+    cluster.run(3000)
+    assert away.node.is_ready
+    assert recorded(away) == recorded(cluster.nodes["n4"])
+
+
+def test_what_an_old_member_says_of_the_members_counts_for_nothing(cluster: NodeCluster) -> None:
+    """It has not heard that somebody is gone."""
+    node = cluster.nodes["n1"].node
+    for index, is_believed in ((1, False), (1 << 40, True)):
+        said = {"index": index, "members": {"n9": "127.0.0.1:7009", "n8": "", "n7": "nowhere"}}
+        node.membership._on_members("n2", json.dumps(said).encode(), cluster.now)
+        assert ("n9" in node.membership.addresses()) is is_believed
+        assert not {"n8", "n7"} & set(node.membership.addresses())
+    cluster.cut("n1", "n2")
+    assert "n9" not in node.membership.addresses()
+
+
+@pytest.mark.parametrize(
+    "octets", [b"", b"\xff", b"[]", b"{}", b'{"index": "x", "members": {}}', b'{"index": 1, "members": 1}']
+)
+def test_members_that_are_not_understood_change_nothing(cluster: NodeCluster, octets: bytes) -> None:
+    before = cluster.nodes["n1"].node.membership.addresses()
+    cluster.nodes["n1"].node.membership._on_members("n2", octets, cluster.now)
+    assert cluster.nodes["n1"].node.membership.addresses() == before
 
 
 def test_a_member_that_is_removed_is_gone_from_every_group_and_knows_it(cluster: NodeCluster) -> None:

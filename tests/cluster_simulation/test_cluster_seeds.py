@@ -60,12 +60,16 @@ _GONE_TOO_EARLY = "the pages of a deleted quorum queue were removed while a chec
 _RISEN = "a quorum queue was deleted while the command that opens it was on its way, and stayed in the log for ever"
 _NOT_DELETED = "the log dropped a queue whose deletion was not committed, and it came back empty"
 _NO_HOME = "a queue was declared on a member that was being removed: its home was gone for ever"
+_STRANGER = "a member came while another one was away, and led: without a link the latter never heard of it"
+_UNSEEN = "a leader that was not ready yet had no eye for a deletion, and the log kept the queue for ever"
 _DELETING = "nobody settles what is in a queue that a client is deleting: an error of the model"
 _FOUND = {
     _GONE_TOO_EARLY: ("any", (12, 14, 20, 35, 66)),
     _RISEN: ("any", (54, 64, 80)),
     _NOT_DELETED: ("election", (206, 225)),
     _NO_HOME: ("membership", (302,)),
+    _STRANGER: ("any", (277,)),
+    _UNSEEN: ("any", (301,)),
     _DELETING: ("any", (136,)),
 }
 

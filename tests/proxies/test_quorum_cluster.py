@@ -11,6 +11,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.proxies.queue_group import QueueGroup
+from raft.member import Member
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, consume, declare, frame_octets
 
@@ -367,3 +369,37 @@ def test_expiry_and_policies_come_from_the_leader(cluster: NodeCluster) -> None:
     cluster.run(200)
     assert counts(cluster) == {(2, 0, 0)}
     agree(cluster)
+
+
+def test_a_queue_that_was_deleted_before_all_went_down_goes_from_the_log(
+    cluster: NodeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next leader applied both logs again: that of the group first, when the metadata had not been read up to the
+    deletion, and then nobody told it. The log kept the queue, with its messages, for ever."""
+    client = cluster.nodes["n1"].client(1)
+    publish(client, b"body")
+    cluster.run(100)
+    queue_id = cluster.nodes["n1"].queue("q").queue_id
+    with monkeypatch.context() as patch:
+        patch.setattr(QueueGroup, "_reconcile", lambda self: None)
+        assert names(answer(cluster, client, methods.QueueDelete(0, "q", False, False, False))) == ["queue.delete-ok"]
+        downed = {name: cluster.kill(name) for name in list(cluster.nodes)}
+    for name in downed:
+        downed[name].start()
+        cluster.nodes[name] = downed[name]
+    with monkeypatch.context() as patch:  # no entry of the metadata is committed before those of the queues
+        patch.setattr(Member, "campaign", _not_of_the_metadata(Member.campaign))
+        cluster.heal()
+        cluster.run(2000)
+    cluster.run(4000)
+    for driver in cluster.nodes.values():
+        assert driver.node.is_ready
+        assert driver.node.replication.queue_groups[1].machine.settings_of(queue_id) is None
+
+
+def _not_of_the_metadata(campaign: Any) -> Any:
+    def begin(self: Any, **how: Any) -> None:
+        if self.group_id:
+            campaign(self, **how)
+
+    return begin

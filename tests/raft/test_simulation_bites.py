@@ -23,6 +23,7 @@ CASES: list[tuple[Rule, type[Storm], int, int, int]] = [
     (rules.votes_are_not_stored, Storm, 2, 3, 12),
     (rules.the_vote_is_forgotten_at_a_restart, ElectionStorm, 7, 5, 8),
     (rules.the_log_is_cut_without_a_conflict, Storm, 1, 3, 12),
+    (rules.leaders_of_an_earlier_term_count, ElectionStorm, 1, 3, 8),
     (rules.votes_of_an_earlier_term_count, Storm, 3, 5, 12),
     (rules.everybody_gets_a_vote, Storm, 1, 3, 12),
     (rules.votes_are_given_twice, Storm, 3, 5, 12),
