@@ -69,7 +69,7 @@ lint: $(VENV)/tools.stamp ## ruff
 	@$(PY) -m ruff check .
 
 types: $(VENV)/tools.stamp ## mypy --strict
-	@$(PY) -m mypy $(wildcard $(PACKAGES))
+	@$(PY) -m mypy $(wildcard $(PACKAGES)) pyspark_amqp.py
 
 bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --size 1024")
 	@exec $(VENV)/bin/amqp-broker bench $(ARGS)
@@ -104,8 +104,9 @@ spark-setup: setup $(VENV)/spark.stamp ## put Spark, and Java where there is non
 spark-demo: setup $(VENV)/spark.stamp ## publish a data set, enrich it with workers, ingest it with Spark, print a table
 	@exec $(PY) examples/spark_demo.py $(ARGS)
 
-spark-chaos: setup $(VENV)/tools.stamp ## Spark and the broker killed in all moments, nothing lost or twice (ARGS="--random 20")
-	@exec $(PY) -m tests.spark_connector.chaos $(ARGS)
+spark-chaos: setup $(VENV)/tools.stamp ## Spark, brokers and leaders killed in all moments, nothing lost or twice (ROUNDS=20 ARGS=)
+	@$(PY) -m tests.spark_connector.chaos --random $(or $(ROUNDS),20) --report docs/spark-chaos.md $(ARGS)
+	$(PY) -m tests.spark_connector.chaos --nodes 3 --random 0 --report docs/spark-chaos.md --append $(ARGS)
 
 bench-spark: setup $(VENV)/tools.stamp ## messages a second from the broker into Spark; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.spark $(ARGS)

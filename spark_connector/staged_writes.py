@@ -35,6 +35,7 @@ class Staged(WriterCommitMessage):
     epoch: int
     partition: int
     attempt: int
+    blobs: int
     count: int
 
 
@@ -56,7 +57,10 @@ def stage(
 
     def send() -> None:
         nonlocal sequence
-        fields = {"app": app, "epoch": epoch, "partition": partition, "attempt": attempt, "sequence": sequence}
+        fields = {
+            "app": app, "epoch": epoch, "partition": partition, "attempt": attempt, "sequence": sequence,
+            "mandatory": options.mandatory,
+        }  # fmt: skip
         try:
             service.ask("txn.stage", fields, blob.take())
         except Refused as error:
@@ -65,14 +69,14 @@ def stage(
 
     for batch in batches:
         for message in encoder.messages(batch):
+            if blob.count >= PART_MESSAGES or (blob.count and blob.octets + len(message.body) > PART_BYTES):
+                send()
             blob.add(message)
             count += 1
-            if blob.octets >= PART_BYTES or blob.count >= PART_MESSAGES:
-                send()
     if blob.count or not sequence:
         send()
     service.close()
-    return Staged(app, epoch, partition, attempt, count)
+    return Staged(app, epoch, partition, attempt, sequence, count)
 
 
 def commit(options: Options, staged: Sequence[Staged]) -> None:
@@ -83,10 +87,14 @@ def commit(options: Options, staged: Sequence[Staged]) -> None:
     """
     if not staged:
         return
-    attempts = {str(each.partition): each.attempt for each in staged}
+    request = {
+        "app": staged[0].app, "epoch": staged[0].epoch,
+        "attempts": {str(each.partition): each.attempt for each in staged},
+        "blobs": {str(each.partition): each.blobs for each in staged},
+    }  # fmt: skip
     service = Service(options)
     try:
-        answer = service.ask("txn.commit", {"app": staged[0].app, "epoch": staged[0].epoch, "attempts": attempts})
+        answer = service.ask("txn.commit", request)
     except Refused as error:
         raise _explained(error) from error
     service.close()
@@ -113,7 +121,7 @@ def abort(options: Options, app: str, epoch: int) -> None:
 def _explained(error: Refused) -> ConnectorError:
     """A refusal in words for the user of a sink."""
     ways = {
-        "not-found": "declare or bind a queue, or correct 'exchange' or 'routingKey'",
+        "not-found": "declare or bind a queue, correct 'exchange' or 'routingKey', or set mandatory=false",
         "access-refused": "grant the user write permission on the exchange, or log in as another one",
         "gone": "what was staged has expired: start the query again, it stages anew",
     }

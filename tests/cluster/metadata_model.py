@@ -179,6 +179,9 @@ class NaiveMetadata:
         home: str = "",
         **about: object,
     ) -> bool:
+        members = [row["key"][0] for row in self.tables["members"]]
+        if home and members and home not in members:
+            return False
         if not self.find("vhosts", vhost) or self.find("queues", vhost, name):
             return False
         queue_id = max(queue_id, self.next_queue_id)

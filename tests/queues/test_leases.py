@@ -11,6 +11,7 @@ from queues.arguments import QueueArguments
 from queues.leases import LEASE_IDS, LeaseGroup, is_lease_id, lease_id, open_lease
 from queues.message import Entry
 from queues.message_log import RangeGone
+from queues.page import Page
 from queues.pager import Pager
 from queues.recovery import Recovery
 from storage.page_store import PageStore
@@ -461,3 +462,29 @@ def test_ids_of_groups_are_apart_from_all_others() -> None:
     found = {lease_id(*each) for each in ((1, "a", "x"), (2, "a", "x"), (1, "b", "x"), (1, "a", "y"))}
     assert len(found) == 4
     assert all(is_lease_id(each) for each in found)
+
+
+def test_a_bad_page_of_a_group_is_set_aside_and_the_rest_goes_back() -> None:
+    world = new_world()
+    publish(world, range(1, 41))
+    group = open_group(world)
+    group.claim(30, 1 << 30, 1)
+    world.sync()
+    fill_segments(world, 12)
+    (first, *others) = group.stored_pages()
+    path = f"queues/{group.queue_id}/{first.location.segment:08d}.seg"
+    octets = bytearray(world.disk.read(path, 0, 1 << 20))
+    octets[first.location.offset + 40] ^= 1
+    assert isinstance(world.disk, SimulatedDisk)
+    world.disk.overwrite(path, bytes(octets))
+    pager = Pager(PageStore(world.disk), 1 << 20, 500, 3, 1500)
+    recovery = Recovery(pager)
+    for segment, kind, payload in world.disk_entries():
+        recovery.take(segment, kind, payload)
+    (line,) = recovery.set_bad_pages_aside([1, 2, *recovery.leases])
+    assert f"up to {first.count} messages are lost" in line
+    recovery.finish([1, 2], True)
+    (lease,) = recovery.leases_of(1)
+    assert lease.state == leases.RELEASING
+    assert sum(item.count if isinstance(item, Page) else 1 for _, item in lease.items) == 30 - first.count
+    assert others

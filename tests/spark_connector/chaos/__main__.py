@@ -79,6 +79,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no round after so many")
     parser.add_argument("--report", type=Path, help="a page to write")
+    parser.add_argument("--append", action="store_true", help="put it behind what the page has")
     asked = parser.parse_args()
     named = [] if asked.no_named else LOCAL if asked.local else NAMED
     if asked.nodes > 1:
@@ -95,13 +96,14 @@ def main() -> int:
     facts = {
         "Spark": f"{pyspark.__version__}, "
         + ("one process" if asked.local else "a master and two workers on two addresses, speculation on"),
-        "broker": "one node, classic queues" if asked.nodes == 1 else "three nodes, quorum queues; the leader dies",
+        "broker": "one node, classic queues" if asked.nodes == 1 else "three nodes, quorum queues; a leader dies",
         "seed": str(asked.seed), "system": platform.platform(),
     }  # fmt: skip
     text = page("Spark and the broker, killed", campaign, counts, facts)
     sys.stdout.write(text)
     if asked.report is not None:
-        asked.report.write_text(text, encoding="utf-8")
+        before = asked.report.read_text(encoding="utf-8") + "\n#" if asked.append else ""
+        asked.report.write_text(before + text, encoding="utf-8")
     return 1 if any(counts[name] for name in BAD) else 0
 
 

@@ -20,7 +20,7 @@ DOWN_S = 1.5
 
 
 class Brokers:
-    """A context manager. `nodes` is 1 or 3. The one whose death a moment wants is the leader of `in`."""
+    """A context manager. `nodes` is 1 or 3. A moment that wants a broker's death takes a leader."""
 
     def __init__(self, moments: Path, nodes: int, flags: dict[str, Any]) -> None:
         self.restarts = 0
@@ -83,7 +83,7 @@ class Brokers:
             new.rename(self._moments / "broker.pid")
 
     def _leader(self) -> RunningBroker | None:
-        """The node that leads the queue `in`."""
+        """The node that leads the queues in whose Raft group most happens."""
         if self._nodes == 1:
             return self._running[0]
         for broker in self._running:
@@ -91,11 +91,11 @@ class Brokers:
                 continue
             try:
                 with SystemClient(broker.url) as client:
-                    queues = client.request("queue.list", vhost="/")["queues"]
+                    groups = client.request("cluster.status")["groups"]
             except (ClientError, SystemRequestError):
                 continue
-            leaders = [each.get("leader") for each in queues if each["name"] == "in"]
+            busiest = max((each for each in groups if each["group"]), key=lambda each: int(each["commit_index"]))
             names = [f"n{number + 1}" for number in range(self._nodes)]
-            if leaders and leaders[0] in names:
-                return self._running[names.index(leaders[0])]
+            if busiest["leader"] in names:
+                return self._running[names.index(busiest["leader"])]
         return None

@@ -101,6 +101,7 @@ def test_a_broker_that_dies_in_the_middle_and_comes_back(spark: SparkSession, tm
         scene.close()
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_come_back(spark: SparkSession, tmp_path: Path) -> None:
     with amqp_broker.running() as broker:
         scene = Scene(spark, broker.url, tmp_path, 90_001)

@@ -48,7 +48,7 @@ def test_a_stream_becomes_messages(scene: Scene, delivery: str) -> None:
     ("delivery", "said"),
     [
         ("confirm", "no queue takes messages to exchange '' with routing key 'nowhere'"),
-        ("transactional", "no queue took 1 of the 1 messages of a transaction"),
+        ("transactional", "is routed to no queue: exchange '', routing key 'nowhere'"),
     ],
 )
 def test_a_message_that_no_queue_takes_fails_the_write(scene: Scene, delivery: str, said: str) -> None:

@@ -19,6 +19,7 @@ def test_messages_of_any_broker_come_through_a_folder(scene: Scene) -> None:
     assert list((scene.folder / "staged").rglob("*.blob")) == []
 
 
+@pytest.mark.long
 def test_a_batch_that_failed_comes_again_with_the_same_rows(scene: Scene) -> None:
     scene.publish(numbered(300))
     failed, good = Collector(fails_in=0), Collector()

@@ -158,6 +158,7 @@ def test_several_queues_and_one_that_comes_later(scene: Scene) -> None:
     assert [scene.counts(queue) for queue in ("a", "b", "q")] == [(0, 0)] * 3
 
 
+@pytest.mark.long
 def test_a_fuller_batch_is_waited_for(scene: Scene) -> None:
     scene.publish(numbered(3))
     sizes: list[int] = []
