@@ -16,7 +16,7 @@ HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
 LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
-PYTEST_ARGS ?= -n 2 --dist loadgroup --durations 20
+PYTEST_ARGS ?= -n 4 --dist loadgroup --durations 20
 ARGS ?=
 CLUSTER_PORTS ?= 5672 5673 5674
 CLUSTER_LINKS ?= 7101 7102 7103
@@ -56,7 +56,7 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol tests/proxies tests/queues tests/raft \
 	tests/storage interop_tests)
 
-test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 2)
+test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 4)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
 

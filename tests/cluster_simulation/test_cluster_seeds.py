@@ -22,6 +22,8 @@ from tests.simulation.state import Violation
 SEEDS = 200
 MANY_SEEDS = 2000
 SECONDS = 2.0
+#: Of the many that run in every test.
+SHORT_SECONDS = 1.0
 _CHUNK = 10
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster SIZE --seed N --seconds S --trace"
@@ -47,12 +49,12 @@ def run_many(seeds: int, size: int, seconds: float) -> list[str]:
 
 
 def test_no_seed_of_three_nodes_finds_a_violation() -> None:
-    failures = run_many(SEEDS, 3, SECONDS)
+    failures = run_many(SEEDS, 3, SHORT_SECONDS)
     assert not failures, _REPLAY
 
 
 def test_no_seed_of_five_nodes_finds_a_violation() -> None:
-    failures = run_many(20, 5, SECONDS)
+    failures = run_many(20, 5, SHORT_SECONDS)
     assert not failures, _REPLAY
 
 
