@@ -25,6 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=lambda item: here not in item.path.parents)  # one worker is long at it: it begins at once
 
 
 @pytest.fixture(scope="session")
