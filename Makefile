@@ -54,7 +54,7 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 
 # The source is the same, so without the compiled modules only what they do is tested again, and stock clients.
 PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol tests/proxies tests/queues tests/raft \
-	tests/storage interop_tests)
+	tests/storage interop_tests/test_aio_pika*.py interop_tests/test_pika*.py)
 
 test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 4)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
