@@ -17,6 +17,10 @@ class AppRecords:
 
     _vhosts: dict[str, VHostState]
 
+    def may_be_home(self, node: str) -> bool:
+        """Whether an app may live there."""
+        raise NotImplementedError
+
     def app_handlers(self) -> dict[str, Callable[[Command], bool]]:
         """By command."""
         return {"app.put": self._put_app, "app.delete": self._delete_app}
@@ -31,7 +35,7 @@ class AppRecords:
 
     def _put_app(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
-        if state is None or command["app"] in state.apps:
+        if state is None or command["app"] in state.apps or not self.may_be_home(command["home"]):
             return False
         state.apps[command["app"]] = AppRecord(command["app"], command["home"], command["user"])
         return True
@@ -44,10 +48,8 @@ class AppRecords:
         del state.apps[record.name]
         return True
 
-    def drop_apps_of(self, node: str, is_gone: bool) -> bool:
-        """A node is no member any more, if `is_gone`: what was staged there is lost, and the apps get another home.
-        Returns is_gone."""
-        for state in self._vhosts.values() if is_gone else ():
+    def drop_apps_of(self, node: str) -> None:
+        """A node is no member any more: what was staged there is lost, and the apps get another home."""
+        for state in self._vhosts.values():
             for record in [record for record in state.apps.values() if record.home == node]:
                 del state.apps[record.name]
-        return is_gone

@@ -380,7 +380,7 @@ class Metadata(Access, AppRecords):
         return [queue for queue in self._queues_by_id.values() if queue.home == node]
 
     def may_be_home(self, node: str) -> bool:
-        """Whether a queue may live there: nobody who is no member (any more) is anybody's home."""
+        """Whether a queue or an app may live there: nobody who is no member (any more) is anybody's home."""
         return not node or not self._members or node in self._members
 
     def members(self) -> Mapping[str, str]:
@@ -403,7 +403,8 @@ class Metadata(Access, AppRecords):
             return False
         del self._members[node]
         self._drop_queues(queues)
-        return self.drop_apps_of(node, True)
+        self.drop_apps_of(node)
+        return True
 
     def _add_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

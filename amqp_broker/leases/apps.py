@@ -209,7 +209,8 @@ class Apps:
     @property
     def is_busy(self) -> bool:
         """Whether `work` has something to do."""
-        return any(not publication.is_waiting for publication in self._publications.values())
+        publications = self._publications  # it is asked in every turn, and mostly there are none
+        return bool(publications) and any(not each.is_waiting for each in publications.values())
 
     def work(self) -> None:
         """Publish some more."""

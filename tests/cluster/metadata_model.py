@@ -232,7 +232,10 @@ class NaiveMetadata:
         return True
 
     def app_put(self, vhost: str, app: str, home: str, user: str) -> bool:
+        members = [row["key"][0] for row in self.tables["members"]]
         if not self.find("vhosts", vhost) or self.find("apps", vhost, app):
+            return False
+        if home and members and home not in members:
             return False
         return self.put("apps", (vhost, app), home=home, user=user)
 

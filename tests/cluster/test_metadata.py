@@ -282,6 +282,14 @@ def test_nobody_but_a_member_is_the_home_of_a_queue() -> None:
     assert metadata.apply(commands.declare_queue("v", "everywhere", 1))
 
 
+def test_nobody_but_a_member_is_the_home_of_an_app() -> None:
+    metadata = with_queue()
+    assert metadata.apply(commands.put_member("n1", "a:1"))
+    assert not metadata.apply(commands.put_app("v", "sink", "n9", "u"))
+    assert metadata.app("v", "sink") is None
+    assert metadata.apply(commands.put_app("v", "sink", "n1", "u"))
+
+
 def test_the_number_of_an_exchange_is_no_other_ones() -> None:
     metadata = with_queue()
     assert metadata.apply(commands.declare_exchange("v", "held", "x-delayed-message", numbered=True))
