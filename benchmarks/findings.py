@@ -1,10 +1,13 @@
-"""Finding: one figure of the footprint, with the limit it must keep."""
+"""Finding: one figure of an experiment, with the limit it must keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+import click
+
+from amqp_broker.bench.link import LinkError
 from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Result
 from amqp_broker.bench.scenario import Scenario
@@ -45,3 +48,21 @@ def run_checked(scenario: Scenario, run: Callable[[Scenario], Result] = run_load
     if result.problems or not result.is_complete:
         raise BrokerError("; ".join(result.problems) or "not all messages arrived")
     return result
+
+
+def run_experiments(
+    experiments: Mapping[str, Callable[[float], Iterable[Finding]]], names: Collection[str], scale: float
+) -> list[list[str]]:
+    """The lines of a table: what each experiment finds (of those in `names`, if there are any), told as it comes.
+    Raises click.ClickException."""
+    rows: list[list[str]] = []
+    for name, experiment in experiments.items():
+        if names and name not in names:
+            continue
+        try:
+            for finding in experiment(scale):
+                click.echo(" | ".join(finding.cells()))
+                rows.append(finding.cells())
+        except (BrokerError, LinkError) as error:
+            raise click.ClickException(f"{name}: {error}") from error
+    return rows

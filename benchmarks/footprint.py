@@ -17,10 +17,8 @@ from pathlib import Path
 
 import click
 
-from amqp_broker.bench.link import LinkError
 from benchmarks import backlog, flatness, memory
-from benchmarks.brokers import BrokerError
-from benchmarks.findings import Finding
+from benchmarks.findings import Finding, run_experiments
 from benchmarks.machine import commit, header, table
 
 RESULTS = Path(__file__).parent / "results"
@@ -44,16 +42,7 @@ EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint-DATE-COMMIT.md]")
 def footprint(names: tuple[str, ...], scale: float, output: Path | None) -> None:
     """Measure what our broker needs and write the table."""
-    rows: list[list[str]] = []
-    for name, experiment in EXPERIMENTS.items():
-        if names and name not in names:
-            continue
-        try:
-            for finding in experiment(scale):
-                click.echo(" | ".join(finding.cells()))
-                rows.append(finding.cells())
-        except (BrokerError, LinkError) as error:
-            raise click.ClickException(f"{name}: {error}") from error
+    rows = run_experiments(EXPERIMENTS, names, scale)
     page = [*header("What our broker needs", {"scale": f"{scale:g}"}), *table(COLUMNS, rows)]
     path = output or RESULTS / f"footprint-{datetime.now(UTC):%Y-%m-%d}-{commit().replace(' ', '-')}.md"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from typing import Any
 
 import click
 
-from amqp_broker.bench.link import Link, LinkError
+from amqp_broker.bench.link import Link
 from amqp_broker.bench.load import run_load
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.bench.target import Target, parse_target
@@ -32,7 +32,7 @@ from amqp_broker.embedded_cluster import ClusterNode, RunningCluster, running_cl
 from amqp_broker.system_client import SystemClient
 from benchmarks.backlog import folder_bytes
 from benchmarks.brokers import Broker, BrokerError, temporary_folder
-from benchmarks.findings import Finding, run_checked
+from benchmarks.findings import Finding, run_checked, run_experiments
 from benchmarks.footprint import COLUMNS, RESULTS
 from benchmarks.machine import commit, header, table
 from benchmarks.watch import MemoryWatch
@@ -272,17 +272,8 @@ EXPERIMENTS = {"backlog": measure_backlog, "idle": measure_idle}
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/quorum-backlog-DATE.md]")
 def quorum_backlog(names: tuple[str, ...], scale: float, output: Path | None) -> None:
     """Measure what a backlog in a quorum queue costs three nodes, and write the table."""
-    rows: list[list[str]] = []
     load = os.getloadavg()[0]
-    for name, experiment in EXPERIMENTS.items():
-        if names and name not in names:
-            continue
-        try:
-            for finding in experiment(scale):
-                click.echo(" | ".join(finding.cells()))
-                rows.append(finding.cells())
-        except (BrokerError, LinkError) as error:
-            raise click.ClickException(f"{name}: {error}") from error
+    rows = run_experiments(EXPERIMENTS, names, scale)
     facts = {
         "scale": f"{scale:g}",
         "load of the machine when it began": f"{load:.1f}",
