@@ -17,6 +17,7 @@ from amqp_broker.client import Channel, ClientError, Connection
 from amqp_broker.client.channel import REPLY_QUEUE
 from amqp_broker.client.consumer import Consumer
 from amqp_broker.protocol.properties import Properties, encode_properties
+from spark_connector import tls
 from spark_connector.options import Options
 
 SYSTEM_EXCHANGE: Final = "amq.system"
@@ -32,14 +33,8 @@ class Answer:
 
 
 def connect(url: str, options: Options, purpose: str) -> Connection:
-    """An open connection to one node. Raises ClientError."""
-    context = None
-    if url.startswith("amqps:") and (options.ca_file or options.cert_file):
-        import ssl
-
-        context = ssl.create_default_context(cafile=options.ca_file)
-        if options.cert_file:
-            context.load_cert_chain(options.cert_file, options.key_file)
+    """An open connection to one node. Raises ClientError, OptionError."""
+    context = tls.context(options) if url.startswith("amqps:") else None
     return Connection.open(url, timeout=10.0, ssl_context=context, name=f"Spark {purpose}, process {os.getpid()}")
 
 

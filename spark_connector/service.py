@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from amqp_broker.client import ClientError, ConnectFailed
+from spark_connector import tls
 from spark_connector.errors import BrokerUnavailable, ConnectorError, Refused
 from spark_connector.link import POOL, Answer, Link
 from spark_connector.options import Options
@@ -109,8 +110,8 @@ class Retry:
         if left <= 0:
             raise BrokerUnavailable(
                 f"{self._purpose}: no answer from {self._options.where} within {self._patience:g} s (option "
-                f"'{self._option()}'): {error}; start the broker, or correct 'uri', and start the query again: "
-                "nothing is lost"
+                f"'{self._option()}'): {error}{tls.hint(error, self._options)}; start the broker, or correct 'uri', "
+                "and start the query again: nothing is lost"
             ) from error
         time.sleep(min(self._pause, left))
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
@@ -122,6 +123,9 @@ class Retry:
 def final_refusal(error: ClientError, options: Options) -> ConnectorError | None:
     """What no further attempt would change, in words for the user; None for what may pass."""
     where = options.where
+    untrusted = tls.refusal(error, options)
+    if untrusted is not None:
+        return untrusted
     if isinstance(error, ConnectFailed) and error.reply_code == _ACCESS_REFUSED:
         return Refused(
             f"{where} refuses the login: {error.reply_text}; check the user and password in 'uri' "
