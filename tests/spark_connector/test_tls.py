@@ -95,3 +95,11 @@ def test_files_that_are_not_what_they_should_be(place: TlsPlace, change: dict[st
         ask({**place.options, **{name: files.get(value, value) for name, value in change.items()}})
     assert said in str(caught.value)
     assert isinstance(caught.value, ConnectorError)
+
+
+def test_a_link_is_not_lent_to_who_trusts_somebody_else(place: TlsPlace) -> None:
+    service = Service(Options.parse(place.options))
+    service.ask("txn.stat", {})
+    service.close()  # into the pool
+    with pytest.raises(Refused, match="certificate is not trusted"):
+        ask({**place.options, "caFile": place.other_ca})
