@@ -47,9 +47,7 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from raft.settings import RaftSettings
-
-NEVER = 1 << 62
+from raft.settings import NEVER, RaftSettings
 
 Post = Callable[[str, GroupMessage], None]
 

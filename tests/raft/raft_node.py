@@ -90,6 +90,9 @@ class ListMachine:
         self.aborted_installs += 1
         self._incoming = None
 
+    def take_concerned(self) -> None:
+        """Everybody."""
+
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         self.roles.append((is_leader, leader, term))
 
