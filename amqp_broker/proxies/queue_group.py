@@ -61,7 +61,8 @@ QUEUE_BATCH = 3
 RESEND_MS = 1000
 #: Acknowledgements wait so long for something that they can go along with, milliseconds.
 ACK_REST_MS = 2
-#: While the leader takes no proposals (it hands over), this long passes until the next try, milliseconds.
+#: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
+#: milliseconds.
 _REST_MS = 50
 
 
@@ -471,6 +472,8 @@ class QueueGroup(CommandSink):
         times: list[int] = []
         if self._rests_until > self.now:
             times.append(self._rests_until)
+        if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
+            times.append(self.now + _REST_MS)
         if self.settling and self._rested_until:
             times.append(self._rested_until)
         if self._is_waiting and self.stream.unapplied:

@@ -33,11 +33,8 @@ from queues.quorum.commands import (
 )
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.effects import (
-    AttachRefused,
     Cancel,
     Confirmed,
-    ConsumerCancelled,
-    Counted,
     Effect,
     Gone,
     QueueGone,
@@ -45,7 +42,6 @@ from queues.quorum.effects import (
     Refusal,
     Refused,
     SessionClosed,
-    SettleMissed,
 )
 from queues.quorum.lease_commands import LEASE_COMMANDS
 from queues.quorum.leases import execute, put_back
@@ -446,20 +442,12 @@ class Execution(Sink):
             self._show(origin, notice)
 
     def _show(self, origin: Origin, notice: Notice) -> None:
-        """The effect that a notice stands for."""
-        _, _, kind, a, b, c = notice
-        if kind is NoticeKind.REFUSED:
-            self._refused.append(Refused(a, Refusal(b)))
-        elif kind is NoticeKind.GOT:
-            self.effects.append(origin.answer(a, b, c))
-        elif kind is NoticeKind.COUNTED:
-            self.effects.append(Counted(a, b))
-        elif kind is NoticeKind.ATTACH_REFUSED:
-            self.effects.append(AttachRefused(a, b, Refusal(c)))
-        elif kind is NoticeKind.MISSED:
-            self.effects.append(SettleMissed(a, b, c))
+        """Tell the own node what a notice says."""
+        effect = origin.effect_of(notice)
+        if isinstance(effect, Refused):
+            self._refused.append(effect)
         else:
-            self.effects.append(ConsumerCancelled(a, Cancel(b)))
+            self.effects.append(effect)
 
     # -- another member's state --------------------------------------------------------------------------------------
 
