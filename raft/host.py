@@ -227,8 +227,8 @@ class RaftHost:
             group = self.groups.get(group_id)
             if group is not None:
                 self._enter(group)
-                group.member.on_beat_reply(node_id, term, sent_index, match_index)
-                self._settle(group)
+                if group.member.on_beat_reply(node_id, term, sent_index, match_index):
+                    self._settle(group)
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to `position`. Raises RaftStopped."""
@@ -296,10 +296,13 @@ class RaftHost:
                 continue
             member.clock = self._clock
             member.now = self._now or 0
+            given_up = role.transfers_given_up
             role.check()
             if member.role is not role:
                 self._settle(group)
                 continue
+            if role.transfers_given_up != given_up:
+                self._settle(group)
             term, commit_index = role.term, member.commit_index
             for name, progress in role.progress.items():
                 if progress.is_connected:

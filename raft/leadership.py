@@ -106,18 +106,21 @@ class Leadership:
             return log.base_index
         return index + 1
 
-    def on_beat_reply(self, sender: str, sent_index: int, match_index: int) -> None:
-        """An answer to a beat: what was sent before it has arrived, or is lost."""
+    def on_beat_reply(self, sender: str, sent_index: int, match_index: int) -> bool:
+        """An answer to a beat: what was sent before it has arrived, or is lost. Returns whether that is news."""
         progress = self.progress.get(sender)
         if progress is None:
-            return
+            return False
         progress.replied_at = self.member.clock
+        if progress.state is REPLICATE and progress.match_index == match_index == sent_index:
+            return False
         if match_index > progress.match_index:
             self._matched(progress, match_index)
         if progress.state is PROBE:
             progress.probe_may_be_lost()
         elif progress.state is REPLICATE and progress.match_index < sent_index:
             progress.probe(progress.match_index + 1)
+        return True
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.member.log.last_index:
