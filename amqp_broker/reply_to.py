@@ -83,7 +83,7 @@ class ReplyConsumers:
         return self._by_address.get(address)
 
     def may_exist(self, address: str) -> bool:
-        """Whether a reply to this address may arrive: its consumer is one of this node, or a linked node may know it."""
+        """Whether a reply to this address may arrive: its consumer is here, or a linked node may know it."""
         return address in self._by_address or node_of(address) in self.linked()
 
     def __len__(self) -> int:
