@@ -21,6 +21,7 @@ from amqp_broker.cluster.metadata_stream import Proposal
 from amqp_broker.definitions import ImportPlan, export, plan_import
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.policies import check_policy
+from amqp_broker.proxies.remote_counts import RemoteCounts
 from amqp_broker.statistics import delayed_statistics, node_statistics, queue_statistics
 from queues.message import Message, build_message
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from amqp_broker.node import Node
 
 Request = dict[str, Any]
-#: An answer's fields, which may change until it is given, and what has to be applied before that.
-Answer = tuple[dict[str, Any], Proposal | None]
+#: An answer's fields, which may change until it is given, and what has to be applied, or known, before that.
+Answer = tuple[dict[str, Any], Proposal | RemoteCounts | None]
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
 
@@ -125,8 +126,15 @@ class System:
 
     def _list_queues(self, request: Request) -> Answer:
         vhost = self._vhost(request)
-        queues = [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]
-        return {"queues": queues, "delayed": delayed_statistics(vhost)}, None
+        found: dict[str, Any] = {}
+
+        def fill(result: object) -> None:
+            queues = [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]
+            found.update(queues=queues, delayed=delayed_statistics(vhost))
+
+        counts = RemoteCounts(vhost.queues.values(), self._node.broker.timers, self._node.now)
+        counts.when_done(fill)
+        return found, counts
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
         name = _text(request, key)

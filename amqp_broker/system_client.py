@@ -30,10 +30,10 @@ class SystemClient:
     def request(self, verb: str, **fields: object) -> dict[str, Any]:
         """The answer's fields. Raises SystemRequestError, ClientError."""
         try:
-            octets = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())
+            reply = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())
         except ChannelClosed as error:
             raise SystemRequestError(f"{verb}: {error.reply_text}; the other side has to be an amqp-broker") from error
-        answer = json.loads(octets)
+        answer = json.loads(reply.body)
         if not answer.get("ok"):
             raise SystemRequestError(str(answer.get("error", f"{verb}: refused without a reason")))
         return dict(answer)

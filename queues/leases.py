@@ -258,6 +258,7 @@ class LeaseGroup(MessageLog):
         queue.put_back(entries, now)
         if pager.used > pager.tight_bytes:
             queue.ready.relieve(pager.used - pager.tight_bytes)
+        queue.ready.shorten_head()
         return octets
 
     # -- the journal ---------------------------------------------------------------------------------------------------

@@ -300,6 +300,12 @@ class Ready:
     def _head_is_long(self) -> bool:
         return self.head_size > self.pager.head_bytes + _LONG_HEAD_PAGES * self.pager.page_bytes
 
+    def shorten_head(self) -> None:
+        """Pack the end of a head that is long, also where memory is not short: an unpacked message takes more than it
+        is counted for, and a head grows without end when much is put back."""
+        if self._head_is_long() and not self.pager.has_no_room:
+            self._pack_head(self.head_size, self.pager.head_bytes)
+
     def _pack_head(self, want_bytes: int, keep_bytes: int) -> None:
         """Pack the end of the head into pages in front of the others, until it is short enough or enough is free."""
         entries = []

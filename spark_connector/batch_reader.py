@@ -19,6 +19,7 @@ from spark_connector.errors import Refused
 from spark_connector.fetch import batches
 from spark_connector.link import Answer
 from spark_connector.offsets import split
+from spark_connector.option_kinds import EARLIEST, LATEST
 from spark_connector.options import Options
 from spark_connector.service import Service, explained
 
@@ -49,10 +50,20 @@ class BrowseReader(DataSourceReader):
             found = Columns(answer.body, frozenset({"offset"}))
             below = int(answer.headers["x-next-sequence"])
             start = int(found.offset.values[0]) if found.rows and found.offset is not None else below
+            start, below = self._bounded(start, below)
             for low, high in split(start, below, self._options.num_partitions, 1 << 62) or [(below, below)]:
                 parts.append(Snapshot(queue, low, high))
         service.close()
         return parts
+
+    def _bounded(self, first: int, below: int) -> tuple[int, int]:
+        """What of the snapshot [first, below) the options ask for; the end is not behind the start."""
+        ends = {EARLIEST: first, LATEST: below}
+        start, end = (
+            min(max(ends.get(each, each), first), below)
+            for each in (self._options.starting_offsets, self._options.ending_offsets)
+        )
+        return start, max(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""

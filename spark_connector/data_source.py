@@ -17,6 +17,7 @@ from spark_connector import schema as rows
 from spark_connector.batch_reader import BrowseReader
 from spark_connector.batch_writer import AmqpBatchWriter
 from spark_connector.errors import OptionError
+from spark_connector.option_kinds import EARLIEST
 from spark_connector.options import Options
 from spark_connector.staged_reader import StagedStreamReader
 from spark_connector.stream_reader import LeaseStreamReader
@@ -48,6 +49,7 @@ class AmqpDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         rows.check(schema, self._options.headers_format)
+        _check_stream(self._options)
         if self._options.mode == "browse":
             raise OptionError("option 'mode' cannot be 'browse' with spark.readStream: use spark.read, or 'lease'")
         if self._options.mode == "staged":
@@ -61,3 +63,18 @@ class AmqpDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return AmqpStreamWriter(self._options, schema)
+
+
+def _check_stream(options: Options) -> None:
+    """Raises OptionError for offsets that a stream cannot have: what a queue has given away is not there any more."""
+    if options.starting_offsets != EARLIEST:
+        raise OptionError(
+            f"option 'startingOffsets' cannot be '{options.starting_offsets}' with spark.readStream: a stream takes "
+            "messages out of its queue, from the oldest on, and its checkpoint says where it goes on; leave the option "
+            "out. To begin with what comes from now on, purge the queue, or bind a new one"
+        )
+    if "ending_offsets" in options.given:
+        raise OptionError(
+            "option 'endingOffsets' is for spark.read: a stream has no end; to stop at what is there now leave it out "
+            "and use trigger(availableNow=True)"
+        )

@@ -17,6 +17,7 @@ from amqp_broker.client import Channel, ClientError, Connection
 from amqp_broker.client.channel import REPLY_QUEUE
 from amqp_broker.client.consumer import Consumer
 from amqp_broker.protocol.properties import Properties, encode_properties
+from spark_connector import tls
 from spark_connector.options import Options
 
 SYSTEM_EXCHANGE: Final = "amq.system"
@@ -32,22 +33,21 @@ class Answer:
 
 
 def connect(url: str, options: Options, purpose: str) -> Connection:
-    """An open connection to one node. Raises ClientError."""
-    context = None
-    if url.startswith("amqps:") and (options.ca_file or options.cert_file):
-        import ssl
-
-        context = ssl.create_default_context(cafile=options.ca_file)
-        if options.cert_file:
-            context.load_cert_chain(options.cert_file, options.key_file)
+    """An open connection to one node. Raises ClientError, OptionError."""
+    context = tls.context(options) if url.startswith("amqps:") else None
     return Connection.open(url, timeout=10.0, ssl_context=context, name=f"Spark {purpose}, process {os.getpid()}")
+
+
+def link_key(url: str, options: Options) -> tuple[object, ...]:
+    """Where a link goes, and who trusts whom on it: for another query with the same it is as good as a new one."""
+    return url, options.ca_file, options.cert_file, options.key_file
 
 
 class Link:
     """One connection with one channel for requests, and the answers that have come."""
 
     def __init__(self, url: str, options: Options) -> None:
-        self.url = url
+        self.to = link_key(url, options)
         self.pid = os.getpid()
         self._connection = connect(url, options, "connector")
         self._channel: Channel = self._connection.channel()
@@ -117,8 +117,9 @@ class LinkPool:
     def take(self, options: Options) -> Link:
         """An idle link to one of the nodes, or a new one; the first node that answers. Raises ClientError."""
         self._idle = [link for link in self._idle if link.pid == os.getpid()]
+        keys = [link_key(url, options) for url in options.urls]
         for position, link in enumerate(self._idle):
-            if link.url in options.urls:
+            if link.to in keys:
                 del self._idle[position]
                 return link
         error: ClientError | None = None

@@ -9,6 +9,9 @@ import json
 import re
 from collections.abc import Callable
 
+#: The ends of a queue.
+EARLIEST, LATEST = "earliest", "latest"
+
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _TIMES = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -43,6 +46,26 @@ def number(least: int, most: int = 1 << 62) -> Callable[[str], int]:
         return parsed
 
     return parse
+
+
+def offset(value: str) -> int | str:
+    """An end of a queue, or an offset in it."""
+    if value.lower() in (EARLIEST, LATEST):
+        return value.lower()
+    try:
+        return number(0)(value)
+    except ValueError:
+        raise ValueError(f"give {EARLIEST}, {LATEST} or an offset, a whole number") from None
+
+
+def mode(value: str) -> str:
+    """How to read a queue."""
+    if value.lower() == "stream":
+        raise ValueError(
+            "this broker has no stream queues. Leave it out: with mode=lease a classic or quorum queue has offsets, "
+            "from which it can be read again until they are settled; mode=staged reads any other broker's queue"
+        )
+    return choice("auto", "lease", "browse", "staged")(value)
 
 
 def octets(value: str) -> int:

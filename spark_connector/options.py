@@ -16,13 +16,26 @@ from urllib.parse import quote, urlsplit
 
 from amqp_broker.client.address import parse_url
 from spark_connector.errors import OptionError
-from spark_connector.option_kinds import any_text, boolean, choice, names, number, octets, seconds, text
+from spark_connector.option_kinds import (
+    EARLIEST,
+    LATEST,
+    any_text,
+    boolean,
+    choice,
+    mode,
+    names,
+    number,
+    octets,
+    offset,
+    seconds,
+    text,
+)
 
 PASSWORD_VARIABLE: Final = "AMQP_PASSWORD"
 #: Keys that Spark itself adds or reads, which are none of ours.
 OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode", "path"})
 
-CONNECTION, SOURCE, STREAM, SINK = "connection", "source", "stream", "sink"
+CONNECTION, SOURCE, BATCH, STREAM, SINK = "connection", "source", "batch", "stream", "sink"
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,7 @@ OPTIONS: Final = (
            "how long a query that runs waits for a broker that has gone"),
     Option("queue", "queue", SOURCE, None, text, "the queue to read"),
     Option("queues", "queues", SOURCE, None, names, "several queues: names with commas, or a JSON list"),
-    Option("mode", "mode", SOURCE, "auto", choice("auto", "lease", "browse", "staged"),
+    Option("mode", "mode", SOURCE, "auto", mode,
            "`lease` (streams) and `browse` (batches) need an amqp-broker and are what `auto` means; `staged` reads "
            "from any AMQP 0-9-1 broker, at least once"),
     Option("headersFormat", "headers_format", SOURCE, "map", choice("map", "json", "variant"),
@@ -66,6 +79,12 @@ OPTIONS: Final = (
     Option("arrowBatchRows", "arrow_batch_rows", SOURCE, "10000", number(1), "most rows of an Arrow batch"),
     Option("numPartitions", "num_partitions", SOURCE, "4", number(1, 10000),
            "most tasks for a batch of one queue, unless `maxMessagesPerPartition` asks for more; 1 keeps strict order"),
+    Option("startingOffsets", "starting_offsets", SOURCE, EARLIEST, offset,
+           "batches: `earliest`, `latest`, or an offset of the snapshot (column `offset`), which is the first that is "
+           "read; streams: `earliest`, all that the group has not settled"),
+    Option("endingOffsets", "ending_offsets", BATCH, LATEST, offset,
+           "`latest`: all that is ready when the query is planned; `earliest`; or an offset, which is the first that "
+           "is not read"),
     Option("group", "group", STREAM, None, text,
            "the lease group: a name of the query's own at each queue; two queries on one group fence each other"),
     Option("maxMessagesPerBatch", "max_messages", STREAM, "100000", number(1),
@@ -172,14 +191,30 @@ def _check_together(values: Mapping[str, Any], given: set[str]) -> None:
         raise OptionError("option 'uri' already says host, port, vhost and tls: leave those out, or 'uri'")
     if {"password", "password_file"} <= given:
         raise OptionError("options 'password' and 'passwordFile' exclude each other: give one of them")
+    _check_offsets(values)
     if values["poll_timeout"] > 5:
         raise OptionError("option 'pollTimeout' can be 5s at most")
     if ("txn_app_id" in given) != ("txn_version" in given):
         raise OptionError("options 'txnAppId' and 'txnVersion' belong together: give both, or none")
+    if "key_file" in given and "cert_file" not in given:
+        raise OptionError("option 'keyFile' is the key of a certificate: give 'certFile' too")
     if "txn_app_id" in given and values["delivery"] != "transactional":
         raise OptionError("option 'txnAppId' needs delivery=transactional")
     if values["mode"] == "staged" and values["staging_dir"] is None and "group" in given:
         raise OptionError("option 'stagingDir' is missing: mode=staged needs a folder that all machines share")
+
+
+def _check_offsets(values: Mapping[str, Any]) -> None:
+    start, end = values["starting_offsets"], values["ending_offsets"]
+    if values["queues"] is not None and len(values["queues"]) > 1:
+        for name, value in (("startingOffsets", start), ("endingOffsets", end)):
+            if isinstance(value, int):
+                raise OptionError(
+                    f"option '{name}' cannot be {value} with several 'queues', whose offsets have nothing in common: "
+                    "read one 'queue' at a time"
+                )
+    if isinstance(start, int) and isinstance(end, int) and start > end:
+        raise OptionError(f"option 'startingOffsets' ({start}) cannot be behind 'endingOffsets' ({end})")
 
 
 def _urls(values: Mapping[str, Any], given: set[str]) -> tuple[str, ...]:
@@ -195,7 +230,11 @@ def _urls(values: Mapping[str, Any], given: set[str]) -> tuple[str, ...]:
     if not urls:
         raise OptionError("option 'uri' names no broker: write amqp://user:password@host:port/vhost")
     password = _password(values)
-    return tuple(_with_login(url, values["user"], password, "user" in given) for url in urls)
+    made = tuple(_with_login(url, values["user"], password, "user" in given) for url in urls)
+    for name, value in (("caFile", "ca_file"), ("certFile", "cert_file"), ("keyFile", "key_file")):
+        if value in given and not all(url.startswith("amqps:") for url in made):
+            raise OptionError(f"option '{name}' is for TLS: write amqps:// in 'uri', or tls=true with 'host'")
+    return made
 
 
 def _password(values: Mapping[str, Any]) -> str | None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from amqp_broker.client import ClientError, ConnectFailed
+from spark_connector import tls
 from spark_connector.errors import BrokerUnavailable, ConnectorError, Refused
 from spark_connector.link import POOL, Answer, Link
 from spark_connector.options import Options
@@ -19,6 +20,8 @@ from spark_connector.options import Options
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 #: How long an answer may take beyond what the request itself asked to wait.
 ANSWER_TIMEOUT: Final = 30.0
+#: No attempt takes so long. Where one did, this process was stopped meanwhile (SIGSTOP, a machine that was paused).
+LONGEST_ATTEMPT: Final = 90.0
 #: The broker's words for what may be asked again as it is.
 _TRANSIENT: Final = frozenset({"busy"})
 _ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED, _INTERNAL_ERROR = 403, 404, 530, 541
@@ -97,7 +100,8 @@ class Retry:
         self._options = options
         self._patience = patience
         self._purpose = purpose
-        self._deadline = time.monotonic() + patience
+        self._begin = time.monotonic()
+        self._deadline = self._begin + patience
         self._pause = FIRST_PAUSE
 
     def pause(self, error: ClientError) -> None:
@@ -105,12 +109,15 @@ class Retry:
         refusal = final_refusal(error, self._options)
         if refusal is not None:
             raise refusal from error
-        left = self._deadline - time.monotonic()
+        now = time.monotonic()
+        if now - self._begin > self._patience + LONGEST_ATTEMPT and self._pause == FIRST_PAUSE:
+            self._deadline = now + self._patience  # it has not been patient yet, but stopped
+        left = self._deadline - now
         if left <= 0:
             raise BrokerUnavailable(
                 f"{self._purpose}: no answer from {self._options.where} within {self._patience:g} s (option "
-                f"'{self._option()}'): {error}; start the broker, or correct 'uri', and start the query again: "
-                "nothing is lost"
+                f"'{self._option()}'): {error}{tls.hint(error, self._options)}; start the broker, or correct 'uri', "
+                "and start the query again: nothing is lost"
             ) from error
         time.sleep(min(self._pause, left))
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
@@ -122,6 +129,9 @@ class Retry:
 def final_refusal(error: ClientError, options: Options) -> ConnectorError | None:
     """What no further attempt would change, in words for the user; None for what may pass."""
     where = options.where
+    untrusted = tls.refusal(error, options)
+    if untrusted is not None:
+        return untrusted
     if isinstance(error, ConnectFailed) and error.reply_code == _ACCESS_REFUSED:
         return Refused(
             f"{where} refuses the login: {error.reply_text}; check the user and password in 'uri' "

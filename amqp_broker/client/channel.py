@@ -137,8 +137,8 @@ class Channel:
         body: bytes,
         properties: Mapping[str, object] | None = None,
         timeout: float | None = None,
-    ) -> bytes:
-        """Publishes a request and returns the body of its reply, which comes by direct reply-to.
+    ) -> Delivery:
+        """Publishes a request and returns its reply, with all properties, which comes by direct reply-to.
 
         Raises Unroutable where no queue takes the request, ClientTimeout where nobody answers.
         """
@@ -159,7 +159,7 @@ class Channel:
             while consumer.deliveries:
                 reply = consumer.deliveries.popleft()
                 if reply.properties.correlation_id == correlation_id:
-                    return reply.body
+                    return reply
             returned = self._find_returned(correlation_id)
             if returned is not None:
                 self._returned.remove(returned)

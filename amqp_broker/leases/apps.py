@@ -150,7 +150,7 @@ class Apps:
             # An earlier epoch, or this one asked for again: when it is done there is an answer.
             self._waiting[app].append(lambda _: self._commit_again(vhost, name, epoch, attempts, blobs, then))
             return
-        if app.committed:
+        if app.committed and epoch >= app.committed[0].key[0]:
             raise LeaseError(BUSY, f"txn.commit: app '{name}': {_STUCK}")
         if epoch <= app.last_epoch:
             desk.after_sync(lambda: then({"done": True, "again": True}))

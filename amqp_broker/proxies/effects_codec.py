@@ -35,7 +35,7 @@ from queues.quorum.effects import (
 from queues.quorum.reader import Reader
 from queues.quorum.traffic import read_message
 
-VERSION = 1
+VERSION = 2
 #: Effects in a frame, octets at most (one larger effect goes alone).
 FRAME_BYTES = 256 * 1024
 
@@ -58,11 +58,13 @@ _IS_REDELIVERED = 2
 
 
 class Count(NamedTuple):
-    """A command of the stream of its own: how many messages and consumers the queue has."""
+    """A command of the stream of its own: how many messages and consumers the queue has. is_use: a client has asked
+    for the queue, which is then not unused (x-expires); no use is it where somebody looks at all queues."""
 
     session: int
     sequence: int
     queue_id: int
+    is_use: bool = True
 
 
 class Taken(NamedTuple):
@@ -82,8 +84,9 @@ def encode_count(count: Count) -> bytes:
     buffer = Buffer(32)
     buffer.put_u8(_COUNT)
     buffer.put_u8(VERSION)
-    for number in count:
+    for number in count[:3]:
         buffer.put_u64(number)
+    buffer.put_u8(count.is_use)
     return buffer.take()
 
 
@@ -110,7 +113,7 @@ def decode_to_home(data: bytes, addresses: AddressBook) -> ToHome:
     _check_version(reader)
     frame: ToHome
     if kind == _COUNT:
-        frame = Count(reader.u64(), reader.u64(), reader.u64())
+        frame = Count(reader.u64(), reader.u64(), reader.u64(), bool(reader.flags(1)))
     elif kind == _TAKEN:
         session, octets, count = reader.u64(), reader.u64(), reader.count(16)
         frame = Taken(session, octets, tuple([(reader.u64(), reader.u64()) for _ in range(count)]))
@@ -136,6 +139,7 @@ class QueueCounted(NamedTuple):
     messages: int
     unacked: int
     consumers: int
+    leased: int
 
 
 class Blocked(NamedTuple):
@@ -270,6 +274,7 @@ def _put_queue_counted(buffer: Buffer, effect: QueueCounted) -> None:
     buffer.put_u64(effect.messages)
     buffer.put_u64(effect.unacked)
     buffer.put_u32(effect.consumers)
+    buffer.put_u64(effect.leased)
 
 
 def _put_blocked(buffer: Buffer, effect: Blocked) -> None:
@@ -380,7 +385,7 @@ def _get_cancelled(reader: Reader, session: int, addresses: AddressBook) -> Home
 
 
 def _get_queue_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return QueueCounted(reader.u64(), reader.u64(), reader.u64(), reader.u32())
+    return QueueCounted(reader.u64(), reader.u64(), reader.u64(), reader.u32(), reader.u64())
 
 
 def _get_blocked(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:

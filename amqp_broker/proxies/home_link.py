@@ -54,13 +54,13 @@ FRAME_BYTES = 256 * 1024
 #: Commands that were sent and are not confirmed, octets.
 IN_FLIGHT_BYTES = 8 * 1024 * 1024
 #: What a Count is taken for, octets.
-_COUNT_BYTES = 26
+_COUNT_BYTES = 27
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
 _NUMBER_BITS = 20
 
 Send = Callable[[str, int, bytes], bool]
-#: Called with why there is no answer, or with a queue's messages, unacknowledged messages and consumers.
-Counted = Callable[[Refusal | None, int, int, int], None]
+#: Called with why there is no answer, or with a queue's messages, unacknowledged and leased messages, and consumers.
+Counted = Callable[[Refusal | None, int, int, int, int], None]
 
 
 class Flow:
@@ -103,7 +103,7 @@ class HomeLink(CommandSink):
         self._buffer = Buffer(1024)
         self._next_consumer = now << _NUMBER_BITS
         self._unconfirmed: deque[tuple[Receipt | None, int]] = deque()
-        self._unsent: deque[bytes | int] = deque()  # a command's octets, or the queue id of a Count
+        self._unsent: deque[bytes | tuple[int, bool]] = deque()  # a command's octets, or what a Count says
         self._in_flight = 0
         self._counting: deque[Counted] = deque()
         self._flows: dict[int, Flow] = {}
@@ -131,11 +131,12 @@ class HomeLink(CommandSink):
         self._next_consumer += 1
         return self._next_consumer
 
-    def count(self, queue_id: int, then: Counted) -> None:
-        """How many messages and consumers a queue has, behind everything that was submitted before."""
+    def count(self, queue_id: int, then: Counted, is_use: bool = True) -> None:
+        """How many messages and consumers a queue has, behind everything that was submitted before. is_use: see
+        Count."""
         self.flush()
         self._counting.append(then)
-        self._unsent.append(queue_id)
+        self._unsent.append((queue_id, is_use))
         self._unconfirmed.append((None, _COUNT_BYTES))
         self.backlog_bytes += _COUNT_BYTES
 
@@ -155,17 +156,17 @@ class HomeLink(CommandSink):
         first = self._next_unsent()
         while self._unsent:
             octets = self._unsent[0]
-            length = _COUNT_BYTES if isinstance(octets, int) else len(octets)
+            length = _COUNT_BYTES if isinstance(octets, tuple) else len(octets)
             if self._in_flight and self._in_flight + length > IN_FLIGHT_BYTES:
                 break
-            if commands and (isinstance(octets, int) or size + length > FRAME_BYTES):
+            if commands and (isinstance(octets, tuple) or size + length > FRAME_BYTES):
                 self._send_commands(first, commands)
                 first += len(commands)
                 commands, size = [], 0
             self._unsent.popleft()
             self._in_flight += length
-            if isinstance(octets, int):
-                self._send(self.home, HOME_COMMANDS, encode_count(Count(self.session, first, octets)))
+            if isinstance(octets, tuple):
+                self._send(self.home, HOME_COMMANDS, encode_count(Count(self.session, first, *octets)))
                 first += 1
             else:
                 commands.append(octets)
@@ -276,7 +277,7 @@ class HomeLink(CommandSink):
         if isinstance(effect, QueueCounted):
             if not self._counting:
                 raise PeerProtocolError(f"{self.home} has counted a queue, and was not asked")
-            self._counting.popleft()(None, effect.messages, effect.unacked, effect.consumers)
+            self._counting.popleft()(None, effect.messages, effect.unacked, effect.leased, effect.consumers)
         elif isinstance(effect, Blocked):
             self.is_blocked = effect.is_blocked
 
@@ -309,7 +310,7 @@ class HomeLink(CommandSink):
         self.backlog_bytes = self._in_flight = 0
         self.give_up(Refusal.UNKNOWN)
         for then in counting:
-            then(Refusal.UNKNOWN, 0, 0, 0)
+            then(Refusal.UNKNOWN, 0, 0, 0, 0)
         for receipt, _ in lost:
             if receipt is not None:
                 receipt.complete(Refusal.UNKNOWN)

@@ -193,15 +193,17 @@ class HomeSession:
         self._check_next(command.sequence)
         self.executed += 1
         queue = self.home.find(command.queue_id)
-        messages = unacked = consumers = 0
+        messages = unacked = consumers = leased = 0
         if queue is None:
             self._refuse(Refusal.NO_QUEUE)
         elif _is_locked(queue):
             self._refuse(Refusal.EXCLUSIVE)
         else:
-            queue.last_used = now
+            if command.is_use:
+                queue.last_used = now
             messages, unacked, consumers = queue.ready.count, queue.unacked, len(queue.dispatcher.consumers)
-        self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers))
+            leased = queue.leased_count()
+        self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers, leased))
         self.touch()
 
     def _check_next(self, first: int) -> None:

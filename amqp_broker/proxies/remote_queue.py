@@ -23,6 +23,7 @@ class RemoteQueue(QueueProxy):
         self.counts_returns = True
         self._messages = 0
         self._unacked = 0
+        self._leased = 0
         self._consumers = 0
 
     @property
@@ -62,25 +63,26 @@ class RemoteQueue(QueueProxy):
 
         self.count(lambda refusal: hold.release(lambda: go_on(refusal)))
 
-    def count(self, then: Callable[[Refusal | None], None]) -> None:
-        """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now."""
+    def count(self, then: Callable[[Refusal | None], None], is_use: bool = True) -> None:
+        """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now.
+        is_use: whether that is a use of the queue (x-expires)."""
 
-        def counted(refusal: Refusal | None, messages: int, unacked: int, consumers: int) -> None:
+        def counted(refusal: Refusal | None, messages: int, unacked: int, leased: int, consumers: int) -> None:
             if refusal is Refusal.NO_QUEUE:
                 refusal = None  # it has just been deleted, and that is on its way: it has nothing
             if refusal is None:
-                self._messages, self._unacked, self._consumers = messages, unacked, consumers
+                self._messages, self._unacked, self._leased, self._consumers = messages, unacked, leased, consumers
             then(refusal)
 
-        self.link.count(self.queue_id, counted)
+        self.link.count(self.queue_id, counted, is_use)
 
     def message_count(self) -> int:
         """How many messages were ready when they were counted."""
         return self._messages
 
     def leased_count(self) -> int:
-        """Only its home knows: none, as far as this node is asked."""
-        return 0
+        """How many messages its lease groups held when they were counted."""
+        return self._leased
 
     def unacked_count(self) -> int:
         """How many messages consumers held when they were counted."""

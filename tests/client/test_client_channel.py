@@ -404,8 +404,23 @@ def test_requests_get_their_own_replies() -> None:
         answer(peer, [("1", b"late: "), ("", b"re: ")])
 
     with channel_with(script) as channel:
-        assert channel.request("", "rpc", b"one") == b"re: one"
-        assert channel.request("", "rpc", b"two", {"type": "t"}) == b"re: two"
+        assert channel.request("", "rpc", b"one").body == b"re: one"
+        assert channel.request("", "rpc", b"two", {"type": "t"}).body == b"re: two"
+
+
+def test_a_reply_comes_with_its_properties() -> None:
+    def script(peer: Peer) -> None:
+        expect_reply_consumer(peer)
+        peer.expect(m.BasicPublish, 1)
+        properties, _ = peer.expect_content(1)
+        own = str(read_property(properties, "correlation_id"))
+        section = encode_properties({"correlation_id": own, "content_type": "a/b", "headers": {"x-end": 7}})
+        peer.send_message(1, m.BasicDeliver("r", 1, False, "", "k"), b"body", section)
+
+    with channel_with(script) as channel:
+        reply = channel.request("", "rpc", b"")
+        assert (reply.body, reply.properties.content_type) == (b"body", "a/b")
+        assert dict(reply.properties.headers or {}) == {"x-end": 7}
 
 
 def test_a_request_that_reaches_no_queue() -> None:
@@ -433,4 +448,4 @@ def test_a_request_that_nobody_answers() -> None:
     with channel_with(script) as channel:
         with pytest.raises(ClientTimeout, match="the reply to a request"):
             channel.request("", "rpc", b"one", timeout=0.05)
-        assert channel.request("", "rpc", b"two") == b"two"
+        assert channel.request("", "rpc", b"two").body == b"two"

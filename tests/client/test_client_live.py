@@ -105,8 +105,8 @@ def test_requests_by_direct_reply_to(channel: Channel) -> None:
             channel.request("", "client-tests-nobody", b"")
         thread = threading.Thread(target=serve)
         thread.start()
-        assert channel.request("", queue, b"first") == b"FIRST"
-        assert channel.request("", queue, b"second", {"type": "t"}) == b"SECOND"
+        assert channel.request("", queue, b"first").body == b"FIRST"
+        assert channel.request("", queue, b"second", {"type": "t"}).body == b"SECOND"
         thread.join()
         with pytest.raises(TimeoutError):
             channel.request("", queue, b"third", timeout=0.1)

@@ -55,6 +55,18 @@ def test_every_node_serves_the_leases_of_a_queue(cluster: NodeCluster, kind: str
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_every_node_shows_what_is_leased(cluster: NodeCluster, kind: str) -> None:
+    desks = {name: desk_on(cluster, name) for name in cluster.names}
+    one, two, _ = desks.values()
+    one.declare("q", x_queue_type=kind)
+    one.fill("q", 10)
+    two.ask("lease.claim", **opened(two, "q"), after=0, max_messages=6)
+    for desk in desks.values():
+        (queue,) = desk.ask("queue.list", vhost="/").fields["queues"]
+        assert (queue["name"], queue["messages_ready"], queue["leased"]) == ("q", 4, 6)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_claim_waits_on_another_node(cluster: NodeCluster, kind: str) -> None:
     one, two = desk_on(cluster, "n1"), desk_on(cluster, "n2")
     one.declare("q", x_queue_type=kind)

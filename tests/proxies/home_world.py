@@ -165,9 +165,9 @@ class Peer:
     def settle(self, consumer: int, *ids: int, how: How = How.ACK) -> list[HomeEffect]:
         return self.say(Settle(consumer, how, tuple((each, each) for each in ids)))
 
-    def count(self, queue_id: int) -> list[HomeEffect]:
+    def count(self, queue_id: int, is_use: bool = True) -> list[HomeEffect]:
         self.sequence += 1
-        self.send_octets(encode_count(Count(self.session, self.sequence, queue_id)))
+        self.send_octets(encode_count(Count(self.session, self.sequence, queue_id, is_use)))
         return self.turn()
 
     def taken(self, *consumers: tuple[int, int], octets: int | None = None) -> list[HomeEffect]:

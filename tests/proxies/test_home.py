@@ -311,13 +311,23 @@ def test_fetch_of_nothing(world: HomeWorld, peer: Peer) -> None:
     assert refusals(effects) == [(2, "NO_QUEUE")]
 
 
+def test_who_only_looks_does_not_use_a_queue(world: HomeWorld, peer: Peer) -> None:
+    peer.publish("q", 1)
+    queue = world.queue("q")
+    queue.last_used = -1
+    peer.count(queue.queue_id, is_use=False)
+    assert queue.last_used == -1
+    peer.count(queue.queue_id)
+    assert queue.last_used >= 0
+
+
 def test_count(world: HomeWorld, peer: Peer) -> None:
     peer.publish("q", 1, 2, 3, is_persistent=False)
     peer.attach("q", prefetch=1)
     world.say(consume("q", no_ack=True))
-    assert QueueCounted(5, 0, 1, 2) in peer.count(peer.queue_id("q"))
+    assert QueueCounted(5, 0, 1, 2, 0) in peer.count(peer.queue_id("q"))
     effects = peer.count(99)
-    assert (QueueCounted(6, 0, 0, 0) in effects, refusals(effects)) == (True, [(6, "NO_QUEUE")])
+    assert (QueueCounted(6, 0, 0, 0, 0) in effects, refusals(effects)) == (True, [(6, "NO_QUEUE")])
 
 
 def test_purge(world: HomeWorld, peer: Peer) -> None:

@@ -65,7 +65,7 @@ EFFECTS: st.SearchStrategy[HomeEffect] = st.one_of(
     st.builds(AttachRefused, U64, U64, REFUSALS),
     st.builds(SettleMissed, U64, U64, U64),
     st.builds(ConsumerCancelled, U64, st.sampled_from(Cancel)),
-    st.builds(QueueCounted, U64, U64, U64, U32),
+    st.builds(QueueCounted, U64, U64, U64, U32, U64),
     st.builds(Blocked, BOOLEANS),
 )
 
@@ -97,7 +97,7 @@ def test_effects_come_back_as_they_were(effects: list[HomeEffect]) -> None:
     assert write(found) == [frame]
 
 
-@given(st.builds(Count, U64, U64, U64))
+@given(st.builds(Count, U64, U64, U64, st.booleans()))
 def test_a_count_comes_back_as_it_was(count: Count) -> None:
     assert decode_to_home(encode_count(count), AddressBook()) == count
 
@@ -140,7 +140,7 @@ def sample_effects() -> bytes:
             AttachRefused(8, 9, Refusal.EXCLUSIVE),
             ConsumerCancelled(9, Cancel.TIMEOUT),
             SettleMissed(9, 1, 2),
-            QueueCounted(10, 11, 5, 12),
+            QueueCounted(10, 11, 5, 12, 13),
             Blocked(True),
         ]
     )
@@ -173,9 +173,9 @@ def check_commands(data: bytes) -> None:
 def test_any_octets_are_a_frame_or_malformed(data: bytes) -> None:
     check_effects(data)
     check_commands(data)
-    check_effects(b"\x01" + data)
-    check_commands(b"\x81\x01" + data)
-    check_commands(b"\x82\x01" + data)
+    check_effects(b"\x02" + data)
+    check_commands(b"\x81\x02" + data)
+    check_commands(b"\x82\x02" + data)
 
 
 @given(position=st.integers(0, 1 << 16), octets=st.binary(max_size=9), cut=st.integers(0, 9))
@@ -204,9 +204,9 @@ def test_a_frame_that_is_cut_anywhere_is_malformed() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x02" + bytes(12), "version 2"),
-        (b"\x01" + bytes(12), "without effects"),
-        (b"\x01" + bytes(8) + b"\x00\x00\x00\x01\x63\x00\x00\x00\x00", "unknown kind 99"),
+        (b"\x03" + bytes(12), "version 3"),
+        (b"\x02" + bytes(12), "without effects"),
+        (b"\x02" + bytes(8) + b"\x00\x00\x00\x01\x63\x00\x00\x00\x00", "unknown kind 99"),
         (write([Confirmed(1, 3, 2, ())])[0], "from 3 to 2"),
         (write([Confirmed(1, 3, 5, (Refused(6, Refusal.FULL),))])[0], "6 is refused"),
         (write([Confirmed(1, 3, 5, (Refused(4, Refusal.FULL), Refused(4, Refusal.FULL)))])[0], "4 is refused after 4"),
@@ -217,7 +217,7 @@ def test_what_makes_no_sense_is_refused_with_the_reason(data: bytes, reason: str
         decode_from_home(data, AddressBook())
 
 
-@pytest.mark.parametrize(("data", "reason"), [(b"\x83\x01", "unknown kind 0x83"), (b"\x81\x02", "version 2")])
+@pytest.mark.parametrize(("data", "reason"), [(b"\x83\x02", "unknown kind 0x83"), (b"\x81\x03", "version 3")])
 def test_what_a_home_does_not_know_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
         decode_to_home(data, AddressBook())

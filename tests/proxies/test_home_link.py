@@ -7,8 +7,10 @@ import pytest
 from amqp_broker.proxies.effects_codec import EffectsWriter, QueueCounted
 from amqp_broker.proxies.home_link import IN_FLIGHT_BYTES
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES
+from amqp_broker.proxies.remote_counts import PATIENCE_MS, RemoteCounts
 from queues.message import Entry
 from queues.quorum.effects import Confirmed, Refusal
+from queues.timers import Timers
 from raft.errors import PeerProtocolError
 from tests.node.node_driver import declare
 from tests.proxies.link_world import LinkWorld, Node, RemoteClient
@@ -186,6 +188,22 @@ def test_counts(world: LinkWorld, node: Node) -> None:
     assert answers == [None]
     assert (proxy.message_count(), proxy.unacked_count(), proxy.consumer_count()) == (2, 1, 1)
     assert node.confirmed == [1, 2, 3, 4]
+
+
+def test_counts_of_a_home_that_is_silent_are_not_waited_for_long(world: LinkWorld, node: Node) -> None:
+    proxy = node.proxy("q")
+    timers = Timers()
+    done: list[str] = []
+    RemoteCounts([proxy], timers, 0).when_done(lambda result: done.append("silent"))
+    timers.run(PATIENCE_MS - 1)
+    assert done == []
+    timers.run(PATIENCE_MS)
+    assert done == ["silent"]
+    world.run()
+    RemoteCounts([proxy], timers, 0).when_done(lambda result: done.append("counted"))
+    world.run()
+    timers.run(PATIENCE_MS)
+    assert done == ["silent", "counted"]
 
 
 def test_purge(world: LinkWorld, node: Node) -> None:
@@ -396,7 +414,7 @@ def frame(world: LinkWorld, effect: Confirmed | QueueCounted) -> bytes:
     [
         (Confirmed(0, 2, 2, ()), "confirms commands 2 to 2"),
         (Confirmed(0, 1, 2, ()), "0 were confirmed, 1 were sent"),
-        (QueueCounted(1, 1, 1, 1), "was not asked"),
+        (QueueCounted(1, 1, 1, 1, 1), "was not asked"),
     ],
 )
 def test_a_home_that_breaks_the_rules_loses_its_link(
@@ -408,7 +426,7 @@ def test_a_home_that_breaks_the_rules_loses_its_link(
     with pytest.raises(PeerProtocolError, match=reason):
         node.link.receive_effects(frame(world, effect), 1)
     with pytest.raises(PeerProtocolError, match="n1: frame from a home node"):
-        node.link.receive_effects(b"\x01", 1)
+        node.link.receive_effects(b"\x02", 1)
 
 
 def test_effects_of_an_older_session_mean_nothing(world: LinkWorld, node: Node) -> None:

@@ -259,29 +259,6 @@ def test_a_release_puts_everything_back_in_its_place(is_stored: bool) -> None:
     assert world.pager.used == sum(message_named(name, 60).size for name in range(8, 61))
 
 
-def test_a_large_release_goes_on_in_turns_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_RELEASE_BYTES", 1000)
-    world = new_world()
-    publish(world, range(1, 61))
-    group = open_group(world)
-    group.claim(60, 1 << 30, 1)
-    assert group.release(world.now) == 60
-    queue = world.queues[0]
-    assert 0 < group.count < 60
-    assert queue.leased_count() == group.count
-    assert ready_names(world, queue) == list(range(group.count + 1, 61))
-    other = open_lease(queue, "job", "driver", f"{8:032x}", 1)
-    assert other is not group
-    world.sync()
-    world = restarted(world)
-    queue = world.queues[0]
-    assert queue.lease_groups["job"].incarnation == f"{8:032x}"
-    for _ in range(60):
-        world.advance(1)
-    assert queue.parting == {}
-    assert ready_names(world, queue) == list(range(1, 61))
-
-
 def test_what_is_released_goes_to_those_who_wait() -> None:
     world = new_world()
     publish(world, range(1, 4))

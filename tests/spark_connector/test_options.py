@@ -46,6 +46,15 @@ def test_what_spark_itself_adds_is_no_unknown_option() -> None:
         ({"txnAppId": "a", "txnVersion": "1"}, "option 'txnAppId' needs delivery=transactional"),
         ({"passwordFile": "/no/such/file"}, "option 'passwordFile': cannot read /no/such/file"),
         ({"maxMessagesPerBatch": "5", "maxOffsetsPerTrigger": "6"}, "is given twice"),
+        ({"uri": "amqp://h/", "caFile": "ca.pem"}, "option 'caFile' is for TLS: write amqps:// in 'uri', or tls=true"),
+        ({"host": "h", "certFile": "c"}, "option 'certFile' is for TLS"),
+        ({"tls": "true", "keyFile": "k"}, "option 'keyFile' is the key of a certificate: give 'certFile' too"),
+        ({"mode": "stream"}, "option 'mode' cannot be 'stream': this broker has no stream queues. Leave it out: with"),
+        ({"mode": "push"}, "option 'mode' cannot be 'push': give one of auto, lease, browse, staged"),
+        ({"startingOffsets": '{"q": 1}'}, "option 'startingOffsets' cannot be '{\"q\": 1}': give earliest, latest or"),
+        ({"endingOffsets": "-1"}, "option 'endingOffsets' cannot be '-1': give earliest, latest or an offset"),
+        ({"startingOffsets": "5", "endingOffsets": "4"}, "option 'startingOffsets' (5) cannot be behind"),
+        ({"queues": "a,b", "endingOffsets": "4"}, "option 'endingOffsets' cannot be 4 with several 'queues'"),
     ],
 )
 def test_what_is_wrong_is_named(written: dict[str, str], said: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spark_connector.options import CONNECTION, OPTIONS, SINK, SOURCE, STREAM
+from spark_connector.options import BATCH, CONNECTION, OPTIONS, SINK, SOURCE, STREAM
 from spark_connector.schema import COLUMNS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
-USES = {CONNECTION: "all", SOURCE: "sources", STREAM: "streaming source", SINK: "sinks"}
+USES = {CONNECTION: "all", SOURCE: "sources", BATCH: "batch source", STREAM: "streaming source", SINK: "sinks"}
 
 
 def options_table() -> str:

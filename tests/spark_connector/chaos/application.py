@@ -14,7 +14,10 @@ from pyspark.sql import SparkSession
 from tests.spark_connector.chaos.hooked_source import HookedSource
 from tests.spark_connector.chaos.moments import folder
 
-BATCH = {"maxMessagesPerBatch": "200", "maxMessagesPerPartition": "50", "brokerRetryTimeout": "60s"}
+#: Small fetches: half a range is a number of them.
+BATCH = {
+    "maxMessagesPerBatch": "200", "maxMessagesPerPartition": "50", "brokerRetryTimeout": "60s", "fetchSize": "1k",
+}  # fmt: skip
 
 
 def main(url: str, work: Path) -> None:

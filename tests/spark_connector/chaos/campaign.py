@@ -26,12 +26,25 @@ from spark_connector.errors import ConnectorError
 from spark_connector.options import Options
 from spark_connector.schema import TYPES
 from spark_connector.service import Service
+from tests.spark_connector.chaos.attempts import HALF, STAGED, Seen, seen, told
 from tests.spark_connector.chaos.brokers import Brokers
-from tests.spark_connector.chaos.moments import BROKER, DRIVER, EXECUTOR, WORKER, kill_all, pids
+from tests.spark_connector.chaos.moments import (
+    BROKER,
+    DRIVER,
+    EXECUTOR,
+    STOPPED_EXECUTOR,
+    STOPPED_WORKER,
+    WORKER,
+    kill_all,
+    let_go_on,
+    pids,
+    stopped,
+)
 from tests.spark_connector.chaos.spark_cluster import SparkCluster
 
 ROUND_MESSAGES = 400
-ROUND_S, CALM_S = 180.0, 60.0
+#: Patience, not speed: the machine may be busy with other things. What is missing never comes.
+ROUND_S, CALM_S = 1200.0, 300.0
 POLL_S = 0.25
 BODIES = StructType([StructField("body", TYPES["binary"])])
 
@@ -44,9 +57,18 @@ MOMENTS = {
     "committing": ("all staged, the sink not committed", (DRIVER, BROKER)),
     "committed": ("the sink committed, not in the commit log", (DRIVER, BROKER)),
     "logged": ("in the commit log, not settled", (DRIVER, BROKER)),
+    "half": ("half a range is read; it goes on after 2 s", (STOPPED_WORKER, STOPPED_EXECUTOR)),
+    "twin": ("half a range is read; it goes on while its twin reads", (STOPPED_WORKER, STOPPED_EXECUTOR)),
+    "twin-staged": ("half a range is read; it goes on when its twin has staged", (STOPPED_WORKER, STOPPED_EXECUTOR)),
+    "late": ("half a range is read; it goes on when all is committed", (STOPPED_EXECUTOR,)),
 }
 NAMED = [(moment, victim) for moment, (_, victims) in MOMENTS.items() for victim in victims]
-LOCAL = [pair for pair in NAMED if pair[1] != EXECUTOR]
+#: In one process there is no executor, and Spark never gives a task a twin on the same host.
+LOCAL = [
+    (moment, victim) for moment, victim in NAMED
+    if victim not in (EXECUTOR, STOPPED_EXECUTOR) and moment not in ("twin", "twin-staged")
+]  # fmt: skip
+STOP_S = 2.0
 
 
 @dataclass
@@ -58,6 +80,7 @@ class Round:
     seconds: float
     missing: int
     twice: int
+    attempts: str = ""
 
 
 class Campaign:
@@ -73,19 +96,41 @@ class Campaign:
         self._moments = moments
         self._chance = random.Random(seed)
         self._numbers = 0
+        self._seen_before = 0
         self._pause = Event()  # nobody sets it
 
     def run_named(self, moment: str, victim: str) -> Round:
         """Somebody dies at a moment."""
         for old in self._moments.glob("*.fired"):
             old.unlink()
+        self._seen_before = len(seen())
         (self._moments / f"{moment}.armed").write_text(victim)
         begin = time.monotonic()
         self._publish()
         fired = self._moments / f"{moment}.fired"
+        who = self._stop(moment, victim) if victim in (STOPPED_WORKER, STOPPED_EXECUTOR) else None
         self._wait(lambda: fired.exists() and self._is_out(), f"{moment}: {victim}")
         (self._moments / f"{moment}.armed").unlink(missing_ok=True)
-        return self._judge(MOMENTS[moment][0], victim, begin)
+        return self._judge(MOMENTS[moment][0], victim, begin, who)
+
+    def _stop(self, moment: str, victim: str) -> Seen:
+        """Somebody is stopped, and goes on when it is time; who it was."""
+        self._wait(lambda: bool(stopped()[0]), f"{moment}: {victim} stopped")
+        processes = stopped()[0]
+        who = next(each for each in reversed(self._seen()) if each.what == HALF and each.process in processes)
+
+        def twin_has(what: str) -> bool:
+            return any(each.what == what and each.is_twin_of(who) for each in self._seen())
+
+        is_time: dict[str, Callable[[], bool]] = {
+            "half": lambda: stopped()[1] >= STOP_S,
+            "twin": lambda: twin_has(HALF),
+            "twin-staged": lambda: twin_has(STAGED),
+            "late": self._is_out,
+        }
+        self._wait(is_time[moment], f"{moment}: {victim} goes on")
+        let_go_on()
+        return who
 
     def run_random(self, victims: tuple[str, ...]) -> Round:
         """Somebody dies at any time."""
@@ -117,6 +162,10 @@ class Campaign:
             "files: missing": len(self.published - set(files)), "files: twice": files.total() - len(files),
             **self.left(), "broker restarts": self._brokers.restarts, "driver starts": self._spark.starts,
         }  # fmt: skip
+
+    def _seen(self) -> list[Seen]:
+        """What tasks of this round saw of themselves."""
+        return seen()[self._seen_before :]
 
     # -- what is where -------------------------------------------------------------------------------------------------
 
@@ -203,11 +252,12 @@ class Campaign:
                 raise TimeoutError(f"not within {seconds:g} s: {what}")
             self._pause.wait(POLL_S)
 
-    def _judge(self, what: str, victim: str, begin: float) -> Round:
+    def _judge(self, what: str, victim: str, begin: float, who: Seen | None = None) -> Round:
         out = Counter(self.out())
         found = Round(
-            what, victim, time.monotonic() - begin, len(self.published - set(out)), out.total() - len(out)
-        )
+            what, victim, time.monotonic() - begin, len(self.published - set(out)), out.total() - len(out),
+            "" if who is None else told(who.task, self._seen()),
+        )  # fmt: skip
         self.rounds.append(found)
         return found
 

@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 from spark_connector.data_source import AmqpDataSource
 from spark_connector.stream_reader import LeaseStreamReader
 from spark_connector.stream_writer import AmqpStreamWriter
-from tests.spark_connector.chaos.moments import reach
+from tests.spark_connector.chaos.attempts import BEGUN, HALF, READ, STAGED, note
+from tests.spark_connector.chaos.moments import STOPS, reach
 
 SLOW_SHARE, SLOW_SECONDS = 0.15, 1.5
 
@@ -55,11 +56,20 @@ class HookedReader(LeaseStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        if context is not None and context.attemptNumber() == 0 and random.random() < SLOW_SHARE:
+        assert context is not None
+        is_first = context.attemptNumber() == 0
+        note(BEGUN)
+        if is_first and random.random() < SLOW_SHARE:
             Event().wait(SLOW_SECONDS)
-        for batch in super().read(partition):
+        for number, batch in enumerate(super().read(partition)):
             reach("reading")
             yield batch
+            if number == 0:
+                note(HALF)
+                # Spark gives no twin to the only task of a stage: it has no other to compare it with.
+                for moment in STOPS if is_first and context.partitionId() > 0 else ():
+                    reach(moment)
+        note(READ)
 
 
 class HookedWriter(AmqpStreamWriter):
@@ -67,6 +77,7 @@ class HookedWriter(AmqpStreamWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         message = super().write(iterator)
+        note(STAGED)
         reach("staged")
         return message
 

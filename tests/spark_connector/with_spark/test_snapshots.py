@@ -20,6 +20,22 @@ def test_a_snapshot_consumes_nothing_and_is_the_same_for_every_action(scene: Sce
     assert scene.counts() == (2510, 0)
 
 
+def test_offsets_bound_a_snapshot(scene: Scene) -> None:
+    scene.publish(numbered(10))
+    everything = sorted((row.offset, bytes(row.body)) for row in scene.browse().select("offset", "body").collect())
+    first = everything[0][0]
+
+    def between(**options: object) -> list[tuple[int, bytes]]:
+        rows = scene.browse(numPartitions=1, **options).select("offset", "body").collect()
+        return [(row.offset, bytes(row.body)) for row in rows]
+
+    assert between(startingOffsets=first + 3, endingOffsets=first + 7) == everything[3:7]
+    assert between(startingOffsets=first + 3) == everything[3:]
+    assert between(startingOffsets="latest") == between(endingOffsets="earliest") == []
+    assert between(startingOffsets="0", endingOffsets=first + 100) == everything
+    assert scene.counts() == (10, 0)
+
+
 def test_an_empty_queue_is_an_empty_table(scene: Scene) -> None:
     assert scene.browse().collect() == []
 

@@ -1,0 +1,48 @@
+"""RemoteCounts: the homes of queues that live elsewhere are asked for their counts, before somebody is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.proxies.remote_queue import RemoteQueue
+
+if TYPE_CHECKING:
+    from queues.timers import Timers
+
+#: A home that has not answered by then is not waited for: its queues show what it said last.
+PATIENCE_MS = 1000
+
+
+class RemoteCounts:
+    """Done when all homes have answered, or cannot, or the time is over; at once where no queue is elsewhere."""
+
+    def __init__(self, queues: Iterable[Any], timers: Timers, now: int) -> None:
+        self.is_done = False
+        self._then: list[Callable[[object], None]] = []
+        self._left = 1
+        for queue in queues:
+            if isinstance(queue, RemoteQueue) and queue.is_available:
+                self._left += 1
+                queue.count(self._counted, is_use=False)
+        self._counted(None)
+        if not self.is_done:
+            timers.at(now + PATIENCE_MS, lambda now: self._finish())
+
+    def when_done(self, then: Callable[[object], None]) -> None:
+        """Call `then`; at once if it is done already."""
+        if self.is_done:
+            then(None)
+        else:
+            self._then.append(then)
+
+    def _counted(self, refusal: object) -> None:
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            for then in self._then:
+                then(None)
