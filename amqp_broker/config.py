@@ -221,6 +221,15 @@ class Config(ClusterConfig):
         "A journal segment that has grown to this size is followed by a new one.",
         minimum=64 * KIB,
     )
+    inline_sync_bytes: int = setting(
+        SIZE,
+        64 * KIB,
+        STORAGE,
+        "A group commit of at most this is synced by the loop itself, as long as the disk is quick (10 ms); larger "
+        "ones, and all while it is not, by a thread.",
+        minimum=0,
+        off=0,
+    )
     journal_limit_bytes: int = setting(
         SIZE,
         256 * MIB,

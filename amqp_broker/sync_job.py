@@ -17,6 +17,13 @@ class SyncJob:
         self._batches = batches
         self._pages = pages
 
+    def is_within(self, most_bytes: int) -> bool:
+        """Whether all that it does is to append so much at most to a file that is there."""
+        if self._pages is not None or not all(batch.only_appends for _, batch in self._batches):
+            return False
+        size: int = sum(batch.file_bytes for _, batch in self._batches)
+        return size <= most_bytes
+
     def run(self) -> None:
         """Pages first, because journal entries refer to them. Raises OSError; after ENOSPC it may be run again."""
         if self._pages is not None:

@@ -19,6 +19,9 @@ CHECKS = [
     "headers", "largeBody", "transactions", "heartbeats",
 ]  # fmt: skip
 
+#: The program is compiled once for all of them.
+pytestmark = pytest.mark.xdist_group("java")
+
 
 @pytest.fixture(scope="session")
 def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:

@@ -26,7 +26,7 @@ from raft.journal_records import FIRST_RAFT_KIND, group_of
 from raft.leadership import Leadership
 from raft.log import GroupLog
 from raft.machine import LogPort, Machine
-from raft.member import NEVER, Chance, Member
+from raft.member import Chance, Member
 from raft.messages import (
     Append,
     AppendReply,
@@ -42,7 +42,7 @@ from raft.messages import (
     TimeoutNow,
 )
 from raft.recovery import RecoveredGroup
-from raft.settings import RaftSettings
+from raft.settings import NEVER, RaftSettings
 from raft.wire import decode, encode
 
 #: While the disk stalls, so many messages wait for it; answers to heartbeats beyond that are not given at all.
@@ -77,6 +77,7 @@ class RaftHost:
         self._clock = 0
         self._heartbeat_at = 0
         self._election_at = NEVER
+        self._notice_at = NEVER
         self._encoded: tuple[Append | None, bytes] = (None, b"")
 
     # -- recovery and opening ------------------------------------------------------------------------------------------
@@ -226,8 +227,8 @@ class RaftHost:
             group = self.groups.get(group_id)
             if group is not None:
                 self._enter(group)
-                group.member.on_beat_reply(node_id, term, sent_index, match_index)
-                self._settle(group)
+                if group.member.on_beat_reply(node_id, term, sent_index, match_index):
+                    self._settle(group)
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to `position`. Raises RaftStopped."""
@@ -256,6 +257,8 @@ class RaftHost:
             if self._clock >= self._heartbeat_at:
                 self._heartbeat_at = self._clock + self.settings.heartbeat_ms
                 self._beat()
+            if self._clock >= self._notice_at:
+                self._find_notices()
         except RaftStopped as error:
             self.failure = error
             raise
@@ -270,6 +273,18 @@ class RaftHost:
                 self._settle(group)
             self._election_at = min(self._election_at, member.deadline)
 
+    def _find_notices(self) -> None:
+        """Groups with members that are to hear of a commit now: `end_turn` tells them."""
+        self._notice_at = NEVER
+        for group in self.groups.values():
+            role = group.member.role
+            if not isinstance(role, Leadership):
+                continue
+            if self._clock >= role.notice_at:
+                self.dirty[group.group_id] = group
+            else:
+                self._notice_at = min(self._notice_at, role.notice_at)
+
     def _beat(self) -> None:
         """One frame for each peer, with the beats of all groups that this node leads."""
         beats: dict[str, list[Beat]] = {}
@@ -281,10 +296,13 @@ class RaftHost:
                 continue
             member.clock = self._clock
             member.now = self._now or 0
+            given_up = role.transfers_given_up
             role.check()
             if member.role is not role:
                 self._settle(group)
                 continue
+            if role.transfers_given_up != given_up:
+                self._settle(group)
             term, commit_index = role.term, member.commit_index
             for name, progress in role.progress.items():
                 if progress.is_connected:
@@ -329,6 +347,7 @@ class RaftHost:
             for name in role.end_turn():
                 beat = (group.group_id, role.term, member.commit_index, role.progress[name].sent_index)
                 notices.setdefault(name, []).append(beat)
+            self._notice_at = min(self._notice_at, role.notice_at)
         elif isinstance(role, Following):
             role.end_turn()
         self._written_position = max(self._written_position, member.log.position)
@@ -344,7 +363,7 @@ class RaftHost:
         """When `tick` is due, in the time that `now` counts; None without groups."""
         if not self.groups or self._now is None:
             return None
-        return self._now + max(0, min(self._heartbeat_at, self._election_at) - self._clock)
+        return self._now + max(0, min(self._heartbeat_at, self._election_at, self._notice_at) - self._clock)
 
     def live_bytes(self) -> int:
         """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""

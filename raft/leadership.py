@@ -17,6 +17,7 @@ from raft.install import InstallSender
 from raft.membership import MembershipResult, TransferResult
 from raft.messages import Append, AppendReply, InstallReply, TimeoutNow
 from raft.progress import INSTALL, PROBE, REPLICATE, Progress
+from raft.settings import NEVER
 
 if TYPE_CHECKING:
     from raft.member import Member
@@ -40,6 +41,8 @@ class Leadership:
         self._was_told_to_stand = False
         self._install_count = 0
         self._shared: dict[int, Append] = {}
+        #: When members that do not wait for it hear of the commit index; NEVER: they all know it.
+        self.notice_at = NEVER
 
     @property
     def leader(self) -> str:
@@ -103,18 +106,21 @@ class Leadership:
             return log.base_index
         return index + 1
 
-    def on_beat_reply(self, sender: str, sent_index: int, match_index: int) -> None:
-        """An answer to a beat: what was sent before it has arrived, or is lost."""
+    def on_beat_reply(self, sender: str, sent_index: int, match_index: int) -> bool:
+        """An answer to a beat: what was sent before it has arrived, or is lost. Returns whether that is news."""
         progress = self.progress.get(sender)
         if progress is None:
-            return
+            return False
         progress.replied_at = self.member.clock
+        if progress.state is REPLICATE and progress.match_index == match_index == sent_index:
+            return False
         if match_index > progress.match_index:
             self._matched(progress, match_index)
         if progress.state is PROBE:
             progress.probe_may_be_lost()
         elif progress.state is REPLICATE and progress.match_index < sent_index:
             progress.probe(progress.match_index + 1)
+        return True
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.member.log.last_index:
@@ -149,15 +155,24 @@ class Leadership:
         commit_index = member.commit_index
         last_index = member.log.last_index
         self._shared.clear()
-        notices = []
+        untold = []
         for name, progress in self.progress.items():
             if not progress.is_connected:
                 continue
             if progress.next_index <= last_index or progress.state is not REPLICATE:
                 self._send_entries(name, progress)
             if progress.told_commit_index < commit_index and progress.state is REPLICATE:
-                progress.told_commit_index = commit_index
+                untold.append(name)
+        concerned = member.machine.take_concerned()
+        notices = []
+        for name in untold:
+            if concerned is None or name in concerned or member.clock >= self.notice_at:
+                self.progress[name].told_commit_index = commit_index
                 notices.append(name)
+        if len(notices) == len(untold):
+            self.notice_at = NEVER
+        elif self.notice_at == NEVER:
+            self.notice_at = member.clock + member.settings.notice_ms
         return notices
 
     def _send_entries(self, name: str, progress: Progress) -> None:

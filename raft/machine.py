@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Protocol
 
 
@@ -34,6 +34,10 @@ class Machine(Protocol):
 
     def abort_install(self) -> None:
         """Forget the chunks; the state stays as it is."""
+
+    def take_concerned(self) -> Container[str] | None:
+        """On the leader: the members that wait for what was applied since the last call; None: they all may. The others
+        hear of it a little later."""
 
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         """This member's role, or whom it takes for the leader, has changed; or a transfer was given up, and proposals

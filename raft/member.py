@@ -47,9 +47,7 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from raft.settings import RaftSettings
-
-NEVER = 1 << 62
+from raft.settings import NEVER, RaftSettings
 
 Post = Callable[[str, GroupMessage], None]
 
@@ -255,12 +253,14 @@ class Member(SyncObj):  # type: ignore[misc]
             role.commit(commit_index)
         return role.verified_index
 
-    def on_beat_reply(self, sender: str, term: int, sent_index: int, match_index: int) -> None:
-        """An answer to a beat of this member."""
+    def on_beat_reply(self, sender: str, term: int, sent_index: int, match_index: int) -> bool:
+        """An answer to a beat of this member. Returns whether there may be something to do now."""
         if term > self.current_term:
             self.follow(term, None)
-        elif term == self.current_term and isinstance(self.role, Leadership):
-            self.role.on_beat_reply(sender, sent_index, match_index)
+            return True
+        if term == self.current_term and isinstance(self.role, Leadership):
+            return self.role.on_beat_reply(sender, sent_index, match_index)
+        return False
 
     def accept_leader(self, sender: str, term: int) -> Following | None:
         """Follow whoever leads in `term`; None if that is over."""

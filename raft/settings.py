@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: A time that does not come.
+NEVER = 1 << 62
+
 KIB = 1024
 MIB = 1024 * KIB
 
@@ -14,6 +17,10 @@ class RaftSettings:
 
     heartbeat_ms: int = 100
     """How often a leader lets its followers know that it is there. Well above the round trip between nodes."""
+
+    notice_ms: int = 5
+    """Members that do not wait for what was committed hear of it with the next entries, or after this time. It bounds
+    how far what they can tell of the group is behind, and spares them and the leader a turn for each entry."""
 
     election_timeout_min_ms: int = 600
     """A follower that has heard from its leader within this time helps no other member to an election. Several
@@ -51,6 +58,8 @@ class RaftSettings:
                 f"election_timeout_max_ms {self.election_timeout_max_ms}: each must be positive, the second at least "
                 f"twice the first, the third above the second"
             )
+        if self.notice_ms < 0:
+            raise ValueError(f"notice_ms is {self.notice_ms}: it must not be negative")
         for name in ("append_bytes", "in_flight_bytes", "entry_bytes", "log_bytes", "install_in_flight_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be positive")

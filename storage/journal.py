@@ -79,6 +79,11 @@ class Batch:
         head = 0 if self._offset else SEGMENT_BYTES
         return head + self.buffer.length + HEADER_BYTES * (len(self.splits) + 1)
 
+    @property
+    def only_appends(self) -> bool:
+        """Whether no file is made or removed."""
+        return self._offset > 0 and not self.splits and not self.removals
+
     def write_and_sync(self) -> None:
         """Write all of it, sync it, then remove the retired segments. Raises OSError.
 

@@ -152,9 +152,10 @@ class ClusterConfig:
     )
     raft_heartbeat_ms: int = setting(
         DURATION,
-        100,
+        200,
         REPLICATION,
-        "How often a leader lets the others know that it is there: well above the round trip between nodes.",
+        "How often a leader lets the others know that it is there: well above the round trip between nodes. It is what "
+        "an idle node does.",
         minimum=5,
     )
     raft_election_timeout_ms: int = setting(

@@ -146,6 +146,9 @@ class MetadataMachine:
         """Forget what has come."""
         self._install = None
 
+    def take_concerned(self) -> None:
+        """All: an answer to a client waits until every linked member knows."""
+
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         """Whom this member takes for the leader."""
         self._listener.leads(is_leader, leader)

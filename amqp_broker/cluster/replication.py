@@ -297,7 +297,10 @@ class Replication:
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
-        self.touch_all(now)
+        for group_id, due in self._deadlines.items():
+            if 0 < due <= now:
+                self._touched[group_id] = None
+                self.queue_groups[group_id].absorb(now)
         self.absorb(now)
 
     def _look_after_absent(self, now: int) -> None:
@@ -325,7 +328,7 @@ class Replication:
         self.touch_all(now)
 
     def touch_all(self, now: int) -> None:
-        """Time has passed, or links are others."""
+        """Links are others, or the queues of the metadata."""
         self._touched = dict.fromkeys(self.queue_groups)
         for group in self.queue_groups.values():
             group.absorb(now)

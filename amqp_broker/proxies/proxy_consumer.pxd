@@ -22,6 +22,7 @@ cdef class ProxyConsumer:
     cdef unsigned long long _first
     cdef unsigned long long _last
     cdef list _ranges
+    cdef Py_ssize_t _unsettled
 
     @cython.locals(entry=Entry, consumer=Consumer)
     cpdef void deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
@@ -33,4 +34,5 @@ cdef class ProxyConsumer:
     @cython.locals(consumer=Consumer)
     cpdef void hand_out(self) except *
     cpdef void settle(self, unsigned long long delivery_id, object how) except *
+    cpdef bint may_rest(self) except -1
     cpdef void flush(self, object receipt) except *

@@ -21,6 +21,7 @@ import cython
 
 from queues.message import Entry, Message
 from queues.quorum.commands import How, Settle
+from queues.quorum.consumer import MOST_IN_FLIGHT
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -51,6 +52,7 @@ class ProxyConsumer:
         self._first = 0
         self._last = 0
         self._ranges: list[tuple[int, int]] = []
+        self._unsettled = 0
 
     # -- deliveries --------------------------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class ProxyConsumer:
         self.seen = 0
         self._ranges = []
         self._first = 0
+        self._unsettled = 0
         self.consumer.is_waiting = True
 
     # -- settling ----------------------------------------------------------------------------------------------------
@@ -123,6 +126,7 @@ class ProxyConsumer:
             self.is_settling = True
             self.sink.settling.append(self)
             self.sink.touch()
+        self._unsettled += 1
         if self._first:
             if delivery_id == self._last + 1:
                 self._last = delivery_id
@@ -130,10 +134,17 @@ class ProxyConsumer:
             self._ranges.append((self._first, self._last))
         self._first = self._last = delivery_id
 
+    def may_rest(self) -> bool:
+        """Whether nobody waits for what it is to settle: they are acknowledgements, and the log lets it have more
+        before they arrive."""
+        limit = MOST_IN_FLIGHT if self.consumer.no_ack or not self.prefetch else min(self.prefetch, MOST_IN_FLIGHT)
+        return self._how is _ACK and 2 * self._unsettled < limit
+
     def flush(self, receipt: Any) -> None:
         """Submit what is to be settled."""
         if self._first:
             ranges = (*self._ranges, (self._first, self._last))
             self._ranges = []
             self._first = 0
+            self._unsettled = 0
             self.sink.submit(Settle(self.number, self._how, ranges), receipt)

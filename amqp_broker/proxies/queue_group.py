@@ -59,7 +59,10 @@ log = logging.getLogger("amqp_broker.proxies")
 QUEUE_BATCH = 3
 #: What was sent and is not applied after this time goes again, milliseconds.
 RESEND_MS = 1000
-#: While the leader takes no proposals (it hands over), this long passes until the next try, milliseconds.
+#: Acknowledgements wait so long for something that they can go along with, milliseconds.
+ACK_REST_MS = 2
+#: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
+#: milliseconds.
 _REST_MS = 50
 
 
@@ -88,6 +91,7 @@ class QueueGroup(CommandSink):
         self._is_waiting = False
         self._progress_at = 0
         self._rests_until = 0
+        self._rested_until = 0
         # Chores of the leader.
         self._gone: dict[str, int] = {}
         self._downed: dict[str, int] = {}
@@ -184,8 +188,10 @@ class QueueGroup(CommandSink):
 
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:
         """See CommandSink."""
-        if self.settling and not isinstance(command, Enqueue | Settle):
-            self.flush()  # what a client has settled comes before what it fetches then
+        if self.settling and (self._rested_until or not isinstance(command, Enqueue | Settle)):
+            # What a client has settled comes before what it fetches then, or publishes in a later turn.
+            self._rested_until = 0
+            self.flush()
         if receipt is not None:
             receipt.expect()
         self._replication.touch(self.group_id)
@@ -337,7 +343,8 @@ class QueueGroup(CommandSink):
         self.now = now
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
-        self.flush()
+        if not self._let_settling_rest(now):
+            self.flush()
         self._replication.served(self.group_id)
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
@@ -362,6 +369,23 @@ class QueueGroup(CommandSink):
                 self.stream.resend()
                 self._rests_until = now + _REST_MS
                 return
+
+    def _let_settling_rest(self, now: int) -> bool:
+        """Acknowledgements for which nobody waits go along with what comes next, or after ACK_REST_MS: alone, each
+        would cost all members an entry and a sync."""
+        if not self.settling or self.stream.has_open:
+            self._rested_until = 0
+            return False
+        if not self._rested_until:
+            self._rested_until = now + ACK_REST_MS
+        elif now >= self._rested_until:
+            self._rested_until = 0
+            return False
+        for holder in self.settling:
+            if not holder.may_rest():
+                self._rested_until = 0
+                return False
+        return True
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
@@ -448,6 +472,10 @@ class QueueGroup(CommandSink):
         times: list[int] = []
         if self._rests_until > self.now:
             times.append(self._rests_until)
+        if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
+            times.append(self.now + _REST_MS)
+        if self.settling and self._rested_until:
+            times.append(self._rested_until)
         if self._is_waiting and self.stream.unapplied:
             times.append(self._progress_at + RESEND_MS)
         if self.raft.is_leader:

@@ -18,6 +18,9 @@ cdef class Driver:
     cdef double _clock_offset
     cdef bint _turn_is_due
     cdef object _job
+    cdef Py_ssize_t _inline_bytes
+    cdef double _inline_again_at
+    cdef double _rest_s
     cdef object _syncer
     cdef object _checker
     cdef object _timer
@@ -27,12 +30,13 @@ cdef class Driver:
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
     cpdef void _end_turn(self) except *
-    @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list)
-    cdef void _run_turn(self) except *
+    @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list, is_synced=bint)
+    cdef bint _run_turn(self, bint may_sync) except -1
     cpdef void _revive(self, Connection connection) except *
     cpdef void writable(self, Connection connection) except *
     cpdef void lost(self, Connection connection) except *
     cdef void _wake_at(self, long long deadline, long long now) except *
     cpdef void _tick(self) except *
     cpdef void on_frame(self, str node_id, bytes payload) except *
-    cdef void _start_sync(self) except *
+    @cython.locals(began=double, ended=double)
+    cdef bint _sync(self, bint may_block) except -1

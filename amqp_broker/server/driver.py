@@ -1,7 +1,8 @@
 """Driver: runs a Node on an asyncio loop: turns, the clock, the links to other nodes, and the thread that syncs.
 
 A turn ends once per loop iteration: all inputs that the loop has delivered are in, each dirty connection is written
-once, and a sync is started unless one is running.
+once, and a sync is started unless one is running. A small one is run at once, while the disk is quick: to wake a
+thread, and to wait for the interpreter's lock on both sides, takes longer than that (decision 0016).
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ log = logging.getLogger("amqp_broker.server")
 
 #: The receive buffer that all connections share: what is in it is handled before the next read.
 RECEIVE_BYTES = 1024 * 1024
+#: A sync in the loop that takes longer than this (as it may where others have the processor) is followed by a rest, in
+#: which the thread syncs; seconds. The rest doubles each time, between these two, and a quick sync halves it.
+_SLOW_SYNC_S = 0.01
+_LEAST_REST_S = 0.1
+_MOST_REST_S = 60.0
+#: So many syncs may follow upon each other before other input is read.
+_MOST_SYNCS = 4
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
 
@@ -59,6 +67,9 @@ class Driver:
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
         self._job: SyncJob | None = None
+        self._inline_bytes = config.inline_sync_bytes
+        self._inline_again_at = 0.0
+        self._rest_s = _LEAST_REST_S
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._checker = ThreadPoolExecutor(1, "login")
         self._timer: asyncio.TimerHandle | None = None
@@ -84,13 +95,17 @@ class Driver:
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
+        syncs = 0
         try:
-            self._run_turn()
+            # What was synced at once is confirmed by a turn of its own.
+            while self._run_turn(syncs < _MOST_SYNCS):
+                syncs += 1
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)
             self.fail(error)
 
-    def _run_turn(self) -> None:
+    def _run_turn(self, may_sync: bool) -> bool:
+        """Returns whether something was synced, so that there is more to say. `may_sync`: it may be done here."""
         now = self.now()
         turn = self.node.end_turn(now)
         for connection in turn.dirty:
@@ -117,12 +132,12 @@ class Driver:
                 links.send(name, frames)  # what a link that is lost does not take is said again
         for check in turn.checks:
             self._checker.submit(self._run_check, check)
-        if turn.wants_sync:
-            self._start_sync()
+        is_synced = turn.wants_sync and self._sync(may_sync)
         if turn.next_deadline is not None:
             self._wake_at(turn.next_deadline, now)
         if self.after_turn is not None:
             self.after_turn()
+        return is_synced
 
     def _revive(self, connection: Connection) -> None:
         """The transport took everything at once, unless it has complained since."""
@@ -227,11 +242,33 @@ class Driver:
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
-    def _start_sync(self) -> None:
-        if self._job is None and not self.failed.done():
-            self._job = self.node.take_sync()
-            if self._job is not None:
-                self._syncer.submit(self._run_job, self._job)
+    def _sync(self, may_block: bool) -> bool:
+        """Have what was written synced, unless a sync is running. Returns whether it is done already."""
+        if self._job is not None or self.failed.done():
+            return False
+        job = self._job = self.node.take_sync()
+        if job is None:
+            return False
+        if not may_block or not job.is_within(self._inline_bytes):
+            self._syncer.submit(self._run_job, job)
+            return False
+        began = monotonic()
+        if began < self._inline_again_at:
+            self._syncer.submit(self._run_job, job)
+            return False
+        try:
+            job.run()
+        except OSError as error:
+            self._sync_failed(job, error)
+            return False
+        ended = monotonic()
+        if ended - began > _SLOW_SYNC_S:
+            self._inline_again_at = ended + self._rest_s
+            self._rest_s = min(2 * self._rest_s, _MOST_REST_S)
+        elif self._rest_s > _LEAST_REST_S:
+            self._rest_s = max(_LEAST_REST_S, self._rest_s * 0.5)
+        self._take_synced(job)
+        return True
 
     def _run_job(self, job: SyncJob) -> None:
         """In the sync thread."""
@@ -244,12 +281,16 @@ class Driver:
         else:
             self._loop.call_soon_threadsafe(self._synced, job)
 
-    def _synced(self, job: SyncJob) -> None:
+    def _take_synced(self, job: SyncJob) -> None:
+        """What waited for a job goes on."""
         self._job = None
         if self.node.alarms.is_disk_full:
             self.node.alarms.disk_full(False)
+        self.node.synced(job, self.now())
+
+    def _synced(self, job: SyncJob) -> None:
         try:
-            self.node.synced(job, self.now())
+            self._take_synced(job)
         except Exception as error:
             log.critical("defect after a sync: the node stops", exc_info=error)
             self.fail(error)
@@ -298,7 +339,7 @@ class Driver:
         """Bring everything to the disk."""
         while not self.failed.done():
             if self._job is None:
-                self._start_sync()
+                self._sync(may_block=False)
             if self._job is None:
                 return
             self._idle = self._loop.create_future()

@@ -21,6 +21,8 @@ cdef class Execution(Sink):
     cdef dict _watched
     cdef list _heap
     cdef dict _handlers
+    cdef dict _concerned
+    cdef bint _concerns_all
 
     @cython.locals(state=GroupState)
     cpdef int run(self, object batch) except -1

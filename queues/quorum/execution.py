@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import cython
@@ -33,11 +33,8 @@ from queues.quorum.commands import (
 )
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.effects import (
-    AttachRefused,
     Cancel,
     Confirmed,
-    ConsumerCancelled,
-    Counted,
     Effect,
     Gone,
     QueueGone,
@@ -45,7 +42,6 @@ from queues.quorum.effects import (
     Refusal,
     Refused,
     SessionClosed,
-    SettleMissed,
 )
 from queues.quorum.lease_commands import LEASE_COMMANDS
 from queues.quorum.leases import execute, put_back
@@ -75,6 +71,8 @@ class Execution(Sink):
         self._refused: list[Refused] = []
         self._watched: dict[int, int] = {}
         self._heap: list[tuple[int, int]] = []
+        self._concerned: dict[str, None] = {}
+        self._concerns_all = False
         self._handlers: dict[type, Callable[[Origin, int, Any], None]] = {
             OpenQueue: self._open_queue,
             DropQueue: self._drop_queue,
@@ -92,8 +90,10 @@ class Execution(Sink):
         state.clock = max(state.clock, batch.time)
         self._run_due()
         if batch.origin:
+            self._concerned[batch.origin] = None
             self._run_stream(batch)
         else:
+            self._concerns_all = True
             for command in batch.commands:
                 if isinstance(command, NodeDown):
                     self._node_down(command)
@@ -134,6 +134,7 @@ class Execution(Sink):
             elif type(command) is Settle:
                 self._settle(origin, sequence, command)
             else:
+                self._concerns_all = True
                 self._handlers[type(command)](origin, sequence, command)
             sequence += 1
         if sequence > first and self._is_own(origin):
@@ -341,6 +342,7 @@ class Execution(Sink):
                 self._watch(queue)
 
     def _run_queue(self, queue: QuorumQueue) -> None:
+        self._concerns_all = True
         clock = self.state.clock
         late = queue.late_holders(clock)
         for consumer in late:
@@ -397,10 +399,20 @@ class Execution(Sink):
 
     def delivered(self, consumer: QuorumConsumer, delivery_id: int, entry: Entry) -> None:
         """A queue has handed a message to a consumer."""
-        if consumer.origin == self.own_node and self._is_own(self.state.origins[consumer.origin]):
+        if consumer.origin != self.own_node:
+            self._concerned[consumer.origin] = None
+        elif self._is_own(self.state.origins[consumer.origin]):
             self.effects.append(
                 make_delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
             )
+
+    def take_concerned(self) -> Container[str] | None:
+        """The nodes that wait for what was applied since the last call; None: any node may."""
+        concerns_all, self._concerns_all = self._concerns_all, False
+        concerned = self._concerned
+        if concerned:
+            self._concerned = {}
+        return None if concerns_all else concerned
 
     def lettered(self, letters: Letters, entry: Entry) -> None:
         """A dead letter is in transit."""
@@ -430,20 +442,12 @@ class Execution(Sink):
             self._show(origin, notice)
 
     def _show(self, origin: Origin, notice: Notice) -> None:
-        """The effect that a notice stands for."""
-        _, _, kind, a, b, c = notice
-        if kind is NoticeKind.REFUSED:
-            self._refused.append(Refused(a, Refusal(b)))
-        elif kind is NoticeKind.GOT:
-            self.effects.append(origin.answer(a, b, c))
-        elif kind is NoticeKind.COUNTED:
-            self.effects.append(Counted(a, b))
-        elif kind is NoticeKind.ATTACH_REFUSED:
-            self.effects.append(AttachRefused(a, b, Refusal(c)))
-        elif kind is NoticeKind.MISSED:
-            self.effects.append(SettleMissed(a, b, c))
+        """Tell the own node what a notice says."""
+        effect = origin.effect_of(notice)
+        if isinstance(effect, Refused):
+            self._refused.append(effect)
         else:
-            self.effects.append(ConsumerCancelled(a, Cancel(b)))
+            self.effects.append(effect)
 
     # -- another member's state --------------------------------------------------------------------------------------
 

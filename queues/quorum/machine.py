@@ -13,7 +13,7 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Protocol
 
 from queues.pager import Pager
@@ -106,6 +106,11 @@ class QueueGroupMachine:
             known = self._execution.state.queues
             self._execution.dropped += [each for each in install.state.queues if each not in known]
             install.discard()
+
+    def take_concerned(self) -> Container[str] | None:
+        """Nodes whose commands were applied, or whose consumers got something, since the last call. None: something
+        happened that every node may have to know of."""
+        return self._execution.take_concerned()
 
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         """A new leader is told of all dead letters that are not known to be dispatched."""

@@ -108,6 +108,11 @@ class OwnStream:
         """How many commands are not known to be applied."""
         return len(self._tokens)
 
+    @property
+    def has_open(self) -> bool:
+        """Whether something was submitted since `take_batches`."""
+        return self._filling > 0
+
     def new_consumer(self) -> int:
         """A number for an Attach or a Get."""
         self._next_consumer += 1

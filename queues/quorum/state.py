@@ -10,7 +10,17 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.effects import GetAnswered
+from queues.quorum.effects import (
+    AttachRefused,
+    Cancel,
+    ConsumerCancelled,
+    Counted,
+    Effect,
+    GetAnswered,
+    Refusal,
+    Refused,
+    SettleMissed,
+)
 from queues.quorum.queue import QuorumQueue
 
 
@@ -72,7 +82,22 @@ class Origin:
         self.notices.append(notice)
         return notice
 
-    def answer(self, sequence: int, number: int, delivery_id: int) -> GetAnswered:
+    def effect_of(self, notice: Notice) -> Effect | Refused:
+        """What a notice says."""
+        _, _, kind, a, b, c = notice
+        if kind is NoticeKind.REFUSED:
+            return Refused(a, Refusal(b))
+        if kind is NoticeKind.GOT:
+            return self._answer(a, b, c)
+        if kind is NoticeKind.COUNTED:
+            return Counted(a, b)
+        if kind is NoticeKind.ATTACH_REFUSED:
+            return AttachRefused(a, b, Refusal(c))
+        if kind is NoticeKind.MISSED:
+            return SettleMissed(a, b, c)
+        return ConsumerCancelled(a, Cancel(b))
+
+    def _answer(self, sequence: int, number: int, delivery_id: int) -> GetAnswered:
         """The answer to a Get; without a message also if that has gone back to its queue since."""
         consumer = self.consumers.get(number)
         held = consumer.held.get(delivery_id) if consumer is not None else None

@@ -96,7 +96,7 @@ def test_the_time_decides_where_no_amount_is_given(target: Target) -> None:
     progress: list[Progress] = []
     scenario = Scenario(targets=(target,), seconds=1.2, warm_up=0.2, auto_ack=True, rate=500)
     result = run_load(scenario, progress.append)
-    assert 1.2 <= result.seconds < 3
+    assert 1.1 <= result.seconds < 3  # from the first report after the warm-up, which may be a little late
     assert 400 <= result.rate(result.counts.published) <= 600
     assert [each.is_warm_up for each in progress] == [True]
     assert progress[0].counts.published > 0

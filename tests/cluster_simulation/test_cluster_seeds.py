@@ -65,6 +65,7 @@ _NO_HOME = "a queue was declared on a member that was being removed: its home wa
 _STRANGER = "a member came while another one was away, and led: without a link the latter never heard of it"
 _UNSEEN = "a leader that was not ready yet had no eye for a deletion, and the log kept the queue for ever"
 _DELETING = "nobody settles what is in a queue that a client is deleting: an error of the model"
+_AHEAD = "a member that is ahead knows already that the queue was deleted: an error of the model"
 _FOUND = {
     _GONE_TOO_EARLY: ("any", (12, 14, 20, 35, 66)),
     _RISEN: ("any", (54, 64, 80)),
@@ -73,6 +74,7 @@ _FOUND = {
     _STRANGER: ("any", (277,)),
     _UNSEEN: ("any", (301,)),
     _DELETING: ("any", (136,)),
+    _AHEAD: ("any", (517,)),
 }
 
 

@@ -12,6 +12,8 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.proxies.queue_group import QueueGroup
+from queues.page import AddressBook
+from queues.quorum.commands import decode_batch
 from raft.member import Member
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, consume, declare, frame_octets
@@ -75,6 +77,43 @@ def publish(client: Client, *sent: bytes, exchange: str = "", key: str = "q", **
         octets = encode_method_frame(1, methods.BasicPublish(0, exchange, key, False, False))
         octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
         client.send_octets(octets + frame_octets(3, 1, body))
+
+
+def last_index(cluster: NodeCluster) -> int:
+    leader = cluster.nodes[cluster.leader(1)]
+    return int(leader.node.replication.queue_groups[1].raft.last_index)
+
+
+@pytest.mark.parametrize(("prefetch", "rests"), [(0, True), (3, True), (2, False), (1, False)])
+def test_an_acknowledgement_rests_while_nobody_waits_for_it(cluster: NodeCluster, prefetch: int, rests: bool) -> None:
+    client = cluster.nodes[cluster.leader(1)].client(1)
+    answer(cluster, client, CONFIRM, methods.BasicQos(0, prefetch, False), consume("q", no_ack=False))
+    publish(client, b"1")
+    cluster.run(100)
+    client.take()
+    before = last_index(cluster)
+    client.send(1, methods.BasicAck(1, False))
+    cluster.step()
+    assert last_index(cluster) == before + (not rests)
+    cluster.run(100)
+    assert last_index(cluster) == before + 1
+    assert counts(cluster) == {(0, 0, 1)}
+
+
+def test_an_acknowledgement_that_rests_is_in_the_log_before_what_the_channel_publishes(cluster: NodeCluster) -> None:
+    client = cluster.nodes[cluster.leader(1)].client(1)
+    answer(cluster, client, CONFIRM, consume("q", no_ack=False))
+    publish(client, b"1")
+    cluster.run(100)
+    before = last_index(cluster)
+    client.send(1, methods.BasicAck(1, False))
+    cluster.step()
+    publish(client, b"2")
+    cluster.step()
+    leader = cluster.nodes[cluster.leader(1)]
+    log = leader.node.replication.queue_groups[1].raft.member.log
+    data = log.entries_from(before + 1, 1)[0][0]
+    assert [type(command).__name__ for command in decode_batch(data, AddressBook()).commands] == ["Settle", "Enqueue"]
 
 
 def numbers(first: int, last: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from octets.buffer import Buffer
@@ -48,6 +48,7 @@ class ListMachine:
         self.exports = 0
         self.on_apply: Callable[[Item], None] | None = None
         self.on_replace: Callable[[list[Item]], None] | None = None
+        self.concerned: Container[str] | None = None
         self._incoming: list[Item] | None = None
 
     @property
@@ -89,6 +90,9 @@ class ListMachine:
         assert self._incoming is not None
         self.aborted_installs += 1
         self._incoming = None
+
+    def take_concerned(self) -> Container[str] | None:
+        return self.concerned
 
     def role_changed(self, is_leader: bool, leader: str | None, term: int, now: int) -> None:
         self.roles.append((is_leader, leader, term))

@@ -61,6 +61,46 @@ def test_followers_learn_of_a_commit_in_the_same_turn() -> None:
     assert leader.group().commit_index == 2
 
 
+def test_who_does_not_wait_for_a_commit_hears_of_it_a_little_later() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    waiting, other = (name for name in cluster.nodes if name != leader.name)
+    leader.machines[1].concerned = {waiting}
+    cluster.propose(b"x")
+    cluster.settle()
+    assert cluster.machine(waiting).data == [b"x"]
+    assert cluster.machine(other).data == []
+    due = leader.host.next_deadline()
+    assert due is not None
+    assert 0 < due - cluster.now <= cluster.settings.notice_ms
+    cluster.now = due
+    leader.host.tick(due)
+    cluster.settle()
+    assert cluster.machine(other).data == [b"x"]
+    again = leader.host.next_deadline()
+    assert again is not None
+    assert again - cluster.now > cluster.settings.notice_ms  # nobody else is to be told
+
+
+def test_the_next_entry_tells_of_the_commit_before_it() -> None:
+    cluster = Cluster(3)
+    leader = leading(cluster)
+    leader.machines[1].concerned = ()
+    cluster.propose(b"x")
+    cluster.settle()
+    seen: list[str] = []
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        seen.append(type(decode(frame)).__name__)
+        return True
+
+    cluster.passes = passes
+    cluster.propose(b"y")
+    cluster.settle()
+    assert [cluster.machine(name).data for name in cluster.nodes if name != leader.name] == [[b"x"]] * 2
+    assert seen == ["Append", "Append", "AppendReply", "AppendReply"]
+
+
 def test_one_heartbeat_frame_a_peer_for_all_groups() -> None:
     cluster = Cluster(3, groups=64)
     cluster.pass_time(3000)
