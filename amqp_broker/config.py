@@ -305,7 +305,7 @@ class Config(ClusterConfig):
         "Transports that have not logged in yet; the oldest is dropped when one more comes.",
         minimum=1,
     )
-    max_consumers_per_channel: int = setting(COUNT, 1000, LIMITS, "Consumers of one channel.", minimum=1)
+    max_consumers_per_channel: int = setting(COUNT, 4096, LIMITS, "Consumers of one channel.", minimum=1)
     max_message_size_bytes: int = setting(
         SIZE,
         128 * MIB,

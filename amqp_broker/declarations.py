@@ -33,7 +33,7 @@ from amqp_broker.errors import (
 )
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
-from amqp_broker.reply_to import REPLY_TO
+from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
@@ -90,11 +90,15 @@ class Declarations:
         Raises ChannelException."""
         vhost, session = connection.vhost, connection.session
         name = method.queue.replace("\r", "").replace("\n", "")
-        if name == REPLY_TO or name.startswith(REPLY_TO + "."):
+        if name == REPLY_TO or name.startswith(REPLY_PREFIX):
+            if name != REPLY_TO and not self._broker.reply_consumers.may_exist(name):
+                raise not_found("queue", name, vhost.name)
             return name, None
         if method.passive:
             session.check_any("queue", name)
-            return name, self.find_queue(connection, name)
+            asked = self.find_queue(connection, name)
+            asked.last_used = self._broker.now
+            return name, asked
         is_durable = method.durable and not method.exclusive
         present = vhost.queues.get(name) if name else None
         if present is not None:

@@ -111,9 +111,10 @@ def check_equivalent_queue(
 def check_equivalent_argument(
     key: str, kind: str, name: str, vhost: str, received: Table, current: Table
 ) -> None:
-    """Raises ChannelException (406) when a table argument differs; integers of all widths compare by value."""
+    """Raises ChannelException (406) when a table argument differs; integers of all widths compare by value, and with
+    each other only."""
     new, old = received.get(key), current.get(key)
-    if new == old and isinstance(new, bool) == isinstance(old, bool):
+    if new == old and all(isinstance(new, kind) == isinstance(old, kind) for kind in (bool, float)):
         return
     raise _differing(key, kind, name, vhost, received, current)
 

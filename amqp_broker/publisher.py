@@ -189,12 +189,22 @@ class Publisher:
             channel.return_message(message)
 
     def cancel_consumer(self, channel: Channel, consumer: Any) -> None:
-        """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify)."""
+        """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify); after
+        the queue.delete-ok that it waits for."""
         channel.consumers.pop(consumer.tag, None)
-        if "consumer_cancel_notify" in channel.connection.session.capabilities and not channel.is_closing:
-            payload = methods.encode_method(methods.BasicCancel(consumer.tag, True))
+        connection = channel.connection
+        if connection.late_cancels is not None:
+            connection.late_cancels.append((channel, consumer.tag))
+        else:
+            self.tell_cancelled(channel, consumer.tag)
+
+    def tell_cancelled(self, channel: Channel, consumer_tag: str) -> None:
+        """basic.cancel from the broker."""
+        connection = channel.connection
+        if "consumer_cancel_notify" in connection.session.capabilities and not channel.is_closing:
+            payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
             channel.output.put_frame(1, channel.channel_id, payload)
-            channel.connection.touch()
+            connection.touch()
 
 
 def depends_on_message(vhost: Any, exchange: str) -> bool:

@@ -14,7 +14,7 @@ Nobody is made to wait for replies: who does not read them, and a link that does
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from octets.buffer import Buffer
@@ -53,12 +53,13 @@ class ReplyConsumers:
     """The reply consumers of a node by address, and the way to those of others.
 
     own_node: this node's name among others, "" while it is alone. send(node, kind, payload): an application frame to
-    another node; False if there is no link.
+    another node; False if there is no link. linked: the nodes that there is a link to.
     """
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         self.own_node = ""
         self.send: Callable[[str, int, bytes], bool] = _nobody
+        self.linked: Callable[[], Iterable[str]] = tuple
         self._random_bytes = random_bytes
         self._by_address: dict[str, Any] = {}
         self._addresses = AddressBook()
@@ -80,6 +81,10 @@ class ReplyConsumers:
     def find(self, address: str) -> Any | None:
         """The consumer at this address, if it is one of this node."""
         return self._by_address.get(address)
+
+    def may_exist(self, address: str) -> bool:
+        """Whether a reply to this address may arrive: its consumer is here, or a linked node may know it."""
+        return address in self._by_address or node_of(address) in self.linked()
 
     def __len__(self) -> int:
         return len(self._by_address)

@@ -217,7 +217,8 @@ def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
 
 
 def on_basic_recover(channel: Any, method: Any) -> None:
-    """basic.recover: everything unacknowledged on the channel returns to its queues."""
+    """basic.recover: everything unacknowledged on the channel returns to its queues, but for what an open transaction
+    has settled."""
     _recover(channel, method.requeue)
     reply(channel, methods.BasicRecoverOk())
 
@@ -230,7 +231,13 @@ def on_basic_recover_async(channel: Any, method: Any) -> None:
 def _recover(channel: Any, requeue: bool) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
-    settle_negatively(channel, channel.take_all(), True)
+    transaction = channel.transaction
+    if transaction is None:
+        entries = channel.take_all()
+    else:
+        tags = [tag for tag in channel.outstanding_tags(0) if not transaction.has_settled(tag)]
+        entries = [channel.take_one(tag) for tag in tags]
+    settle_negatively(channel, entries, True)
 
 
 HANDLERS = {

@@ -91,8 +91,9 @@ cdef class Channel:
     cpdef bint is_outstanding(self, unsigned long long tag)
     @cython.locals(unacked=list, count=Py_ssize_t)
     cdef int _advance(self, Py_ssize_t index) except -1
-    @cython.locals(other=ChannelConsumer)
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
+    @cython.locals(other=ChannelConsumer, turn=Py_ssize_t)
+    cdef int _share_credit(self, ChannelConsumer consumer) except -1
     @cython.locals(queue=Queue)
     cpdef int revive(self, ChannelConsumer consumer) except -1
     @cython.locals(queue=Queue)

@@ -401,12 +401,19 @@ class Channel:
         consumer.unacked -= 1
         if consumer.prefix:
             self.unacked_deliveries -= 1
+        if self.prefetch and self.unacked_deliveries + 1 >= self.prefetch:
+            self._share_credit(consumer)
         if not consumer.is_waiting and not consumer.is_cancelled:
             self.revive(consumer)
-        if self.prefetch and self.unacked_deliveries + 1 >= self.prefetch:
-            for other in self.consumers.values():
-                if not other.is_waiting:
-                    self.revive(other)
+
+    def _share_credit(self, consumer: ChannelConsumer) -> None:
+        """The channel's limit has room again: its consumers take turns, the next one in order of subscription first
+        and `consumer`, who made the room, last."""
+        consumers = list(self.consumers.values())
+        turn = consumers.index(consumer) + 1 if consumer in consumers else 0
+        for other in consumers[turn:] + consumers[:turn]:
+            if not other.is_waiting:
+                self.revive(other)
 
     def revive(self, consumer: ChannelConsumer) -> None:
         """Put a consumer back into its queue's line; `dispatch` then serves it."""

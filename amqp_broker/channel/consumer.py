@@ -66,10 +66,10 @@ class ChannelConsumer(Consumer):
         channel = self.channel
         if not channel.is_flowing:
             return False
+        if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
+            return False
         if not self.no_ack:
             if self.prefetch and self.unacked >= self.prefetch:
-                return False
-            if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
                 return False
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False

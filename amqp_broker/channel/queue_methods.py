@@ -98,8 +98,21 @@ def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None
         return
     if isinstance(queue, RemoteQueue) and not queue.is_available and (method.if_unused or method.if_empty):
         raise queue.unavailable()
-    count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
-    reply_when_applied(channel, proposal, methods.QueueDeleteOk(count), method.nowait)
+    connection.late_cancels = []
+    try:
+        count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
+    except ChannelException:
+        connection.late_cancels = None
+        raise
+    answer = methods.QueueDeleteOk(count)
+    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(connection))
+
+
+def _tell_cancels(connection: Any) -> None:
+    """Clients count on hearing of the deletion that they have asked for before what comes of it."""
+    cancels, connection.late_cancels = connection.late_cancels, None
+    for channel, consumer_tag in cancels:
+        connection.publisher.tell_cancelled(channel, consumer_tag)
 
 
 HANDLERS = {

@@ -40,12 +40,21 @@ def reply_when_synced(channel: Channel, ticket: int, method: Any, no_wait: bool 
         reply(channel, method)
 
 
-def reply_when_applied(channel: Channel, proposal: Proposal | None, method: Any, no_wait: bool = False) -> None:
-    """Answer once the proposal is applied (None: now). The connection's other frames wait until then."""
+def reply_when_applied(
+    channel: Channel,
+    proposal: Proposal | None,
+    method: Any,
+    no_wait: bool = False,
+    then: Callable[[], None] | None = None,
+) -> None:
+    """Answer once the proposal is applied (None: now), and do what comes `then`. The connection's other frames wait
+    until then."""
 
     def answer() -> None:
         if not no_wait:
             reply(channel, method)
+        if then is not None:
+            then()
 
     if proposal is None or proposal.is_done:
         answer()

@@ -50,6 +50,10 @@ class Transaction:
         """A basic.nack or basic.reject. Raises ChannelException (406) for an unknown tag."""
         self._claim(channel, tag, multiple, _REQUEUE if requeue else _REJECT)
 
+    def has_settled(self, tag: int) -> bool:
+        """Whether a delivery is to be settled by the commit."""
+        return tag in self._claimed
+
     def _claim(self, channel: Any, tag: int, multiple: bool, outcome: int) -> None:
         if multiple:
             tags = [each for each in channel.outstanding_tags(tag) if each not in self._claimed]

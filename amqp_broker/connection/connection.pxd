@@ -29,6 +29,7 @@ cdef class Connection:
     cdef public bint is_dirty
     cdef public bint is_writable
     cdef public bint is_starved
+    cdef public object late_cancels
     cdef public bint is_parked
     cdef public Py_ssize_t unsent_bytes
     cdef public bint is_choked

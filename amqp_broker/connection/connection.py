@@ -97,6 +97,7 @@ class Connection:
         self.partial_left = 0
         self.partial_channel: Any = None
         self.exclusive_queues: list[Any] = []
+        self.late_cancels: list[Any] | None = None
         self.transport: Any = None
         self.position = 0
 

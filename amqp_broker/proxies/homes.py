@@ -57,6 +57,7 @@ class Homes:
         """The node knows its name among the others."""
         self._broker.reply_consumers.own_node = self._peers.own_node
         self._broker.reply_consumers.send = self._send
+        self._broker.reply_consumers.linked = self._peers.connected
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""

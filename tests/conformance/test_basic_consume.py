@@ -164,6 +164,16 @@ def test_consumers_of_a_deleted_queue_are_told(connect: Connect, named: Named) -
     channel.call("basic.cancel", consumer_tag="mine")
 
 
+@pytest.mark.holds("queue.delete: who deletes gets delete-ok before the basic.cancel of its own consumers")
+@pytest.mark.parametrize("durable", [False, True])
+def test_delete_ok_comes_first(channel: Channel, named: Named, durable: bool) -> None:
+    """Some clients take a basic.cancel that comes while they wait for delete-ok as an error."""
+    queue = channel.declare(named("queue"), durable=durable)
+    tags = [channel.consume(queue) for _ in range(2)]
+    channel.call("queue.delete", queue=queue)
+    assert sorted(channel.expect("basic.cancel").consumer_tag for _ in tags) == sorted(tags)
+
+
 @pytest.mark.holds("queue.delete: a client without consumer_cancel_notify is not told")
 def test_an_older_client_is_not_told(connect: Connect, named: Named) -> None:
     """Row 26: silence."""

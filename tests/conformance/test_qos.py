@@ -99,6 +99,39 @@ def test_a_global_limit_is_shared(channel: Channel) -> None:
     channel.expect_silence(queue)
 
 
+@pytest.mark.holds("basic.qos: global=true: the channel's consumers take turns, of one queue and of several")
+@pytest.mark.parametrize("is_one_queue", [True, False])
+def test_a_global_limit_is_fair(channel: Channel, is_one_queue: bool) -> None:
+    """A limit of one, given back with each ack: nobody is left behind."""
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    queues = [channel.declare(exclusive=True) for _ in range(1 if is_one_queue else 3)]
+    for tag, queue in zip("abc", 3 * queues, strict=False):
+        channel.consume(queue, consumer_tag=tag)
+    for queue in queues:
+        channel.connection.fill(queue, *_numbers(30))
+    served = set()
+    for _ in range(30):
+        message = channel.expect_delivery()
+        served.add(message.consumer_tag)
+        channel.send("basic.ack", delivery_tag=message.delivery_tag)
+    assert served == {"a", "b", "c"}
+
+
+@pytest.mark.holds("basic.qos: global=true: a no_ack consumer counts for nothing and waits while the limit is reached")
+def test_a_no_ack_consumer_waits_at_a_global_limit(channel: Channel) -> None:
+    """What it gets takes no room; there must be some, though."""
+    channel.call("basic.qos", prefetch_count=1, global_=True)
+    held, free = channel.declare(exclusive=True), channel.declare(exclusive=True)
+    channel.connection.fill(held, b"held")
+    channel.connection.fill(free, b"1", b"2", b"3")
+    channel.consume(held)
+    tag = channel.expect_delivery().delivery_tag
+    channel.consume(free, consumer_tag="free", no_ack=True)
+    channel.expect_silence(free)
+    channel.send("basic.ack", delivery_tag=tag)
+    channel.expect_deliveries(b"1", b"2", b"3")
+
+
 @pytest.mark.holds("basic.qos: global=true applies to existing consumers, live")
 def test_a_global_limit_can_be_changed_live(channel: Channel, queue: str) -> None:
     """Row 15: raised, it delivers at once; this is how Celery changes its prefetch."""

@@ -168,6 +168,14 @@ def test_other_arguments_are_a_406(
     channel.refused(406, text, "queue.declare", queue=queue, arguments=tables[1])
 
 
+@pytest.mark.holds("queue.declare: a number is not equal to one of another kind -> 406")
+def test_a_double_is_no_integer(channel: Channel, named: Named) -> None:
+    """Not even if they have the same value."""
+    queue = channel.declare(named("queue"), arguments={"x-message-ttl": 10})
+    channel.send("queue.declare", queue=queue, arguments={"x-message-ttl": 10.0})
+    assert "inequivalent arg 'x-message-ttl'" in channel.expect_close(406)
+
+
 @pytest.mark.holds("queue.declare: integer arguments are equal by value, whatever their size")
 @pytest.mark.parametrize("kind", ["b", "B", "s", "u", "I", "i", "l"])
 def test_integers_compare_by_value(channel: Channel, named: Named, kind: str) -> None:

@@ -225,6 +225,14 @@ def test_consume_without_an_answer(connection: Connection, channel: Channel, que
     assert channel.expect_delivery("quiet").body == b"1"
 
 
+@pytest.mark.holds("quorum queue: who deletes it gets delete-ok before the basic.cancel of its own consumer")
+def test_delete_ok_comes_first(channel: Channel, queue: str) -> None:
+    """As with a classic one."""
+    tag = channel.consume(queue)
+    channel.call("queue.delete", queue=queue)
+    assert channel.expect("basic.cancel").consumer_tag == tag
+
+
 @pytest.mark.holds("quorum queue: consumer_cancel_notify only where the client has asked for it")
 def test_no_cancel_for_who_does_not_ask(connect: Connect, channel: Channel, queue: str) -> None:
     """Silence then."""

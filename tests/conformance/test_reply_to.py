@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.conformance.replies import no_queue
 from tests.conformance.wire import Connection
 from tests.conformance.wire_channel import Channel
 
@@ -94,6 +95,20 @@ def test_the_pseudo_queue_cannot_be_bound(channel: Channel) -> None:
     """It is no queue."""
     channel.send("queue.bind", queue=REPLY_TO, exchange="amq.direct", routing_key="key")
     channel.expect_close(403, by="queue.bind")
+
+
+@pytest.mark.holds("reply-to: declare of a reply address -> ok while its consumer is there, else 404")
+@pytest.mark.parametrize("passive", [True, False])
+def test_a_reply_address_can_be_asked_for(
+    requester: Channel, server: Channel, reply_address: str, vhost: str, passive: bool
+) -> None:
+    """So a server finds out whether a requester still waits."""
+    answer = server.call("queue.declare", queue=reply_address, passive=passive)
+    assert (answer.queue, answer.message_count, answer.consumer_count) == (reply_address, 0, 1)
+    wrong = reply_address[:-5] + "wrong"
+    server.connection.channel().refused(404, no_queue(wrong, vhost), "queue.declare", queue=wrong, passive=passive)
+    requester.call("basic.cancel", consumer_tag="replies")
+    server.refused(404, no_queue(reply_address, vhost), "queue.declare", queue=reply_address, passive=passive)
 
 
 @pytest.mark.holds("reply-to: passive declare -> ok, also while nobody consumes")

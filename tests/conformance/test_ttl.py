@@ -135,17 +135,19 @@ def test_a_consumed_queue_is_kept(connection: Connection, named: Named, vhost: s
     channel.refused(404, no_queue(queue, vhost), "queue.declare", queue=queue, passive=True)
 
 
-@pytest.mark.holds("x-expires: basic.get and a redeclare are uses")
-@pytest.mark.parametrize("use", ["get", "declare"])
+@pytest.mark.holds("x-expires: basic.get, a redeclare and a passive declare are uses")
+@pytest.mark.parametrize("use", ["get", "declare", "passive"])
 def test_a_use_renews_the_lease(connection: Connection, named: Named, vhost: str, use: str) -> None:
     """Used every third of its time it outlives it."""
     channel = connection.channel()
     arguments = {"x-expires": 600}
     queue = channel.declare(named("queue"), arguments=arguments)
-    for _ in range(5):
+    for _ in range(4):
         connection.let_pass(200)
         if use == "get":
             assert channel.get(queue) is None
+        elif use == "passive":
+            assert channel.counts(queue) == (0, 0)
         else:
             channel.declare(queue, arguments=arguments)
 

@@ -108,6 +108,20 @@ def test_a_rolled_back_ack_can_be_given_again(transactional: Channel, other: Cha
     assert other.get_bodies(queue) == [b"m"]
 
 
+@pytest.mark.holds("basic.recover: what an open transaction has acknowledged stays settled")
+def test_recover_spares_what_is_acknowledged(transactional: Channel, other: Channel, queue: str) -> None:
+    """Before the commit as well; a rollback gives it back to the channel."""
+    other.connection.fill(queue, b"1", b"2")
+    for _ in range(2):
+        assert transactional.get(queue, no_ack=False) is not None
+    transactional.send("basic.ack", delivery_tag=1)
+    transactional.call("basic.recover", requeue=True)
+    assert other.get_bodies(queue) == [b"2"]
+    transactional.call("tx.rollback")
+    transactional.call("basic.recover", requeue=True)
+    assert other.get_bodies(queue) == [b"1"]
+
+
 @pytest.mark.holds("tx.commit: nack and reject wait for it as well")
 @pytest.mark.parametrize("name", ["basic.nack", "basic.reject"])
 def test_requeues_wait_for_the_commit(transactional: Channel, other: Channel, queue: str, name: str) -> None:
