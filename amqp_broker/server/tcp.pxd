@@ -3,7 +3,7 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node
 from amqp_broker.server.driver cimport Driver
 
-cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES
+cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES
 
 @cython.final
 cdef class TcpTransport:
@@ -22,7 +22,8 @@ cdef class TcpTransport:
     cdef bint is_lost
     cdef public Connection connection
 
-    @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, nbytes=Py_ssize_t, now="long long")
+    @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
+                   nbytes=Py_ssize_t, now="long long")
     cpdef void on_readable(self) except *
     @cython.locals(connection=Connection)
     cpdef void on_writable(self) except *

@@ -28,6 +28,10 @@ log = logging.getLogger("amqp_broker.server")
 #: What is read at once, and handled before the next read. It fits into a processor's cache.
 READ_BYTES = 256 * 1024
 _READ_BYTES = READ_BYTES
+#: Behind an unfinished frame of so much, bodies are large: then so much is read at once, as the beginning of a frame is
+#: copied twice, and the fewer the better.
+_LARGE_FRAME_BYTES = 4 * 1024
+_LARGE_READ_BYTES = 768 * 1024
 #: The kernel takes so many pieces in one call (Linux: IOV_MAX).
 _PIECES = 1024
 #: The transport is full with `output_limit_bytes` unsent, and has room again below this part of it.
@@ -74,14 +78,17 @@ class TcpTransport:
         pending = connection.pending
         count = len(pending)
         view = driver.receive_view
+        most = _READ_BYTES
         if count:
-            if count + _READ_BYTES > len(view):
+            if count > _LARGE_FRAME_BYTES:
+                most = _LARGE_READ_BYTES
+            if count + most > len(view):
                 driver.grow_receive_buffer(count)
                 view = driver.receive_view
             view[:count] = pending
             view = view[count:]
         try:
-            nbytes = self.recv_into(view, _READ_BYTES)
+            nbytes = self.recv_into(view, most)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
