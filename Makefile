@@ -104,9 +104,9 @@ spark-setup: setup $(VENV)/spark.stamp ## put Spark, and Java where there is non
 spark-demo: setup $(VENV)/spark.stamp ## publish a data set, enrich it with workers, ingest it with Spark, print a table
 	@exec $(PY) examples/spark_demo.py $(ARGS)
 
-spark-chaos: setup $(VENV)/tools.stamp ## Spark, brokers and leaders killed in all moments, nothing lost or twice (ROUNDS=20 ARGS=)
+spark-chaos: setup $(VENV)/tools.stamp ## Spark, brokers and leaders killed or stopped in all moments, nothing lost or twice (ROUNDS=20 ARGS=)
 	@$(PY) -m tests.spark_connector.chaos --random $(or $(ROUNDS),20) --report docs/spark-chaos.md $(ARGS)
-	$(PY) -m tests.spark_connector.chaos --nodes 3 --random 0 --report docs/spark-chaos.md --append $(ARGS)
+	$(PY) -m tests.spark_connector.chaos --nodes 3 --random 5 --report docs/spark-chaos.md --append $(ARGS)
 
 bench-spark: setup $(VENV)/tools.stamp ## messages a second from the broker into Spark; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.spark $(ARGS)

@@ -16,5 +16,6 @@ class DefaultSource(AmqpDataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes format("amqp") known to a session that was started before the package was installed."""
+    """Makes format("amqp") known to a session that was started before the package was installed. It ships no code:
+    docs/spark.md says how executors that lack the package get it."""
     spark.dataSource.register(DefaultSource)

@@ -7,9 +7,10 @@ machine.
 
     lease, 3 columns    body, routing_key, offset
     lease, all columns  the whole row
+    default options     the same with maxMessagesPerBatch, numPartitions and maxMessagesPerPartition as they are
     staged              the same from Debian's RabbitMQ, and from this broker, with mode=staged
     backlog             --backlog messages in a broker with a budget of 512 MiB, and the most memory that it, Java and
-                        the Python workers had
+                        the Python workers had while it was filled and drained
 """
 
 from __future__ import annotations
@@ -167,6 +168,7 @@ def main() -> None:
     parser.add_argument("--no-result", action="store_true", help="print only")
     asked = parser.parse_args()
     rows: list[list[str]] = []
+    load = os.getloadavg()[0]
     own = {"maxMessagesPerBatch": asked.batch, "numPartitions": asked.tasks, "maxMessagesPerPartition": asked.batch}
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as name:
         folder = Path(name)
@@ -177,6 +179,8 @@ def main() -> None:
                 read(spark, broker, "kept", ddl, folder, **own)  # warms Java up
             found = measure(spark, broker, folder, asked.messages, asked.rounds, print, **own)
             rows += [[f"amqp-broker, lease, {columns}", f"{rate:,.0f}"] for columns, rate in found.items()]
+            found = measure(spark, broker, folder, asked.messages, asked.rounds, print)
+            rows += [[f"amqp-broker, default options, {columns}", f"{rate:,.0f}"] for columns, rate in found.items()]
             if asked.staged:
                 staged = {"mode": "staged", "stagingDir": folder / "s1", **own}
                 found = measure(spark, broker, folder, asked.staged, 1, print, **staged)
@@ -189,8 +193,8 @@ def main() -> None:
                 rows += [[f"RabbitMQ, staged, {columns}", f"{rate:,.0f}"] for columns, rate in found.items()]
         if asked.backlog:
             with own_broker(folder / "backlog", BACKLOG_BUDGET) as broker:
-                fill(broker, asked.backlog, "kept")
                 with Memory(broker) as memory:
+                    fill(broker, asked.backlog, "kept")
                     done = read(spark, broker, "kept", COLUMNS["3 columns"], folder, **own)
                 assert done.messages == asked.backlog
                 what = f"amqp-broker with 512 MiB, lease, 3 columns, {asked.backlog:,} messages"
@@ -199,7 +203,8 @@ def main() -> None:
                          for kind, octets in memory.highest.items()]  # fmt: skip
         spark.stop()
     facts = {"Spark": pyspark.__version__, "messages": f"{SIZE} octets, persistent; batches of {asked.batch:,}, "
-             f"{asked.tasks} tasks; rates are messages a second, medians of {asked.rounds}"}  # fmt: skip
+             f"{asked.tasks} tasks; rates are messages a second, medians of {asked.rounds}",
+             "load of the machine": f"{load:.1f} before, {os.getloadavg()[0]:.1f} at the end"}  # fmt: skip
     page = "\n".join([*header("From a broker into Spark", facts), *table(["what", "value"], rows)]) + "\n"
     print(page)
     if not asked.no_result:

@@ -20,6 +20,7 @@ from typing import Any
 import cython
 
 if cython.compiled:  # pragma: no cover
+    from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
     from cython.cimports.libc.string import memcpy, memmove
 
 _U16 = struct.Struct(">H")
@@ -60,7 +61,8 @@ class Buffer:
 
     def __init__(self, capacity: int = 256) -> None:
         if cython.compiled:
-            self.data = bytearray(capacity)
+            # Not `bytearray(capacity)`, which writes zeros.
+            self.data = PyByteArray_FromStringAndSize(cython.NULL, capacity)
             self.capacity = capacity
         else:
             self.data = bytearray()
@@ -73,8 +75,9 @@ class Buffer:
     def reserve(self, count: int) -> None:
         """Make room for `count` more octets."""
         if cython.compiled and self.length + count > self.capacity:
-            self.capacity = max(2 * self.capacity, self.length + count)
-            self.data.extend(bytes(self.capacity - len(self.data)))
+            capacity = max(2 * self.capacity, self.length + count)
+            PyByteArray_Resize(self.data, capacity)
+            self.capacity = capacity
 
     def put_u8(self, value: int) -> None:
         if cython.compiled:

@@ -10,8 +10,8 @@ remembers the rest, whoever dies. It knows nothing of who calls, and of owners a
             three long strings: name, incarnation, owner
 
 Invariants:
-1. A message is in the queue or in one of its groups, never in both and never in neither: one MOVED entry takes it
-   over, in either direction (queues/moved.py).
+1. A message is in the queue or in one of its groups, never in both and never in neither: one entry of the journal
+   takes it over, in either direction (queues/moved.py; whole pages: queues/moved_page.py).
 2. What is claimed has left the queue: its expiry, length limits, dead letters and purges do not reach it.
 3. The last LEASE entry of a group is in no journal segment that was retired.
 4. The queue never gives the sequence of a message that is leased to another one, though nothing else of the queue may
@@ -28,6 +28,9 @@ import cython
 from queues.message import Message
 from queues.message_log import MessageLog, RangeGone
 from queues.moved import Move
+from queues.moved_page import append_moved_page, look
+from queues.page import Page
+from queues.ready import Ready
 from queues.store import LEASE
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ GONE = 2
 #: So much is written as one entry.
 _MOVE_MESSAGES = 1024
 _MOVE_BYTES = 1_048_576
+#: One claim takes so many messages one by one; what comes as whole pages costs next to nothing.
+_SINGLE_MESSAGES = 4096
 #: So many octets go back to the queue in one turn.
 _RELEASE_BYTES = 4_194_304
 
@@ -121,21 +126,78 @@ class LeaseGroup(MessageLog):
 
     def claim(self, max_messages: int, max_bytes: int, now: int) -> int:
         """Take ready messages of the queue, in delivery order: so many at most, and at most so many octets of packed
-        messages; one at least, if there is one. Returns how many."""
+        messages; one at least, if there is one. Returns how many, which is fewer than there are when many had to be
+        taken one by one."""
         self.last_called = now
         taken = 0
         octets = 0
-        while taken < max_messages and octets < max_bytes:
+        singles = 0
+        ready = self.queue.ready
+        while taken < max_messages and octets < max_bytes and singles < _SINGLE_MESSAGES:
             before = self.page_octets + self.tail.buffer.length
-            entries = self.queue.take_ready(
-                min(max_messages - taken, _MOVE_MESSAGES), min(max_bytes - octets, _MOVE_BYTES), taken == 0, now
-            )
+            count = self._take_page(ready, max_messages - taken, max_bytes - octets)
+            if count:
+                taken += count
+                octets += self.page_octets + self.tail.buffer.length - before
+                continue
+            most = min(max_messages - taken, _MOVE_MESSAGES)
+            if ready.peek() is not None and ready.pages:
+                most = min(most, len(ready.head))  # what follows may go by the page again
+            entries = self.queue.take_ready(most, min(max_bytes - octets, _MOVE_BYTES), taken == 0, now)
             if not entries:
                 break
             self._take_in(entries)
             taken += len(entries)
+            singles += len(entries)
             octets += self.page_octets + self.tail.buffer.length - before
+        self.queue.take_ready(0, 0, False, now)  # what is the first now may be one that expires
         return taken
+
+    def _take_page(self, ready: Ready, most: int, max_bytes: int) -> int:
+        """The queue's next page is the group's as it is. Returns its messages; 0, and nothing has changed, where there
+        is no page of so many messages and octets at most, or where each message needs a word of its own."""
+        page = ready.first_page(most, max_bytes)
+        if page is None:
+            return 0
+        octets: Any = page.data
+        plain = look(octets, page.start, page.start + page.size)
+        if plain is None or plain.count != page.count:
+            return 0
+        queue = self.queue
+        if self.is_durable and plain.persistent_count < plain.count:
+            return 0
+        taken: Page | None = page
+        if page.location is not None or (self.is_durable and not plain.is_in_journal):
+            taken = self._copy(page)
+        if taken is None:
+            return 0
+        ready.take_first_page()
+        if self.is_durable:
+            if taken is page:
+                for segment in plain.segments:
+                    self.store.touch(segment, self)
+            append_moved_page(self.store, queue, self, plain, taken)
+        if taken is not page:
+            self.pager.used += taken.size
+            self.pager.release(queue.queue_id, page)
+        queue.delivered += taken.count
+        self.add_page(taken)
+        return int(taken.count)
+
+    def _copy(self, page: Page) -> Page | None:
+        """A page of the queue's in RAM, with a place on disk that is the group's, where it is to be durable. None: on a
+        full disk there is none."""
+        octets: Any = page.data
+        if page.size < len(octets):
+            octets = octets[page.start : page.start + page.size]
+        copy = Page(octets, page.count, page.first, page.last, page.message_bytes)
+        copy.durable_count = page.durable_count
+        copy.durable_bytes = page.durable_bytes
+        if self.is_durable:
+            self.pager.store(self.queue_id, copy)
+            if copy.location is None:
+                return None
+        return copy
 
     def _take_in(self, entries: list[Any]) -> None:
         """Messages that the queue has given up are the group's."""

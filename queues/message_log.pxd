@@ -29,4 +29,6 @@ cdef class MessageLog:
     @cython.locals(tail=PageBuilder, before=Py_ssize_t, size=Py_ssize_t)
     cpdef void add(self, Message message, unsigned long long sequence, long long expires_at,
                    unsigned int journal_segment, unsigned int returns, bint is_redelivered) except *
+    cpdef int add_page(self, Page page) except -1
     cdef int _seal(self) except -1
+    cdef int _append(self, Page page) except -1

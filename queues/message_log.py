@@ -140,11 +140,24 @@ class MessageLog:
         if tail.buffer.length >= self.pager.page_bytes:
             self._seal()
 
+    def add_page(self, page: Page) -> None:
+        """A whole page in RAM, which the budget counts already, of messages from offset `next` on."""
+        if self.tail.count:
+            self._seal()
+        page.is_repacked = False
+        page.first = self.next
+        page.last = self.next + page.count - 1
+        self.next += page.count
+        self._append(page)
+
     def _seal(self) -> None:
         """The tail becomes a page."""
         page = self.tail.seal()
         page.first = self.next - page.count
         page.last = self.next - 1
+        self._append(page)
+
+    def _append(self, page: Page) -> None:
         self.pages.append(page)
         self.page_octets += page.size
         if self.pager.used > self.pager.tight_bytes:
@@ -267,7 +280,10 @@ class MessageLog:
             start_of_records = start
             limit = start_of_records + size
             start = _skip(data, start_of_records, limit, first - begin)
-            stop, count = _take(data, start, limit, min(last, end) - first, max_bytes)
+            if first == begin and end <= last and size <= max_bytes:
+                stop, count = limit, end - first
+            else:
+                stop, count = _take(data, start, limit, min(last, end) - first, max_bytes)
             if found and stop - start > max_bytes:
                 break
             found.append(Stretch(data, start, stop, first, count))

@@ -46,6 +46,9 @@ class PriorityReady(Ready):
         level = self._highest()
         return level.peek() if level is not None else None
 
+    def first_page(self, most: int, max_bytes: int) -> Page | None:
+        return None  # a level's page may be followed by what comes before it
+
     def put_back(self, entries: list[Entry]) -> None:
         by_level: dict[int, list[Entry]] = {}
         for entry in entries:

@@ -27,6 +27,10 @@ cdef class Ready:
     cpdef Entry peek(self)
     @cython.locals(pager=Pager, page=Page, entries=list, entry=Entry)
     cdef bint _refill(self) except -1
+    @cython.locals(page=Page, size=Py_ssize_t)
+    cpdef Page first_page(self, Py_ssize_t most, long long max_bytes)
+    @cython.locals(page=Page)
+    cpdef Page take_first_page(self)
     @cython.locals(pager=Pager, entries=list, entry=Entry)
     cdef list _unpack(self, Page page)
     @cython.locals(entry=Entry)

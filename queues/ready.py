@@ -174,6 +174,26 @@ class Ready:
                 return True
         return False
 
+    def first_page(self, most: int, max_bytes: int) -> Page | None:
+        """The whole page that comes next, if one does, with at most so many messages and octets; the caller looks at
+        its octets and takes it (`take_first_page`), or takes single messages."""
+        if self.head or self.stragglers or not self.pages:
+            return None
+        page: Page = self.pages[0]
+        size = page.size if page.data is not None else page.location.length
+        if page.count > most or size > max_bytes or page.live != page.count or page.origin is not None:
+            return None
+        self.pager.load_to_unpack(self.queue_id, page)
+        return page
+
+    def take_first_page(self) -> Page:
+        """What `first_page` has returned is the caller's; it stays counted in the budget."""
+        page: Page = self.pages.popleft()
+        self.pager.read_ahead(self.queue_id, self.pages)
+        self.count -= page.count
+        self.message_bytes -= page.message_bytes
+        return page
+
     def _unpack(self, page: Page) -> list[Entry]:
         """The entries of a page whose octets are in RAM, counted instead of it."""
         pager = self.pager

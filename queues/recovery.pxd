@@ -31,4 +31,8 @@ cdef class Recovery:
                    queue=RecoveredQueue, sequence="unsigned long long", target="unsigned long long",
                    source_id="unsigned long long")
     cdef void _take_moved(self, unsigned int segment, bytes payload) except *
+    @cython.locals(data="const unsigned char*", place=Py_ssize_t, position=Py_ssize_t, original=Entry, is_stored=bint,
+                   source=RecoveredQueue, log=RecoveredQueue, sequence="unsigned long long", begin="unsigned long long",
+                   target="unsigned long long", source_id="unsigned long long", first="unsigned long long")
+    cdef void _take_moved_page(self, unsigned int segment, bytes payload) except *
     cdef void _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *

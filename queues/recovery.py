@@ -17,7 +17,7 @@ from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
 from queues.recovered_lease import NEVER, RecoveredLease
-from queues.store import ENQUEUE, LEASE, MOVED, NOTE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
@@ -25,6 +25,17 @@ if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
     from queues.message import make_entry
     from queues.page import get_message
+
+
+def _named_page(location: PageLocation, count: int, first: int, last: int, message_bytes: int) -> Page:
+    """A stored page as an entry of the journal names it; it has persistent messages only."""
+    page = Page(None, count, first, last, message_bytes)
+    page.durable_count = count
+    page.durable_bytes = message_bytes
+    page.is_recovered = True
+    page.is_named = True
+    page.location = location
+    return page
 
 
 class _Ranges:
@@ -49,11 +60,11 @@ class _Ranges:
 class RecoveredQueue:
     """What the journal says of one queue.
 
-    next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the journal segment that
-    names them, 0 for none. settled, returned: what happened since to sequences that may be in pages. items: entries and
-    pages, in order of sequence (after `finish`); an entry that has a page is the rest of a page of which some messages
-    are settled, or came back. source_id, moved_from: of a lease group, the queue that its messages came from (0: not
-    seen), and the first offset that went back there.
+    next_sequence: above every sequence seen. pages: by segment and offset; pages_segment: the first journal segment
+    that names one of them, 0 for none. settled, returned: what happened since to sequences that may be in pages. items:
+    entries and pages, in order of sequence (after `finish`); an entry that has a page is the rest of a page of which
+    some messages are settled, or came back. source_id, moved_from: of a lease group, the queue that its messages came
+    from (0: not seen), and the first offset that went back there.
     """
 
     def __init__(self) -> None:
@@ -105,6 +116,8 @@ class Recovery:
             self._take_released(payload)
         elif kind == MOVED:
             self._take_moved(segment, payload)
+        elif kind == MOVED_PAGE:
+            self._take_moved_page(segment, payload)
         elif kind == LEASE:
             self._take_lease(segment, payload)
         elif kind == NOTE:
@@ -161,21 +174,17 @@ class Recovery:
         for index in range(int.from_bytes(payload[16:20], "big")):
             start = 20 + 44 * index
             field = memoryview(payload)[start : start + 44]
-            page = Page(
-                None,
+            location = PageLocation(
+                int.from_bytes(field[:4], "big"),
+                int.from_bytes(field[4:12], "big"),
+                int.from_bytes(field[12:16], "big"),
+            )
+            page = _named_page(
+                location,
                 int.from_bytes(field[32:36], "big"),
                 int.from_bytes(field[16:24], "big"),
                 int.from_bytes(field[24:32], "big"),
                 int.from_bytes(field[36:44], "big"),
-            )
-            page.durable_count = page.count
-            page.durable_bytes = page.message_bytes
-            page.is_recovered = True
-            page.is_named = True
-            page.location = PageLocation(
-                int.from_bytes(field[:4], "big"),
-                int.from_bytes(field[4:12], "big"),
-                int.from_bytes(field[12:16], "big"),
             )
             if page.count:
                 queue.pages[page.location.segment, page.location.offset] = page
@@ -241,6 +250,34 @@ class Recovery:
                     if queue.source_id:
                         entry.sequence = sequence
                     queue.entries[target] = entry
+
+    def _take_moved_page(self, segment: int, payload: bytes) -> None:
+        """What `_take_moved` does, of messages to which nothing has happened (queues/moved_page.py)."""
+        data = payload
+        source_id = get_u64(data, 0)
+        begin = get_u64(data, 16)
+        place = 28 + 12 * get_u32(data, 24)
+        if place != len(payload) and place + 24 != len(payload):
+            raise ValueError(f"entry of {len(payload)} octets announces {get_u32(data, 24)} runs of messages")
+        is_stored = place < len(payload)
+        source = self.queue(source_id)
+        log = self.queue(get_u64(data, 8))
+        log.source_id = source_id
+        target = begin
+        for position in range(28, place, 12):
+            first = get_u64(data, position)
+            for sequence in range(first, first + get_u32(data, position + 8)):
+                original = source.entries.pop(sequence, None)
+                self._note_moved(source_id, source, sequence)
+                if original is not None and not is_stored:
+                    log.entries[target] = make_entry(original.message, sequence, 0, original.journal_segment)
+                target += 1
+        log.next_sequence = max(log.next_sequence, target)
+        if is_stored:
+            location = PageLocation(get_u32(data, place), get_u64(data, place + 4), get_u32(data, place + 12))
+            page = _named_page(location, target - begin, begin, target - 1, get_u64(data, place + 16))
+            log.pages[location.segment, location.offset] = page
+            log.pages_segment = log.pages_segment or segment
 
     def _note_moved(self, source_id: int, source: RecoveredQueue, sequence: int) -> None:
         """A message has left: nothing of it that is in a page is live."""

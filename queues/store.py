@@ -9,6 +9,7 @@ Journal entries (numbers big endian):
     RETURNED u64 queue id, u64 sequence, u32 returns
     RELEASED u32 n, n x (u64 queue id, u32 segment, u64 offset): nothing in these stored pages is live in them
     MOVED    messages leave one queue or log and are in others (queues/moved.py)
+    MOVED_PAGE  a page of messages leaves a queue and is in a log (queues/moved_page.py)
     LEASE    the state of a lease group (queues/leases.py)
     NOTE     u64 id, octets: what somebody remembers who keeps messages in queues of his own; the last one of an id
              counts, one without octets ends it
@@ -47,6 +48,7 @@ RELEASED = 5
 MOVED = 6
 LEASE = 7
 NOTE = 8
+MOVED_PAGE = 9
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
@@ -283,6 +285,11 @@ class MessageStore:
             page.is_named = True
         self._names_pages = True
         self.position = self.journal.close_entry()
+
+    def name_page(self, page: Page) -> None:
+        """An entry that is being written names this stored page."""
+        page.is_named = True
+        self._names_pages = True
 
     def take_page_sync(self) -> PageSync | None:
         """What has to be synced before the entries that the journal is going to write, because they name it (4). None:

@@ -45,10 +45,11 @@ _TIME_BITS = 0xFFFFFFFFFFFF
 
 
 class Texts:
-    """A column of octets of any length: `data`, `ends` (from 0) and `bits` (1: there is a value)."""
+    """A column of octets of any length: `data`, `ends` (from 0) and `bits` (1: there is a value). room: as many octets
+    as are to be expected."""
 
-    def __init__(self, rows: int) -> None:
-        self.data = Buffer(1024)
+    def __init__(self, rows: int, room: int = 1024) -> None:
+        self.data = Buffer(room)
         self.ends = array("i", bytes(4 * (rows + 1)))
         self.bits = array("B", bytes((rows + 7) // 8))
         self.nulls = 0
@@ -102,7 +103,7 @@ class Columns:
         if self.rows * (_FIXED_BYTES + 10) > len(blob):
             raise MalformedBlob(f"a blob of {len(blob)} octets cannot hold {self.rows} messages")
         rows = self.rows
-        self.body = Texts(rows) if "body" in wanted else None
+        self.body = Texts(rows, len(blob) - rows * (_FIXED_BYTES + 10)) if "body" in wanted else None
         self.exchange = Texts(rows) if "exchange" in wanted else None
         self.routing_key = Texts(rows) if "routing_key" in wanted else None
         self.offset = Numbers(rows) if "offset" in wanted else None

@@ -86,7 +86,7 @@ def _validity(column: Texts | Numbers) -> pa.Buffer | None:
 
 
 def _octets(column: Texts, rows: int) -> pa.Array:
-    buffers = [_validity(column), pa.py_buffer(column.ends), pa.py_buffer(column.data.take())]
+    buffers = [_validity(column), pa.py_buffer(column.ends), pa.py_buffer(column.data.view())]
     return pa.Array.from_buffers(pa.binary(), rows, buffers, column.nulls)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_connector.errors import ConnectorError, Refused
 from spark_connector.service import Service, explained
+
+#: A claim that has so much of the octets that it asked for had to stop at a message that was too large.
+_FULL_SHARE: Final = 0.9
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,23 @@ class Tail:
 
     ready: int
     end: int
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The end of a claim, and whether it has all that it asked for: then there may be more."""
+
+    end: int
+    is_full: bool
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What to claim of a group: up to `most` messages behind `after`."""
+
+    group: LeaseGroup
+    after: int
+    most: int
 
 
 class LeaseGroup:
@@ -45,27 +65,29 @@ class LeaseGroup:
         return Tail(ready, max([self.next, *ends]) + ready)
 
     @staticmethod
-    def claim_all(
-        groups: Sequence[LeaseGroup], after: Sequence[int], most: Sequence[int], octets: int, wait: float
-    ) -> list[int]:
-        """The new ends of several groups, asked at the same time. Waits up to `wait` seconds for what is empty."""
-        if not groups:
+    def claim_all(claims: Sequence[Claim], octets: int, wait: float) -> list[Claimed]:
+        """Claims of several groups, asked at the same time, of so many octets each at most. Waits up to `wait` seconds
+        for what is empty."""
+        if not claims:
             return []
-        requests: list[tuple[dict[str, object], None]] = []
-        for group, start, count in zip(groups, after, most, strict=True):
-            fields: dict[str, object] = {
-                "queue": group.queue, "group": group.group, **group._mine(), "after": start, "max_messages": count,
-                "max_bytes": octets, "wait_ms": int(wait * 1000),
-            }  # fmt: skip
-            requests.append((fields, None))
-        service = groups[0]._service
+        groups = [each.group for each in claims]
         try:
-            answers = service.ask_all("lease.claim", requests, wait)
+            answers = groups[0]._service.ask_all("lease.claim", _requests(claims, octets, wait), wait)
         except Refused as error:
             raise groups[0]._explained(error, [group.queue for group in groups]) from error
-        for group, answer in zip(groups, answers, strict=True):
-            group.next = max(group.next, int(answer.fields["end"]))
-        return [int(answer.fields["end"]) for answer in answers]
+        found = []
+        for claim, answer in zip(claims, answers, strict=True):
+            end = int(answer.fields["end"])
+            claim.group.next = max(claim.group.next, end)
+            is_full = end - claim.after >= claim.most or int(answer.fields["bytes"]) >= octets * _FULL_SHARE
+            found.append(Claimed(end, is_full))
+        return found
+
+    @staticmethod
+    def claim_ahead(claims: Sequence[Claim], octets: int) -> None:
+        """Asks for what `claim_all` is going to ask for, without waiting."""
+        if claims:
+            claims[0].group._service.ask_ahead("lease.claim", _requests(claims, octets, 0))
 
     def _mine(self) -> dict[str, object]:
         return {"owner": self._owner, "incarnation": self.incarnation}
@@ -78,3 +100,15 @@ class LeaseGroup:
 
     def _explained(self, error: Refused, queues: Sequence[str]) -> ConnectorError:
         return explained(error, ", ".join(queues), self.group)
+
+
+def _requests(claims: Sequence[Claim], octets: int, wait: float) -> list[tuple[dict[str, object], None]]:
+    requests: list[tuple[dict[str, object], None]] = []
+    for each in claims:
+        group = each.group
+        fields: dict[str, object] = {
+            "queue": group.queue, "group": group.group, **group._mine(), "after": each.after,
+            "max_messages": each.most, "max_bytes": octets, "wait_ms": int(wait * 1000),
+        }  # fmt: skip
+        requests.append((fields, None))
+    return requests

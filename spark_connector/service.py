@@ -27,28 +27,50 @@ _TRANSIENT: Final = frozenset({"busy"})
 _ACCESS_REFUSED, _NOT_FOUND, _NOT_ALLOWED, _INTERNAL_ERROR = 403, 404, 530, 541
 
 
+#: Fields and body of each.
+Requests = Sequence[tuple[Mapping[str, object], bytes | None]]
+
+
 class Service:
     """Asks verbs, over one link at a time. `is_first` makes the first connection an impatient one."""
 
     def __init__(self, options: Options, *, is_first: bool = False) -> None:
         self._options = options
         self._link: Link | None = None
+        self._ahead: tuple[str, Requests, list[str]] | None = None
         self._patience = options.connect_timeout if is_first else options.broker_retry_timeout
 
     def ask(self, verb: str, fields: Mapping[str, object], body: bytes | None = None, wait: float = 0) -> Answer:
         """One answer. Raises Refused, BrokerUnavailable."""
         return self.ask_all(verb, [(fields, body)], wait)[0]
 
-    def ask_all(
-        self, verb: str, requests: Sequence[tuple[Mapping[str, object], bytes | None]], wait: float = 0
-    ) -> list[Answer]:
+    def ask_ahead(self, verb: str, requests: Requests) -> None:
+        """Sends what `ask_all` is going to be called with, so that the answers are on their way meanwhile. If that
+        fails, or something else is asked then, it is as if nothing had been sent."""
+        self._ahead = None
+        try:
+            self._ahead = (verb, requests, [self.send(verb, *each) for each in requests])
+        except ClientError:
+            self.drop()
+
+    def _take_ahead(self, verb: str, requests: Requests) -> list[tuple[int, str]]:
+        """(position, name) of the requests, if they were sent ahead on this connection."""
+        if self._ahead is None or self._ahead[0] != verb:
+            return []
+        _, sent, names = self._ahead
+        self._ahead = None
+        return list(enumerate(names)) if sent == requests else []
+
+    def ask_all(self, verb: str, requests: Requests, wait: float = 0) -> list[Answer]:
         """The answers to several requests, which are under way at the same time."""
+        ahead = self._take_ahead(verb, requests)
         answers: list[Answer | None] = [None] * len(requests)
         retry = Retry(self._options, self._patience, verb)
         while True:
             missing = [position for position, answer in enumerate(answers) if answer is None]
             try:
-                names = [(position, self.send(verb, *requests[position])) for position in missing]
+                names = ahead or [(position, self.send(verb, *requests[position])) for position in missing]
+                ahead = []
                 for position, name in names:
                     answers[position] = self.receive(name, verb, wait + ANSWER_TIMEOUT)
             except _Busy as busy:
@@ -81,6 +103,7 @@ class Service:
         if self._link is not None:
             self._link.close()
             self._link = None
+        self._ahead = None
 
     def close(self) -> None:
         """Leaves the connection to the next one who needs it."""

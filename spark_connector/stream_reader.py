@@ -7,7 +7,9 @@ when it is settled (`ackMode=eager`).
 Invariants:
 1. `read` depends on its partition and the options alone, and gives the same rows every time, in any process.
 2. Nothing at or above an offset that Spark has not been seen to start from is settled.
-3. No connection is made before a method of the driver or `read` needs one: readers are pickled.
+3. What is claimed ahead of Spark's asking is no more than what it is going to ask for: a driver that comes after this
+   one is offered it first.
+4. No connection is made before a method of the driver or `read` needs one: readers are pickled.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from pyspark.sql.types import StructType
 from spark_connector.decode import Decoder
 from spark_connector.errors import DataLoss, OptionError
 from spark_connector.fetch import fetch
-from spark_connector.lease_group import LeaseGroup, Tail
+from spark_connector.lease_group import Claim, LeaseGroup, Tail
 from spark_connector.offsets import Offsets, Position, split
 from spark_connector.options import Options
 from spark_connector.service import Service
@@ -64,6 +66,9 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting_since: float | None = None
         self._tails: dict[str, Tail] = {}
         self._reported = 0.0
+        self._wanted = options.max_messages
+        self._full: Offsets | None = None
+        self._ahead: Offsets | None = None
 
     # -- in the driver -------------------------------------------------------------------------------------------------
 
@@ -91,10 +96,12 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._is_too_few(at):
             time.sleep(self._options.poll_timeout)
             return at.to_json()
-        wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
-        end = self._claim(at, wanted, 0)
+        self._wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
+        end = self._claim(at, at, self._wanted, 0)
+        if self._ahead == at and end != at and self._full is None:
+            end = self._claim(at, end, self._wanted, 0)  # what has come since it was claimed ahead
         if end == at and self._targets is None:
-            end = self._claim(at, wanted, self._options.poll_timeout)
+            end = self._claim(at, at, self._wanted, self._options.poll_timeout)
         if end != at:
             self._waiting_since = None
         return end.to_json()
@@ -121,6 +128,7 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._holds(queue, at, to):
                 parts = split(at.offset, to.offset, self._options.num_partitions, self._options.max_per_partition)
                 ranges += [Range(queue, to.incarnation, low, high) for low, high in parts]
+        self._claim_ahead(last)
         return ranges
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -207,19 +215,34 @@ class LeaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._waiting_since = time.monotonic()
         return time.monotonic() - self._waiting_since < float(self._options.max_trigger_delay)
 
-    def _claim(self, at: Offsets, wanted: int, wait: float) -> Offsets:
-        """Asks for up to `wanted` messages of all queues together, an equal share each."""
-        share, octets = -(-wanted // len(self._queues)), self._options.max_bytes // len(self._queues)
-        requests = []
-        for queue in self._queues:
-            most = share if self._targets is None else min(share, self._targets[queue] - at[queue].offset)
-            if most > 0:
-                requests.append((queue, most))
-        groups = [self._group(queue) for queue, _ in requests]
-        ends = LeaseGroup.claim_all(
-            groups, [at[queue].offset for queue, _ in requests], [most for _, most in requests], max(octets, 1), wait
-        )
-        for (queue, _), end in zip(requests, ends, strict=True):
-            at = at.moved(queue, end)
-        return at
+    def _claim(self, at: Offsets, begun: Offsets, wanted: int, wait: float) -> Offsets:
+        """Claims up to `wanted` messages of all queues together behind `at`, an equal share each; of these, those up to
+        `begun` are claimed already."""
+        claims = self._claims(at, begun, wanted)
+        found = LeaseGroup.claim_all(claims, self._octets(), wait)
+        end = begun
+        for claim, claimed in zip(claims, found, strict=True):
+            end = end.moved(claim.group.queue, claimed.end)
+        self._full = end if found and all(each.is_full for each in found) else None
+        return end
 
+    def _claim_ahead(self, at: Offsets) -> None:
+        """Behind a batch that could have been larger is another one: its claim is made while this one is read. Should
+        this driver die, the next one is offered it first."""
+        if self._full == at and not self._options.min_messages:
+            self._ahead = at
+            LeaseGroup.claim_ahead(self._claims(at, at, self._wanted), self._octets())
+
+    def _octets(self) -> int:
+        return max(int(self._options.max_bytes) // len(self._queues), 1)
+
+    def _claims(self, at: Offsets, begun: Offsets, wanted: int) -> list[Claim]:
+        share = -(-wanted // len(self._queues))
+        claims = []
+        for queue in self._queues:
+            end = at[queue].offset + share
+            if self._targets is not None:
+                end = min(end, self._targets[queue])
+            if end > begun[queue].offset:
+                claims.append(Claim(self._group(queue), begun[queue].offset, end - begun[queue].offset))
+        return claims

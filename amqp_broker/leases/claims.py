@@ -24,11 +24,10 @@ from amqp_broker.leases.lease_source import Caller, LeaseSource, Moved
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
 
-#: So many messages at most, and so many octets of them, are moved in one step.
-STEP_MESSAGES = 4096
+#: So many octets of messages at most are moved in one step.
 STEP_BYTES = 4 * 1024 * 1024
 #: So many messages of claims that are half done are moved in one turn.
-_TURN_MESSAGES = 2 * STEP_MESSAGES
+_TURN_MESSAGES = 8192
 
 
 class Claim:
@@ -75,7 +74,7 @@ class Claims:
     def start(self, claim: Claim) -> None:
         """A claim has come."""
         source = claim.source
-        count = min(claim.max_messages - claim.moved, STEP_MESSAGES)
+        count = min(claim.max_messages - claim.moved, source.step_messages)
         octets = min(max(1, claim.max_bytes - claim.moved_bytes), STEP_BYTES)
         is_first = claim.moved == 0
         source.move(claim.caller, claim.after, count, octets, is_first, lambda moved: self._on_moved(claim, moved))

@@ -53,6 +53,8 @@ class LeaseSource:
 
     name: str
     queue_id: int
+    #: So many messages at most are moved in one step of a claim.
+    step_messages = 4096
 
     def is_exclusive(self) -> bool:
         """Whether a consumer has the queue for itself alone."""
@@ -100,7 +102,9 @@ class LeaseSource:
 
 
 class ClassicSource(LeaseSource):
-    """Of a classic queue of this node."""
+    """Of a classic queue of this node, whose groups take whole pages."""
+
+    step_messages = 65_536
 
     def __init__(self, desk: Leases, queue: ClassicQueue) -> None:
         self.name = queue.name

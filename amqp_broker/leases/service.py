@@ -52,7 +52,7 @@ VERBS = ("lease.open", "lease.claim", "lease.fetch", "lease.ack", "lease.stat", 
 #: How long a claim may wait, milliseconds.
 MAX_WAIT_MS = 5000
 #: Messages of one blob.
-MAX_BLOB_MESSAGES = 2000
+MAX_BLOB_MESSAGES = 16_384
 #: Octets that an answer without a blob takes at most, about.
 _SMALL_ANSWER_BYTES = 4096
 

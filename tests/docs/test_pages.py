@@ -34,7 +34,7 @@ _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
 _FOLDERS = "amqp_broker|exchanges|octets|queues|raft|storage|tests|docs|benchmarks|interop_tests"
 _FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./]*\w)")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-_SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d")
+_SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
 
 
 def name_of(path: Path) -> str:

@@ -178,12 +178,12 @@ def test_only_the_columns_that_are_asked_for_come(desk: LeaseDesk) -> None:
     assert rest == whole._replace(body=b"")
 
 
-def test_a_fetch_stops_where_it_was_told_and_after_2000_messages(desk: LeaseDesk) -> None:
+def test_a_fetch_stops_where_it_was_told_and_after_16384_messages(desk: LeaseDesk) -> None:
     desk.declare("stops")
-    desk.fill("stops", 2500)
+    desk.fill("stops", 17_000)
     owner = Owner(desk, "stops")
-    assert owner.claim(0, most=10_000).fields["end"] == 2500
-    assert owner.fetch(0, 2500).headers["x-end"] == 2000
+    assert owner.claim(0, most=20_000).fields["end"] == 17_000
+    assert owner.fetch(0, 17_000).headers["x-end"] == 16_384
     assert owner.fetch(0, 2500, max_bytes=1).headers["x-end"] == 1
     some = owner.fetch(10, 2500, max_bytes=1000)
     assert len(some.blob) <= 1000
@@ -243,7 +243,7 @@ def test_statistics_tell_of_groups(desk: LeaseDesk) -> None:
 def test_browsing_takes_nothing(desk: LeaseDesk) -> None:
     desk.declare("browse")
     desk.fill("browse", 2100)
-    first = desk.ask("lease.browse", queue="browse")
+    first = desk.ask("lease.browse", queue="browse", max_bytes=80_000)
     assert first.headers["x-more"] is True
     second = desk.ask("lease.browse", queue="browse", from_sequence=first.headers["x-end"])
     assert second.headers["x-more"] is False
@@ -252,7 +252,7 @@ def test_browsing_takes_nothing(desk: LeaseDesk) -> None:
     bounded = desk.ask("lease.browse", queue="browse", from_sequence=5, below=8, columns=["body"])
     assert [row.body for row in rows(bounded.blob)] == [b"m4", b"m5", b"m6"]
     assert bounded.headers["x-more"] is False
-    assert [row.redelivered for row in rows(first.blob)] == [False] * 2000
+    assert not any(row.redelivered for row in rows(first.blob))
     assert len(desk.drain("browse")) == 2100
     empty = desk.ask("lease.browse", queue="browse")
     assert (rows(empty.blob), empty.headers["x-more"]) == ([], False)

@@ -14,7 +14,7 @@ from spark_connector.options import OPTIONS, Options
 def test_defaults_hold_where_nothing_is_said() -> None:
     options = Options.parse({})
     assert options.urls == ("amqp://guest:guest@localhost:5672/%2F",)
-    assert (options.max_messages, options.max_bytes, options.poll_timeout) == (100_000, 256 << 20, 0.5)
+    assert (options.max_messages, options.max_bytes, options.poll_timeout) == (250_000, 256 << 20, 0.5)
     assert (options.fail_on_data_loss, options.delivery, options.mode) == (True, "confirm", "auto")
 
 

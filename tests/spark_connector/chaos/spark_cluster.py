@@ -19,6 +19,7 @@ from tests.spark_connector.chaos.moments import VARIABLE, kill_all
 ROOT = Path(__file__).resolve().parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.1", "127.0.0.2")
+#: Spark's own patience is long: that a machine is busy with other things is no death.
 SETTINGS = {
     "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "512m",
     "spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2",
@@ -27,6 +28,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR", "spark.excludeOnFailure.enabled": "false",
+    "spark.network.timeout": "1200s",
 }  # fmt: skip
 
 
@@ -46,7 +48,7 @@ class SparkCluster:
         self._environment = {
             **os.environ, VARIABLE: str(moments), "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_DIRS": str(work / "tmp"), "SPARK_WORKER_DIR": str(work / "workers"),
-            "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT),
+            "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT), "SPARK_MASTER_OPTS": "-Dspark.worker.timeout=1200",
         }  # fmt: skip
         ensure_java(self._environment)
         self._log: IO[bytes] = (work / "spark.log").open("ab")
