@@ -322,6 +322,13 @@ class Config(ClusterConfig):
         minimum=1 * KIB,
         default_text="10 % of RAM, at least 16MiB",
     )
+    max_turn_copies: int = setting(
+        COUNT,
+        20_000,
+        LIMITS,
+        "Copies of messages for 16 queues or more that are made at a time; then other connections have their turn.",
+        minimum=1,
+    )
     max_header_size_bytes: int = setting(
         SIZE,
         128 * KIB,

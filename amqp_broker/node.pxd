@@ -44,6 +44,7 @@ cdef class Node:
     cdef public object replication
     cdef public object homes
     cdef public object leases
+    cdef public object fan_out
     cdef public object membership
     cdef object _projection
     cdef public dict holds

@@ -39,6 +39,7 @@ from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
+from amqp_broker.fan_out import FanOut
 from amqp_broker.hold import Hold
 from amqp_broker.leases.service import Leases
 from amqp_broker.page_check import PageCheck
@@ -129,6 +130,7 @@ class Node:
         self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
         self.leases = Leases(self)
+        self.fan_out = FanOut(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -415,6 +417,7 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take()
         broker, store = self.broker, self.store
+        self.fan_out.copies = 0
         if self.leases.is_busy:
             self.leases.work(now)
         if broker.dead_letters.noted:

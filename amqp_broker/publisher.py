@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
+from amqp_broker.fan_out import WIDE
 from amqp_broker.message_facts import MessageFacts, copy_keys, with_properties, without_header
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
@@ -124,6 +125,8 @@ class Publisher:
             outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)
+            if len(queues) >= WIDE:
+                channel.connection.node.fan_out.note(channel.connection, len(queues))
         elif not delayed:
             route.unroutable += 1
             self._broker.unroutable += 1

@@ -28,6 +28,7 @@ from amqp_broker.channel.refusals import (
     wrong_class,
 )
 from amqp_broker.errors import ConnectionException
+from amqp_broker.fan_out import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute
 from queues.message import SEPARATE_BODY_BYTES, Entry, Message
@@ -52,6 +53,7 @@ _HEADER = 1
 _BODY = 2
 
 _SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
+_WIDE = WIDE
 
 #: So many body frames, the last of them smaller than this, are kept as one chunk.
 _MANY_CHUNKS = 1024
@@ -257,6 +259,8 @@ class Channel:
         outcome = vhost.publish(message, route.queues, now, receipt)
         if outcome:
             self.note_outcome(outcome)
+        if len(route.queues) >= _WIDE:
+            self.connection.node.fan_out.note(self.connection, len(route.queues))
 
     def note_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""

@@ -79,9 +79,9 @@ class TcpTransport:
         count = len(pending)
         view = driver.receive_view
         most = _READ_BYTES
+        if count > _LARGE_FRAME_BYTES or connection.partial_left:
+            most = _LARGE_READ_BYTES
         if count:
-            if count > _LARGE_FRAME_BYTES:
-                most = _LARGE_READ_BYTES
             if count + most > len(view):
                 driver.grow_receive_buffer(count)
                 view = driver.receive_view
