@@ -1,8 +1,8 @@
 """FanOut: how many copies of messages a turn makes before everybody else has a turn.
 
 What goes to very many queues is a few octets to read and much to do: one read of a publisher may hold millions of
-copies. So a connection that has used up the turn's copies is parked, as one that waits for an answer is: nothing more is
-read from it, and what is there is handled a little later.
+copies. So a connection that has used up the turn's copies is parked, as one that waits for an answer is: nothing more
+is read from it, and what is there is handled a little later.
 """
 
 from __future__ import annotations
