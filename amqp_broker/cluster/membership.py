@@ -115,6 +115,12 @@ class Membership:
                 found[name] = address
         return found
 
+    def take_addresses(self) -> dict[str, Address]:
+        """The same, for the driver: it has links with these until `version` is another one. They may be others than those
+        for which `version` was raised."""
+        self._addresses = self.addresses()
+        return self._addresses
+
     def _heard_of(self) -> dict[str, Address]:
         """Members that this node's own metadata may not have yet."""
         found: dict[str, Address] = {}
@@ -147,7 +153,7 @@ class Membership:
         self._look_at_addresses()
 
     def _look_at_addresses(self) -> bool:
-        """Whether they are others than before."""
+        """Whether they are others than those that the driver was told of."""
         addresses = self.addresses()
         if addresses == self._addresses:
             return False

@@ -104,7 +104,7 @@ class ClusterSide:
             entropy=secrets.token_bytes,
         )
         await self._links.start(self._sockets)
-        self._links.set_members(node.membership.addresses())
+        self._links.set_members(node.membership.take_addresses())
         driver.after_turn = self._follow
 
     def _follow(self) -> None:
@@ -117,7 +117,7 @@ class ClusterSide:
             return
         self._seen_version = version
         assert self._links is not None
-        others = self._node.membership.addresses()
+        others = self._node.membership.take_addresses()
         gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
         self._links.set_members(others)
         for name in gone:

@@ -96,6 +96,20 @@ def test_a_node_that_is_added_learns_everything_and_gets_a_vote(cluster: NodeClu
         assert recorded(driver)["n4"] == "127.0.0.1:7003"
 
 
+def test_who_is_heard_of_again_after_the_driver_has_looked_gets_a_link(cluster: NodeCluster) -> None:
+    """Between the word of it and the driver's look it is not known for a moment."""
+    node = cluster.nodes["n1"].node
+    said = json.dumps({"index": 1 << 40, "members": {"n9": "127.0.0.1:7009"}}).encode()
+    node.membership._on_members("n2", said, cluster.now)
+    cluster.cut("n1", "n2")
+    assert "n9" not in node.membership.take_addresses()
+    version = node.membership.version
+    cluster.link("n1", "n2")
+    node.membership._on_members("n2", said, cluster.now)
+    assert node.membership.version > version
+    assert "n9" in node.membership.take_addresses()
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_who_was_away_while_a_member_came_hears_of_it(cluster: NodeCluster, restarts: bool) -> None:
     """The new one leads, and the other one does not know it: without a link it could never be told."""

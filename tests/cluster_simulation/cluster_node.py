@@ -103,7 +103,7 @@ class ClusterNode:
             raise Violation(f"{self.name} does not start: {error}") from error
         if known is not None:
             self.node.membership.known = dict(known.members)
-        self._others = self.node.membership.addresses()
+        self._others = self.node.membership.take_addresses()
         self._members_version = -1
 
     @property
@@ -130,7 +130,7 @@ class ClusterNode:
         if membership.version == self._members_version:
             return None
         self._members_version = membership.version
-        self._others = membership.addresses()
+        self._others = membership.take_addresses()
         members = [MemberAddress(name, address) for name, address in self._others.items()]
         if membership.own_address is not None:
             members.append(MemberAddress(self.name, membership.own_address))
