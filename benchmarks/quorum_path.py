@@ -361,6 +361,7 @@ def carry(origin: str, batch: int, messages: int, acks_each: bool = False, warm:
     sent = before + -(-messages // batch) * batch
     if (load.delivered, load.confirmed) != (sent, sent + 2):
         raise RuntimeError(f"of {sent} messages {load.delivered} were delivered, {load.confirmed - 2} confirmed")
+    room.pass_time(RaftSettings().notice_ms)  # who does not wait for the last commit hears of it
     digests = {node.machines[1].digest() for node in room.nodes.values()}
     if len(digests) != 1:
         raise RuntimeError("the members disagree")

@@ -115,7 +115,8 @@ def test_every_setting_says_what_it_is(each: Setting) -> None:
 
 
 def test_what_raft_is_told() -> None:
-    assert ClusterConfig().raft_settings() == RaftSettings(entry_bytes=ClusterConfig().max_entry_bytes)
+    entry_bytes = ClusterConfig().max_entry_bytes
+    assert ClusterConfig().raft_settings() == RaftSettings(heartbeat_ms=200, entry_bytes=entry_bytes)
     settings = config(raft_heartbeat_ms=20, raft_election_timeout_ms=100, raft_log_size_bytes=64 * KIB).raft_settings()
     assert (settings.heartbeat_ms, settings.election_timeout_min_ms, settings.election_timeout_max_ms) == (20, 100, 200)
     assert (settings.log_bytes, settings.log_cap_bytes) == (64 * KIB, 128 * 1024 * KIB)

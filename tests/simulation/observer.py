@@ -416,11 +416,9 @@ class Observer:
         transport = channel.client.transport
         if channel.is_dead or transport is None or not transport.is_writable or transport.is_starved:
             return False
-        if consumer.no_ack:
-            return True
-        if consumer.prefetch and consumer.held >= consumer.prefetch:
+        if channel.prefetch and channel.held >= channel.prefetch:
             return False
-        return not channel.prefetch or channel.held < channel.prefetch
+        return consumer.no_ack or not consumer.prefetch or consumer.held < consumer.prefetch
 
 
 def _without_count(properties: bytes) -> tuple[bytes, object]:
