@@ -116,8 +116,8 @@ class Membership:
         return found
 
     def take_addresses(self) -> dict[str, Address]:
-        """The same, for the driver, which keeps links with these until `version` is another one. They may be others than
-        those for which it was raised."""
+        """The same, for the driver, which keeps links with these until `version` is another one. They may be others
+        than those for which it was raised."""
         self._addresses = self.addresses()
         return self._addresses
 
