@@ -104,7 +104,7 @@ class ClusterSide:
             entropy=secrets.token_bytes,
         )
         await self._links.start(self._sockets)
-        self._links.set_members(node.membership.take_addresses())
+        self._links.set_members(node.membership.addresses())
         driver.after_turn = self._follow
 
     def _follow(self) -> None:

@@ -103,7 +103,7 @@ class ClusterNode:
             raise Violation(f"{self.name} does not start: {error}") from error
         if known is not None:
             self.node.membership.known = dict(known.members)
-        self._others = self.node.membership.take_addresses()
+        self._others = self.node.membership.addresses()
         self._members_version = -1
 
     @property
