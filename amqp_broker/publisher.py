@@ -125,7 +125,7 @@ class Publisher:
             outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)
-            if len(queues) >= WIDE:
+            if len(queues) >= WIDE and channel.transaction is None:  # a commit waits for its own answer
                 channel.connection.node.fan_out.note(channel.connection, len(queues))
         elif not delayed:
             route.unroutable += 1

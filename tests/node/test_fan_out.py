@@ -63,3 +63,14 @@ def test_who_goes_meanwhile_does_no_harm(driver: NodeDriver, publisher: Client) 
     driver.lose(publisher)
     driver.wait(MESSAGES)
     assert counts(driver) == {4}
+
+
+def test_a_commit_is_answered_before_anything_else_is_handled(driver: NodeDriver, publisher: Client) -> None:
+    """It may be parked for its answer: nobody else is to let it go on."""
+    publisher.send(1, methods.TxSelect())
+    publish(publisher, MESSAGES)
+    publisher.send(1, methods.TxCommit())
+    assert driver.node.fan_out.copies == 0
+    driver.settle()
+    assert publisher.names()[-1] == "tx.commit-ok"
+    assert counts(driver) == {MESSAGES}
