@@ -94,7 +94,9 @@ class Publisher:
             channel.transaction.add_message(route, message, facts, channel.is_mandatory)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
-        self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
+        copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
+        if copies >= WIDE:  # not in a commit, which is parked for an answer of its own
+            channel.connection.node.fan_out.note(channel.connection, copies)
 
     def route_message(
         self,
@@ -104,13 +106,13 @@ class Publisher:
         facts: MessageFacts,
         is_mandatory: bool,
         receipt: Receipt | None,
-    ) -> None:
+    ) -> int:
         """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
-        in queues whose log is elsewhere."""
+        in queues whose log is elsewhere. Returns to how many queues it went."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
-            return
+            return 0
         delayed: list[str] = []
         if route.is_plain and "CC" not in facts.headers and "BCC" not in facts.headers:
             queues = route.queues
@@ -125,13 +127,12 @@ class Publisher:
             outcome = vhost.publish(message, queues, vhost.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)
-            if len(queues) >= WIDE and channel.transaction is None:  # a commit waits for its own answer
-                channel.connection.node.fan_out.note(channel.connection, len(queues))
         elif not delayed:
             route.unroutable += 1
             self._broker.unroutable += 1
             if is_mandatory:
                 channel.return_message(message)
+        return len(queues)
 
     def _queues_of(
         self, vhost: Any, route: PublishRoute, message: Message, facts: MessageFacts
