@@ -6,9 +6,32 @@ for being slow: the cores are shared, and what is slow is measured elsewhere.
 
 from __future__ import annotations
 
+import gc
+
+import pytest
 from hypothesis import settings
 
 import amqp_broker  # noqa: F401 - its import installs the hook for plain modules, if that is asked for
 
 settings.register_profile("shared cores", deadline=None)
 settings.load_profile("shared cores")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is for one worker of a parallel run goes to one: pytest 9.2 ignores what xdist 3.8 adds to the name of a
+    test, and then each worker starts its own Java."""
+    if not getattr(config.option, "loadgroup", False):
+        return
+    for item in items:
+        if item.get_closest_marker("xdist_group") is not None and "@" not in item.nodeid:
+            raise pytest.UsageError(
+                f"pytest {pytest.__version__} does not let pytest-xdist keep the group of {item.nodeid} in one worker: "
+                "install pytest<9.2, or run without --dist loadgroup"
+            )
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not walk through twelve thousand tests again and again."""
+    gc.collect()
+    gc.freeze()

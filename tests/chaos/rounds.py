@@ -116,10 +116,13 @@ class Workload:
 
 
 class Campaign:
-    """Rounds on one cluster."""
+    """Rounds on one cluster. `outage_limit_s`: writes may stop for so long when one node fails, seconds."""
 
-    def __init__(self, cluster: Cluster, scene: Scene, chance: Random) -> None:
+    def __init__(
+        self, cluster: Cluster, scene: Scene, chance: Random, outage_limit_s: float = OUTAGE_LIMIT_S
+    ) -> None:
         self._cluster = cluster
+        self._outage_limit_s = outage_limit_s
         self._scene = scene
         self._chance = chance
 
@@ -209,7 +212,7 @@ class Campaign:
         fault.outage_s = write_outage(history.confirms, quorum, nodes, fault.start, fault.recovered)
         for text in lost_connections(history, fault.survivors, fault.start, fault.recovered):
             history.violated(f"{fault.kind.value} of {', '.join(fault.victims)}: {text}")
-        if fault.kind in LIMITED and fault.outage_s > OUTAGE_LIMIT_S:
+        if fault.kind in LIMITED and fault.outage_s > self._outage_limit_s:
             history.violated(
                 f"{fault.kind.value} ({', '.join(fault.victims)} at {fault.start:.3f}): clients of {', '.join(nodes)} "
                 f"could not write to a quorum queue for {fault.outage_s:.2f} s"

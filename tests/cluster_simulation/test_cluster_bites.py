@@ -21,16 +21,16 @@ CASES: list[tuple[Rule, str, int]] = [
     (group.votes_are_given_twice, "election", 1),
     (group.everybody_gets_a_vote, "election", 3),
     (group.half_is_a_majority, "election", 1),
-    (group.leaders_of_an_earlier_term_count, "link", 1),
+    (group.leaders_of_an_earlier_term_count, "link", 6),
     (group.the_log_is_cut_without_a_conflict, "link", 6),
     (group.segments_are_not_left, "power", 1),
     (cluster.a_sync_that_is_none, "power", 1),
-    (cluster.confirm_before_the_sync, "power", 36),
-    (cluster.streams_are_not_deduplicated, "session", 5),
+    (cluster.confirm_before_the_sync, "power", 58),
+    (cluster.streams_are_not_deduplicated, "session", 7),
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
     (cluster.declarations_are_answered_at_once, "link", 1),
-    (cluster.letters_are_not_numbered, "election", 1),
+    (cluster.letters_are_not_numbered, "election", 4),
 ]
 #: A seed that has noticed need not do so again when the broker has changed: these come after it.
 MORE_SEEDS = 30

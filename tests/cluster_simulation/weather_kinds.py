@@ -7,6 +7,13 @@ from typing import Any
 from tests.cluster_simulation.weather import Weather
 
 
+class DenseWeather(Weather):
+    """Everything that can go wrong, soon after another: what fits into a short run."""
+
+    pause = (2, 120)
+    downtime = (1, 50, 300)
+
+
 class ElectionWeather(Weather):
     """Elections all the time."""
 
@@ -73,6 +80,7 @@ class LinkWeather(Weather):
 
 KINDS: dict[str, type[Weather]] = {
     "any": Weather,
+    "dense": DenseWeather,
     "election": ElectionWeather,
     "session": SessionWeather,
     "install": InstallWeather,

@@ -15,7 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OTHER_PACKAGES = ("exchanges", "octets", "queues", "raft", "spark_connector", "storage")
-IMPORT_LIMIT_US = 30_000
 
 PROGRAM = """
 import amqp_broker, json, queues, storage, sys
@@ -79,17 +78,19 @@ def test_the_import_loads_none_of_its_own_parts(tmp_path: Path) -> None:
 
 
 def test_the_import_is_quick(tmp_path: Path) -> None:
-    """The best of several, because other processes disturb; the interpreter's own measure."""
-    times = []
-    for _ in range(5):
+    """Less than half of asyncio's, which its users import as well; the best of several pairs, because other processes
+    disturb; the interpreter's own measure."""
+
+    def time_of(module: str) -> int:
         done = subprocess.run(
-            [sys.executable, "-X", "importtime", "-c", "import amqp_broker"],
+            [sys.executable, "-X", "importtime", "-c", f"import {module}"],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(ROOT), "AMQP_BROKER_PLAIN": ""},
             capture_output=True,
             text=True,
             check=True,
         )
-        (line,) = [line for line in done.stderr.splitlines() if line.endswith("| amqp_broker")]
-        times.append(int(line.split("|")[1]))
-    assert min(times) < IMPORT_LIMIT_US
+        (line,) = [line for line in done.stderr.splitlines() if line.endswith(f"| {module}")]
+        return int(line.split("|")[1])
+
+    assert min(time_of("amqp_broker") / time_of("asyncio") for _ in range(5)) < 0.5

@@ -23,7 +23,7 @@ ROUNDS = (
 
 
 def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path) -> None:
-    chapter = Chapter(tmp_path, Random(20))
+    chapter = Chapter(tmp_path, Random(20), publishers=1)
     for number, (kill, look, load_s) in enumerate(ROUNDS, start=1):
         done = chapter.run_round(number, kill, look, load_s)
         assert done.violations == [], f"round {number}, {kill.name}"

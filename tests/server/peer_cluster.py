@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import secrets
 import socket
@@ -91,11 +92,12 @@ class Place:
 
 
 def listeners(count: int) -> list[socket.socket]:
-    """Bound to free ports of this machine."""
+    """Bound to free ports of an address that is this process's own: a node that starts again finds its port free, and
+    not taken by another process's connection."""
     sockets = []
     for _ in range(count):
         listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((f"127.{1 + os.getpid() // 250 % 250}.0.{1 + os.getpid() % 250}", 0))
         sockets.append(listener)
     return sockets
 
