@@ -73,7 +73,7 @@ class Publisher:
         if known[1]:
             return PublishRoute(address, entry, [], False, vhost.generation)
         route = vhost.router.route(exchange, [routing_key], None)
-        queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]
+        queues = vhost.queues_named(route.queues)
         return PublishRoute(address, entry, queues, True, vhost.generation)
 
     def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:

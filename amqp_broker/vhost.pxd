@@ -22,6 +22,8 @@ cdef class VHost:
     cdef dict _routes
     cdef Py_ssize_t _route_count
     cdef long long _routes_generation
+    cdef dict _lists
+    cdef long long _lists_generation
 
     cpdef void changed(self)
     @cython.locals(first=Queue, queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int",

@@ -41,6 +41,8 @@ class VHost:
         self._routes: dict[str, dict[bytes, Any]] = {}
         self._route_count = 0
         self._routes_generation = 1
+        self._lists: dict[tuple[str, ...], list[Any]] = {}
+        self._lists_generation = 1
 
     def routes_of(self, user: str) -> dict[bytes, Any]:
         """The routes that all channels of a user share, by exchange and routing key as they are published. One that
@@ -57,6 +59,20 @@ class VHost:
             self._routes_generation = self.generation
         routes[raw] = route
         self._route_count += 1
+
+    def queues_named(self, names: list[str]) -> list[Any]:
+        """The queues of these names, as far as they are there: a list that many routes share and nobody changes, so
+        that a hundred thousand bindings of a queue leave its list in the processor's cache."""
+        if self._lists_generation != self.generation or len(self._lists) >= self._max_routes:
+            self._lists.clear()
+            self._lists_generation = self.generation
+        key = tuple(names)
+        queues = self._lists.get(key)
+        if queues is None:
+            queues = [self.queues[name] for name in names if name in self.queues]
+            if len(queues) == len(names):
+                self._lists[key] = queues
+        return queues
 
     def changed(self) -> None:
         """Routes that were found before are no longer valid."""

@@ -23,7 +23,7 @@ BACKLOG = 10_000_000
 MESSAGES = 1_000_000
 MOST_GROWTH = 25  # per cent
 
-ROUNDS = 3
+ROUNDS = 7
 ONE_CHANNEL = ["--max-consumers-per-channel", "100000"]  # so that a single consumer may serve all queues
 
 LOAD = Scenario(confirm_window=1000, ack_every=100, messages=MESSAGES, seconds=0, queue="kept", exchange="kept")

@@ -133,7 +133,8 @@ class Campaign:
         return who
 
     def run_random(self, victims: tuple[str, ...]) -> Round:
-        """Somebody dies at any time."""
+        """Somebody dies at any time once the first driver is there."""
+        self._wait(lambda: bool(pids(DRIVER)), "a driver")
         victim = self._chance.choice(victims)
         begin = time.monotonic()
         at = begin + self._chance.uniform(0.1, 5.0)

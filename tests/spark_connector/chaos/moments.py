@@ -80,7 +80,11 @@ def let_go_on() -> None:
 
 
 def pids(name: str) -> list[int]:
-    return [int(word) for word in (folder() / f"{name}.pid").read_text().split()]
+    """Those who have written down that they are this; nobody before that."""
+    try:
+        return [int(word) for word in (folder() / f"{name}.pid").read_text().split()]
+    except FileNotFoundError:
+        return []
 
 
 def kill_all(victims: list[int]) -> None:

@@ -1,0 +1,52 @@
+"""Routes with the same queues share one list of them, as long as these queues are there."""
+
+from __future__ import annotations
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.node_driver import Client, NodeDriver, declare, frame_octets
+
+
+def publish(client: Client, routing_key: str) -> None:
+    method = encode_method_frame(1, methods.BasicPublish(0, "amq.direct", routing_key, False, False))
+    header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + b"\x00\x00")
+    client.send_octets(method + header + frame_octets(3, 1, b"x"))
+
+
+def bind(driver: NodeDriver, client: Client, *keys: str) -> None:
+    client.send(1, declare("q", durable=False))
+    driver.settle()
+    for key in keys:
+        client.send(1, methods.QueueBind(0, "q", "amq.direct", key, False, Table({})))
+        driver.settle()
+
+
+def test_keys_of_the_same_queues_share_a_list() -> None:
+    driver = NodeDriver()
+    bind(driver, driver.client(1), "one", "two")
+    vhost = driver.node.broker.vhosts["/"]
+    assert vhost.queues_named(["q"]) is vhost.queues_named(["q"])
+    assert vhost.queues_named(["q"]) == [driver.queue("q")]
+
+
+def test_what_is_not_there_is_not_remembered() -> None:
+    vhost = NodeDriver().node.broker.vhosts["/"]
+    assert vhost.queues_named(["gone"]) == []
+    assert vhost.queues_named(["gone"]) is not vhost.queues_named(["gone"])
+
+
+def test_a_queue_made_anew_gets_what_comes_for_it() -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    bind(driver, client, "one", "two")
+    publish(client, "one")
+    old = driver.queue("q")
+    client.send(1, methods.QueueDelete(0, "q", False, False, False))
+    driver.settle()
+    bind(driver, client, "one", "two")
+    for key in ("one", "two", "two"):
+        publish(client, key)
+    driver.settle()
+    assert driver.queue("q") is not old
+    assert driver.queue("q").message_count() == 3
