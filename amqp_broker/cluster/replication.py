@@ -22,6 +22,7 @@ from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
 from amqp_broker.proxies.queue_group import QUEUE_BATCH, QueueGroup
 from octets.buffer import Buffer
+from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.group import Group
 from raft.host import RaftHost
@@ -199,10 +200,13 @@ class Replication:
             log.warning("the journal is damaged: %s", line)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
-        self.stream = MetadataStream(self.own_node, max(now << _SESSION_BITS, known + 1))
+        self.stream = MetadataStream(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes
         self.stream.propose(commands.node_started(self.own_node), self._started)
+
+    def _session_above(self, newest: int) -> int:
+        return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
 
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
@@ -372,7 +376,7 @@ class Replication:
         if self.stream is None:
             return
         if origin == self.own_node and session > self.stream.session:
-            self.stream.reopen(session + 1)  # of an earlier run, when the clock was ahead of what it is now
+            self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
         result = self._projection.applied(command, changed, is_own)
         if is_own:
@@ -385,7 +389,7 @@ class Replication:
             return
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
-            self.stream.reopen(session + 1)
+            self.stream.reopen(self._session_above(session))
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
             self.stream.applied(number, index, None, self.now)

@@ -42,7 +42,7 @@ from queues.quorum.commands import (
 from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
-from queues.quorum.session import SESSION_BITS, OwnStream
+from queues.quorum.session import SESSION_BITS, OwnStream, session_above
 from queues.quorum.settings import QuorumSettings
 from raft.entry import REGULAR
 from raft.errors import PeerProtocolError
@@ -112,11 +112,11 @@ class QueueGroup(CommandSink):
                 origin, session = origin_of(data)
                 if origin == own:
                     newest = max(newest, session)
-        self.stream = OwnStream(own, max(self._session_at(now), newest + 1))
+        self.stream = OwnStream(own, self._session_above(newest, now))
         self.machine.own_session = self.stream.session
 
-    def _session_at(self, now: int) -> int:
-        return now << SESSION_BITS | int.from_bytes(self.broker.random_bytes(1), "big")
+    def _session_above(self, newest: int, now: int) -> int:
+        return session_above(newest, now << SESSION_BITS, self.broker.random_bytes)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class QueueGroup(CommandSink):
                 receipt.complete(outcome.refusal)
             if self._is_session_closed:
                 self._is_session_closed = False
-                self._reopen(self._session_at(now))
+                self._reopen(self._session_above(self.stream.session, now))
         if self._watchers:
             self._wake_watchers()
         if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
@@ -356,7 +356,7 @@ class QueueGroup(CommandSink):
         if self._has_waited(now):
             newest = self.machine.last_session_of(self.stream.origin)
             if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
-                self._reopen(newest + 1)
+                self._reopen(self._session_above(newest, now))
             self.stream.resend()
         batches = self.stream.take_batches()
         if not batches:

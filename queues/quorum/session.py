@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 import cython
@@ -45,6 +45,17 @@ _SETTLE = 4
 _NUMBER_BITS = 10
 #: A session's number is the time in milliseconds << this, and some random bits: two that begin together differ.
 SESSION_BITS = 8
+
+
+def session_above(newest: int, time: int, random_bytes: Callable[[int], bytes]) -> int:
+    """A number for a new session of a node. newest: of those of it that are known here. time: milliseconds << at least
+    SESSION_BITS.
+
+    It is the time. Where the clock was set back that is not above `newest`, and the next number may have been taken: by
+    an earlier run that told others of it and lost its own log's end in a crash. Then chance decides how far above.
+    """
+    session = time | int.from_bytes(random_bytes(SESSION_BITS // 8), "big")
+    return session if session > newest else newest + 1 + int.from_bytes(random_bytes(4), "big")
 
 
 class _Batch(NamedTuple):

@@ -17,8 +17,7 @@ from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND, ClusterWorld
 from tests.simulation.state import Violation
 
-#: How many applications there are for each node.
-_APPLICATIONS = 2
+_APPLICATIONS = 2  # for each node
 #: What a cluster may take to come to rest, or to drain, microseconds.
 _REST = 60 * SECOND
 _LOOK_EVERY = 100 * MS
@@ -26,12 +25,14 @@ _METADATA = 0
 
 
 class Weather(ClusterWorld):
-    """A run: `run` takes it from the start to the end, or raises Violation."""
+    """A run: `run` takes it from the start to the end, or raises Violation. faults: names of the only ones, if a test
+    wants certain ones. pause: from one to the next, ms. downtime, clock_steps: of a crashed node and its clock, ms."""
 
-    #: Names of the only faults, if a test wants certain ones, and how long it is from one to the next (ms).
     faults: tuple[str, ...] = ()
     pause = (20, 700)
     downtime: tuple[int, ...] = (1, 50, 500, 3000)
+    clock_chance = 0.2
+    clock_steps: tuple[int, ...] = (-5000, -100, 100, 5000)
 
     def run(self, seconds: float = 4) -> None:
         """The whole run."""
@@ -171,8 +172,8 @@ class Weather(ClusterWorld):
 
         def start() -> None:
             if not node.is_up and node.lives == lives and not node.is_removed:
-                if self.chance.random() < 0.2:
-                    self._set_clock(node, self.chance.choice([-5000, -100, 100, 5000]))
+                if self.chance.random() < self.clock_chance:
+                    self._set_clock(node, self.chance.choice(self.clock_steps))
                 self.start(node)
 
         self.after(self.chance.choice(self.downtime) * MS, start)
@@ -211,12 +212,11 @@ class Weather(ClusterWorld):
         lives = node.lives
 
         def look() -> None:
-            if node.lives != lives:
-                return
-            if not node.is_up and (self.is_calm or self.chance.random() < 0.3):
-                self.restart(node)
-            else:
-                self.after(200 * MS, look)
+            if node.lives == lives:
+                if not node.is_up and (self.is_calm or self.chance.random() < 0.3):
+                    self.restart(node)
+                else:
+                    self.after(200 * MS, look)
 
         self.after(300 * MS, look)
 
@@ -336,8 +336,8 @@ class Weather(ClusterWorld):
         if node.name not in recorded and (not node.lives or node.is_removed):
             self.on_node(asked, 0, lambda now: self._join(asked, node))
         elif node.name in recorded and len(recorded) > self.size and node is not asked:
-            request = {"node": node.name, "drops_queues": node.name in self.joiners}
-            self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", request))
+            said = {"node": node.name, "drops_queues": node.name in self.joiners}
+            self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", said))
 
     def _join(self, asked: ClusterNode, node: ClusterNode) -> None:
         """As `amqp-broker cluster join` does: ask to be added, and start knowing the members."""

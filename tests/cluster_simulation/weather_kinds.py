@@ -71,6 +71,16 @@ class PowerWeather(Weather):
     downtime = (1, 20, 200)
 
 
+class ClockWeather(Weather):
+    """Whoever comes back after a crash has another time, and mostly an earlier one."""
+
+    faults = ("crash_one", "crash_one", "crash_leader", "crash_in_write")
+    pause = (5, 150)
+    downtime = (1, 20, 200)
+    clock_chance = 1.0
+    clock_steps = (-5000, -1000, -100, 100)
+
+
 class LinkWeather(Weather):
     """Nothing dies but links."""
 
@@ -88,4 +98,5 @@ KINDS: dict[str, type[Weather]] = {
     "power": PowerWeather,
     "leader": LeaderWeather,
     "link": LinkWeather,
+    "clock": ClockWeather,
 }

@@ -21,7 +21,7 @@ from queues.quorum.commands import (
     with_time,
 )
 from queues.quorum.effects import Refusal, SessionClosed
-from queues.quorum.session import BATCH_BYTES, Outcome, OwnStream
+from queues.quorum.session import BATCH_BYTES, SESSION_BITS, Outcome, OwnStream, session_above
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import Group, Member, deliveries, of_type, ready_names, settings_of
 
@@ -232,3 +232,20 @@ def test_every_publish_is_applied_once_and_in_order(seed: int) -> None:
     assert not world.learn()
     assert ready_names(world.member) == list(range(1, published + 1))
     assert [outcome.token for outcome in world.outcomes] == list(range(1, published + 1))
+
+
+def test_a_session_is_the_time() -> None:
+    now = 1_700_000_000_000 << SESSION_BITS
+    assert session_above(0, now, lambda count: b"\x07" * count) == now | 7
+    assert session_above(now - 1, now, lambda count: b"\x00" * count) == now
+
+
+def test_two_runs_whose_clock_was_set_back_have_sessions_of_their_own() -> None:
+    """The log of the first is lost here in a crash, and known to others: the second must not go on in its session."""
+    newest = 1_700_000_000_000 << SESSION_BITS
+    chance = random.Random(5)
+    earlier = newest - (5000 << SESSION_BITS)
+    found = {session_above(newest, earlier, chance.randbytes) for _ in range(1000)}
+    assert len(found) == 1000
+    assert min(found) > newest
+    assert session_above(newest, newest, lambda count: b"\x00" * count) == newest + 1
