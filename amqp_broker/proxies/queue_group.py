@@ -102,8 +102,8 @@ class QueueGroup(CommandSink):
         self._watchers: dict[int, Callable[[], None]] = {}
 
     def open(self, raft: Group, now: int) -> None:
-        """After RaftHost.open_group: a session above all that the log knows of earlier runs. What only others know of
-        is below it, as sessions are times."""
+        """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
+        know of."""
         self.raft = raft
         own = self._replication.own_node
         newest = self.machine.last_session_of(own)

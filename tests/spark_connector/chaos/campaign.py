@@ -37,7 +37,7 @@ from tests.spark_connector.chaos.moments import (
     WORKER,
     kill_all,
     let_go_on,
-    pids,
+    living,
     stopped,
 )
 from tests.spark_connector.chaos.spark_cluster import SparkCluster
@@ -133,8 +133,7 @@ class Campaign:
         return who
 
     def run_random(self, victims: tuple[str, ...]) -> Round:
-        """Somebody dies at any time once the first driver is there."""
-        self._wait(lambda: bool(pids(DRIVER)), "a driver")
+        """Somebody dies at any time; who is not there at that time dies when he has come."""
         victim = self._chance.choice(victims)
         begin = time.monotonic()
         at = begin + self._chance.uniform(0.1, 5.0)
@@ -146,7 +145,8 @@ class Campaign:
             kill_all([self._chance.choice(self._spark.python_workers())])
         else:
             victim = victim if victim == BROKER else DRIVER
-            kill_all(pids(victim))
+            self._wait(lambda: bool(living(victim)), f"a {victim}")
+            kill_all(living(victim))
         self._wait(self._is_out, f"after a {victim}")
         return self._judge("at a random time", victim, begin)
 

@@ -80,11 +80,13 @@ def let_go_on() -> None:
 
 
 def pids(name: str) -> list[int]:
-    """Those who have written down that they are this; nobody before that."""
-    try:
-        return [int(word) for word in (folder() / f"{name}.pid").read_text().split()]
-    except FileNotFoundError:
-        return []
+    return [int(word) for word in (folder() / f"{name}.pid").read_text().split()]
+
+
+def living(name: str) -> list[int]:
+    """Those who are this now: nobody before the first of them has written it down, and while the next one starts."""
+    known = pids(name) if (folder() / f"{name}.pid").exists() else []
+    return [pid for pid in known if Path(f"/proc/{pid}").exists()]
 
 
 def kill_all(victims: list[int]) -> None:
