@@ -37,8 +37,8 @@ class Crashed(Exception):
 
 
 class ClusterNode:
-    """offset: how far its clock is off, ms. frozen_until, stalls_until: microseconds of the world. incarnation: rises
-    when it begins anew with an empty disk."""
+    """offset: how far its clock is off, ms. clock_set_at, frozen_until, stalls_until: microseconds of the world.
+    incarnation: rises when it begins anew with an empty disk."""
 
     node_type: type[Node] = Node
     disk_type: type[SimulatedDisk] = SimulatedDisk
@@ -52,6 +52,7 @@ class ClusterNode:
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
         self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
+        self.clock_set_at = -1
         self.is_up = False
         self.lives = 0
         self.frozen_until = 0
@@ -74,6 +75,11 @@ class ClusterNode:
         """This node's clock, ms; within a life it never goes back, as the driver's does not."""
         self._last_now = max(self._last_now, EPOCH_MS + time // MS + self.offset)
         return self._last_now
+
+    def set_clock(self, by: int, time: int) -> None:
+        """Turn it ahead, or back: by so many ms, at a time of the world."""
+        self.offset += by
+        self.clock_set_at = time
 
     # -- lives ---------------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ _STRANGER = "a member came while another one was away, and led: without a link t
 _UNSEEN = "a leader that was not ready yet had no eye for a deletion, and the log kept the queue for ever"
 _DELETING = "nobody settles what is in a queue that a client is deleting: an error of the model"
 _AHEAD = "a member that is ahead knows already that the queue was deleted: an error of the model"
+_LONG_ENOUGH = "a clock jumped ahead, so the node had waited long enough for the others: an error of the model"
 _NO_NEWS = "a member was heard of, forgotten before the driver looked, and heard of again: that was no news"
 _FOUND = {
     _GONE_TOO_EARLY: ("any", (12, 14, 20, 35, 66)),
@@ -67,6 +68,7 @@ _FOUND = {
     _UNSEEN: ("any", (301,)),
     _DELETING: ("any", (136,)),
     _AHEAD: ("any", (517,)),
+    _LONG_ENOUGH: ("dense", (763,)),
     _NO_NEWS: ("any", (544,)),
 }
 

@@ -295,7 +295,7 @@ class Weather(ClusterWorld):
             self.on_node(node, 0, lambda now: node.node.tick(now))
 
     def _set_clock(self, node: ClusterNode, by: int) -> None:
-        node.offset += by
+        node.set_clock(by, self.time)
         self.clients.skew += abs(by) * MS
 
     def stall(self) -> None:
