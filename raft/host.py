@@ -45,6 +45,10 @@ from raft.recovery import RecoveredGroup
 from raft.settings import NEVER, RaftSettings
 from raft.wire import decode, encode
 
+#: Of a heartbeat's time: who hears a beat within so much of its own next one beats along; who beats along waits so much
+#: longer for the next time, so that it is always the same member whose clock wakes the others.
+_ALONG = 2
+_PATIENCE = 8
 #: While the disk stalls, so many messages wait for it; answers to heartbeats beyond that are not given at all.
 MAX_HELD = 10_000
 
@@ -221,6 +225,10 @@ class RaftHost:
                 position = max(position, member.log.position)
         if replies and (len(self._held) < MAX_HELD or position <= self._synced_position):
             self._hold(node_id, encode(HeartbeatReply(replies)), position)
+        if wants_reply and self._heartbeat_at - self._clock <= self.settings.heartbeat_ms // _ALONG:
+            # Awake anyway: members that beat together wake each other half as often.
+            self._heartbeat_at = self._clock + self.settings.heartbeat_ms + self.settings.heartbeat_ms // _PATIENCE
+            self._beat()
 
     def _on_beat_replies(self, node_id: str, replies: list[BeatReply]) -> None:
         for group_id, term, sent_index, match_index in replies:

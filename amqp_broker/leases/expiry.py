@@ -74,8 +74,9 @@ class LeaseExpiry:
         """Look at the groups of quorum queues from now on."""
         if broker.replication.is_active:
             for group in broker.replication.queue_groups.values():
-                if group.raft.is_leader:
-                    for queue in group.queues.values():
+                for queue_id in group.machine.leased_queues() if group.raft.is_leader else ():
+                    queue = group.queues.get(queue_id)
+                    if queue is not None:
                         self._look_at_quorum(broker, queue, now)
         self._timers.at(now + LOOK_MS, lambda now: self.start(broker, now))
 

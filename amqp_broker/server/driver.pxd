@@ -25,6 +25,7 @@ cdef class Driver:
     cdef object _checker
     cdef object _timer
     cdef long long _timer_at
+    cdef long long _due
     cdef object _idle
 
     cpdef long long now(self)
@@ -36,6 +37,7 @@ cdef class Driver:
     cpdef void writable(self, Connection connection) except *
     cpdef void lost(self, Connection connection) except *
     cdef void _wake_at(self, long long deadline, long long now) except *
+    @cython.locals(now="long long")
     cpdef void _tick(self) except *
     cpdef void on_frame(self, str node_id, bytes payload) except *
     @cython.locals(began=double, ended=double)

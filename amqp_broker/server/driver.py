@@ -74,6 +74,7 @@ class Driver:
         self._checker = ThreadPoolExecutor(1, "login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
+        self._due = 0
         self._idle: asyncio.Future[None] | None = None
 
     def now(self) -> int:
@@ -133,8 +134,10 @@ class Driver:
         for check in turn.checks:
             self._checker.submit(self._run_check, check)
         is_synced = turn.wants_sync and self._sync(may_sync)
-        if turn.next_deadline is not None:
-            self._wake_at(turn.next_deadline, now)
+        deadline = turn.next_deadline
+        if deadline is not None:
+            self._due = deadline
+            self._wake_at(self._due, now)
         if self.after_turn is not None:
             self.after_turn()
         return is_synced
@@ -173,8 +176,12 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
+        now = self.now()
+        if now < self._due:  # what it was set for has been put off since
+            self._wake_at(self._due, now)
+            return
         try:
-            self.node.tick(self.now())
+            self.node.tick(now)
         except Exception as error:
             log.critical("defect in a timer: the node stops", exc_info=error)
             self.fail(error)

@@ -192,7 +192,7 @@ class Execution(Sink):
         if queue is None:
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
-            self.state.queues[command.queue_id] = queue
+            self.state.add(queue)
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
@@ -309,6 +309,7 @@ class Execution(Sink):
         queue = self.state.queues.get(command.queue_id)
         refusal: Refusal | None = Refusal.NO_QUEUE
         if queue is not None:
+            self.state.leased[command.queue_id] = queue
             refusal = execute(queue, command, self.state.clock)
             self._touch(queue)
         if refusal is not None:
@@ -366,7 +367,7 @@ class Execution(Sink):
             if consumer.is_attached:
                 self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.QUEUE_GONE)
         queue.discard()
-        del self.state.queues[queue.queue_id]
+        self.state.remove(queue.queue_id)
         self._watched.pop(queue.queue_id, None)
         self.dropped.append(queue.queue_id)
         self.effects.append(QueueGone(queue.queue_id, why))

@@ -80,7 +80,7 @@ class ImageReader:
         reader = Reader(payload, f"record {self._count} of an image, of kind {kind}")
         if self._queue is not None:
             if self._queue.take(kind, reader):
-                self.state.queues[self._queue.queue.queue_id] = self._queue.queue
+                self.state.add(self._queue.queue)
                 self._queue = None
         elif kind in self._readers:
             self._readers[kind](reader)

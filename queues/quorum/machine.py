@@ -208,6 +208,10 @@ class QueueGroupMachine:
         found: QuorumQueue | None = self._execution.state.queues.get(queue_id)
         return found
 
+    def leased_queues(self) -> list[int]:
+        """The queues that have, or had, lease groups."""
+        return list(self._execution.state.leased)
+
     def lease_groups(self, queue_id: int) -> dict[str, QuorumLease]:
         """The lease groups of a queue by name, to be read only; those that are being put back not among them."""
         queue = self._execution.state.queues.get(queue_id)

@@ -20,3 +20,7 @@ cdef class GroupState:
     cdef public long long clock
     cdef public dict origins
     cdef public dict queues
+    cdef public dict leased
+
+    cpdef int add(self, object queue) except -1
+    cpdef int remove(self, unsigned long long queue_id) except -1

@@ -115,12 +115,25 @@ class Origin:
 
 
 class GroupState:
-    """clock: the group's time, milliseconds since the epoch: the highest of all batches."""
+    """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have, or
+    had, lease groups, by id."""
 
     def __init__(self) -> None:
         self.clock = 0
         self.origins: dict[str, Origin] = {}
         self.queues: dict[int, QuorumQueue] = {}
+        self.leased: dict[int, QuorumQueue] = {}
+
+    def add(self, queue: QuorumQueue) -> None:
+        """There is one queue more."""
+        self.queues[queue.queue_id] = queue
+        if queue.leases is not None:
+            self.leased[queue.queue_id] = queue
+
+    def remove(self, queue_id: int) -> None:
+        """There is one less."""
+        del self.queues[queue_id]
+        self.leased.pop(queue_id, None)
 
     def discard(self) -> None:
         """Give back the RAM and the places of everything."""

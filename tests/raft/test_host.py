@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from raft.errors import PeerProtocolError, RaftStopped
@@ -267,7 +269,36 @@ def test_the_next_deadline_is_a_heartbeat_away_at_most() -> None:
     for node in cluster.up:
         deadline = node.host.next_deadline()
         assert deadline is not None
-        assert cluster.now <= deadline <= cluster.now + node.settings.heartbeat_ms
+        assert cluster.now <= deadline <= cluster.now + node.settings.heartbeat_ms * 9 // 8
+
+
+def test_members_that_lead_groups_beat_together() -> None:
+    cluster = Cluster(3, groups=3)
+    cluster.pass_time(3000)
+    for number in (1, 2, 3):
+        cluster.elect(f"n{number}", number)
+    beats: list[tuple[int, str]] = []
+
+    def passes(sender: str, receiver: str, frame: bytes) -> bool:
+        if isinstance(decode(frame), Heartbeat):
+            beats.append((cluster.now, sender))
+        return True
+
+    cluster.passes = passes
+    period = cluster.settings.heartbeat_ms
+    for offset, name in enumerate(cluster.nodes):  # each by itself, apart from the others
+        cluster[name].host._heartbeat_at = cluster[name].host._clock + period * (offset + 1) // 4
+    for _ in range(20 * period):
+        cluster.now += 1
+        for node in cluster.up:
+            node.host.tick(cluster.now)
+        cluster.settle()
+    late = [each for each in beats if each[0] > cluster.now - 10 * period]
+    times = sorted({time for time, _ in late})
+    assert [later - time for time, later in pairwise(times)] == [period] * (len(times) - 1)
+    for time in times:
+        assert sorted({sender for when, sender in late if when == time}) == ["n1", "n2", "n3"]
+    assert len(late) == 2 * 3 * len(times)  # each tells each of the others once
 
 
 def test_an_idle_commit_notice_is_not_answered() -> None:
