@@ -1,6 +1,8 @@
 cimport cython
 from amqp_broker.channel.confirms cimport Confirms
+from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
+from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
 
@@ -41,7 +43,7 @@ cdef class Node:
     cdef long long _synced_ticket
     cdef long long _shortened_at
     cdef long long _publish_backlog
-    cdef public object replication
+    cdef public Replication replication
     cdef public object homes
     cdef public object leases
     cdef public object fan_out

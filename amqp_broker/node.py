@@ -47,10 +47,10 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
 from amqp_broker.readers import choose_readers
-from amqp_broker.relief import relieve, share_memory
+from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
-from queues.pager import Pager
+from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
 from storage.disk import Disk
@@ -369,7 +369,7 @@ class Node:
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
-        if self.replication.takes_pages_along() and pages is None:
+        if take_named(self.replication.pagers) and pages is None:
             pages = store.pager.page_store.take_sync()
         batch = store.journal.take_batch()
         batches = [] if batch is None else [(store.journal, batch)]
@@ -445,7 +445,7 @@ class Node:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
         if replication.is_active:
-            share_memory(self)
+            share_budget(replication.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
@@ -453,7 +453,7 @@ class Node:
             self._relief_rests_until = now + _RELIEF_REST_MS
         is_behind = ticket - self._synced_ticket > self._publish_backlog
         if replication.is_active and not is_behind:
-            is_behind = replication.is_behind(self._publish_backlog)
+            is_behind = replication.is_behind
         is_home_behind = bool(homes.links) and homes.is_behind(self._publish_backlog)
         alarms, has_no_room = self.alarms, store.pager.has_no_room
         is_held_up = is_behind or is_home_behind or alarms.is_set or has_no_room

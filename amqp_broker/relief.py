@@ -10,22 +10,6 @@ from queues.leases import groups_of
 if TYPE_CHECKING:
     from amqp_broker.node import Node
 
-#: Pagers hear of a change of more than this share of the budget: 1 / 2**6.
-_MUCH_SHIFT = 6
-
-
-def share_memory(node: Node) -> None:
-    """There is one budget for all queues: the pager of the classic ones and those of the groups hear what the others
-    hold, when that has changed by much."""
-    own = node.store.pager
-    pagers = [own, *[group.pager for group in node.replication.queue_groups.values()]]
-    held = sum([pager.used for pager in pagers])
-    much = own.budget_bytes >> _MUCH_SHIFT
-    for pager in pagers:
-        elsewhere = held - pager.used
-        if not -much < elsewhere - pager.elsewhere < much:
-            pager.share(elsewhere)
-
 
 def relieve(node: Node, want_bytes: int) -> int:
     """Free so many octets. Returns how many of them were not to be had."""

@@ -1,6 +1,8 @@
 cimport cython
 from queues.page cimport AddressBook, Page
 
+cdef int _MUCH_SHIFT
+
 @cython.final
 cdef class Pager:
     cdef public object page_store
@@ -11,6 +13,7 @@ cdef class Pager:
     cdef public long long elsewhere
     cdef public long long assembling
     cdef public bint has_no_room
+    cdef public bint has_named_pages
     cdef public list released
     cdef public Py_ssize_t page_bytes
     cdef public Py_ssize_t pages_ahead
@@ -29,3 +32,8 @@ cdef class Pager:
     cpdef int read_ahead(self, unsigned long long queue_id, object pages) except -1
     cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1
+
+@cython.locals(pager=Pager, held="long long", much="long long", elsewhere="long long")
+cpdef int share_budget(list pagers) except -1
+@cython.locals(pager=Pager, wants=bint)
+cpdef bint take_named(list pagers) except -1

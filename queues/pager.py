@@ -19,6 +19,8 @@ from storage.page_store import PageStore
 
 #: Share of the budget above which new pages go to disk.
 _TIGHT_PERCENT = 60
+#: Pagers hear of a change of more than this share of the budget: 1 / 2**6.
+_MUCH_SHIFT = 6
 #: Pages are fetched ahead so many octets at a time: each time the thread that does it has to wait for the interpreter,
 #: which a busy loop seldom lets go.
 _AHEAD_BYTES = 1024 * 1024
@@ -28,7 +30,8 @@ class Pager:
     """Shared by all queues of a node.
 
     budget_bytes: what queues may hold in RAM together. page_bytes: the size at which a page is sealed.
-    head_messages, head_bytes: what a queue keeps unpacked at its head before it begins to fill pages.
+    head_messages, head_bytes: what a queue keeps unpacked at its head before it begins to fill pages. has_named_pages:
+    something that is in the journal by now names pages, so they have to be synced with it or before it.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Pager:
         self.elsewhere = 0
         self.assembling = 0
         self.has_no_room = False
+        self.has_named_pages = False
         self.released: list[tuple[int, Any, bool]] = []
         self.pages_stored = 0
         self.pages_loaded = 0
@@ -123,3 +127,25 @@ class Pager:
         if page.location is not None:
             self.released.append((queue_id, page.location, page.is_named))
             page.location = None
+
+
+def share_budget(pagers: list[Pager]) -> None:
+    """All pagers of a node have one budget: they hear what the others hold, when that has changed by much."""
+    held = 0
+    for pager in pagers:
+        held += pager.used
+    much = pagers[0].budget_bytes >> _MUCH_SHIFT
+    for pager in pagers:
+        elsewhere = held - pager.used
+        if not -much < elsewhere - pager.elsewhere < much:
+            pager.share(elsewhere)
+
+
+def take_named(pagers: list[Pager]) -> bool:
+    """Whether the next sync has to bring pages to the disk before the journal. Once."""
+    wants = False
+    for pager in pagers:
+        if pager.has_named_pages:
+            pager.has_named_pages = False
+            wants = True
+    return wants

@@ -86,7 +86,7 @@ class Chance:
 
     def random(self) -> float:
         """0 <= x < 1"""
-        return int.from_bytes(self._random_bytes(6), "big") / (1 << 48)
+        return int.from_bytes(self._random_bytes(6), "big") * 2.0**-48
 
 
 class Replication:
@@ -125,8 +125,13 @@ class Replication:
         self._served: dict[int, None] = {}
         self._unsynced: dict[int, None] = {}
         self._deadlines: dict[int, int] = {}
+        #: Queue groups that have not applied so much of what was submitted that publishers have to wait.
+        self._behind: dict[int, None] = {}
+        self._backlog_limit = config.publish_backlog_bytes
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
+        #: The node's, for classic queues, and those of the groups.
+        self.pagers = [store.pager]
         self.machine = MetadataMachine(broker.metadata, self)
         self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
@@ -194,6 +199,7 @@ class Replication:
         for group_id in range(1, config.queue_groups + 1):
             group = QueueGroup(group_id, self, self._broker, config)
             self.queue_groups[group_id] = group
+            self.pagers.append(group.pager)
             group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         for line in self.host.losses:
@@ -464,21 +470,17 @@ class Replication:
                 if group.written(position):
                     self._unsynced[group_id] = None
                 self._deadlines[group_id] = group.next_deadline() or 0
+                if group.backlog_bytes > self._backlog_limit:
+                    self._behind[group_id] = None
+                elif self._behind:
+                    self._behind.pop(group_id, None)
         self.deadline = self._next_deadline()
         return self.host.take_output()
 
-    def is_behind(self, limit_bytes: int) -> bool:
-        """Whether publishers have to wait: a group has not applied so much of what was submitted."""
-        return any(group.backlog_bytes > limit_bytes for group in self.queue_groups.values())
-
-    def takes_pages_along(self) -> bool:
-        """Whether the next sync has to bring pages to the disk before the journal. Once."""
-        wants = False
-        for group in self.queue_groups.values():
-            if group.machine.has_named_pages:
-                group.machine.has_named_pages = False
-                wants = True
-        return wants
+    @property
+    def is_behind(self) -> bool:
+        """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
+        return bool(self._behind)
 
     @property
     def wants_sync(self) -> bool:
@@ -486,5 +488,11 @@ class Replication:
         return self.host.wants_sync
 
     def _next_deadline(self) -> int:
-        times = [self.host.next_deadline(), self.stream.next_deadline(), *self._deadlines.values()]
-        return min((time for time in times if time), default=0)
+        deadline = self.host.next_deadline() or 0
+        due = self.stream.next_deadline() or 0
+        if due and (not deadline or due < deadline):
+            deadline = due
+        for due in self._deadlines.values():
+            if due and (not deadline or due < deadline):
+                deadline = due
+        return deadline

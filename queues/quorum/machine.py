@@ -46,7 +46,6 @@ class QueueGroupMachine:
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.pager = pager
-        self.has_named_pages = False
         self.role_changes = 0
         self._execution = Execution(own_node, pager)
         self._places = Places(pager)
@@ -65,13 +64,13 @@ class QueueGroupMachine:
         self._execution.run(batch)
 
     def checkpoint(self) -> list[bytes]:
-        """The state as of now. What it names in pages must be synced with it or before it (`has_named_pages`)."""
+        """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
         execution = self._execution
         named = sum([name_places(queue, self.pager) for queue in execution.state.queues.values()])
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
         self._places.checkpoint_captured(dropped, named)
-        self.has_named_pages = True
+        self.pager.has_named_pages = True
         return chunks
 
     def restore(self, chunks: list[bytes]) -> None:

@@ -115,8 +115,8 @@ class Origin:
 
 
 class GroupState:
-    """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have, or
-    had, lease groups, by id."""
+    """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have,
+    or had, lease groups, by id."""
 
     def __init__(self) -> None:
         self.clock = 0

@@ -316,7 +316,7 @@ class Weather(ClusterWorld):
         node = self._leader_of(group_id)
         if node is None:
             return
-        name = self.chance.choice(list(self.nodes))
+        name = self.chance.choice([name for name in self.nodes if name != node.name])
 
         def hand_over(now: int) -> None:
             group = node.node.replication.host.groups[group_id]

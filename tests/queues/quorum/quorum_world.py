@@ -87,7 +87,7 @@ class Member:
         self._end_turn()
         if is_synced:
             self.page_store.sync_all()
-            self.machine.has_named_pages = False
+            self.pager.has_named_pages = False
             self.saved = (self.applied, chunks)
             self.machine.synced(self.position)
 

@@ -1,0 +1,44 @@
+cimport cython
+
+cdef class Replication:
+    cdef object _config
+    cdef object _broker
+    cdef object _projection
+    cdef public long long now
+    cdef public bint is_ready
+    cdef public bint is_busy
+    cdef public long long deadline
+    cdef public object host
+    cdef public dict dirty
+    cdef public dict handlers
+    cdef public bint is_active
+    cdef public long long synced_position
+    cdef dict _touched
+    cdef dict _served
+    cdef dict _unsynced
+    cdef dict _deadlines
+    cdef dict _behind
+    cdef long long _backlog_limit
+    cdef public object metadata_group
+    cdef public dict queue_groups
+    cdef public list pagers
+    cdef public object machine
+    cdef public object stream
+    cdef dict _connected
+    cdef dict _absent
+    cdef object _leader
+    cdef object _told_applied
+    cdef bint _is_absorbing
+    cdef bint _has_populated
+
+    cpdef int receive_peer(self, str name, bytes frame, long long now) except -1
+    cpdef int synced(self, long long position, long long now) except -1
+    cpdef int touch(self, long long group_id) except -1
+    cpdef int served(self, long long group_id) except -1
+    @cython.locals(applied=object, octets=bytes)
+    cpdef void absorb(self, long long now) except *
+    cpdef int begin_end_of_turn(self, long long now) except -1
+    @cython.locals(position="long long", served=dict)
+    cpdef list end_turn(self, long long now)
+    @cython.locals(deadline="long long", due="long long")
+    cdef long long _next_deadline(self) except -1
