@@ -36,7 +36,7 @@ class DeadLetters:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.noted: list[tuple[Queue, Message, str]] = []
+        self.noted: list[tuple[Queue, Message, str]] = []  # always this list: the node looks into it in every turn
         self.cycles_dropped = 0
 
     def add(self, queue: Queue, message: Message, reason: str, now: int) -> None:
@@ -46,8 +46,8 @@ class DeadLetters:
     def run(self, now: int) -> None:
         """Publish everything that was noted, and what that gives rise to."""
         while self.noted:
-            noted = self.noted
-            self.noted = []
+            noted = self.noted.copy()
+            self.noted.clear()
             for queue, message, reason in noted:
                 self.publish(queue, message, reason, now, None)
 

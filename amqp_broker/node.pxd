@@ -46,6 +46,11 @@ cdef class Node:
     cdef public Replication replication
     cdef public object homes
     cdef public object leases
+    cdef public bint has_logins
+    cdef public bint serves_leases
+    cdef dict _home_links
+    cdef dict _home_sessions
+    cdef list _letters
     cdef public object fan_out
     cdef public object membership
     cdef object _projection

@@ -22,7 +22,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Any
 
 from amqp_broker.alarms import Alarms
 from amqp_broker.broker import Broker
@@ -129,6 +128,10 @@ class Node:
         self.homes = self.broker.homes = Homes(self.broker, self.replication)
         self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
+        self._home_links = self.homes.links
+        self._home_sessions = self.homes.sessions
+        self.has_logins = False  # some wait for their password to be checked
+        self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self.fan_out = FanOut(self, config.max_turn_copies)
         self.system = System(self)
@@ -139,6 +142,7 @@ class Node:
         self.alarms = Alarms(self, disk)
         self._publish_backlog = config.publish_backlog_bytes
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
+        self._letters = self.broker.dead_letters.noted
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.dirty: list[Connection] = []
@@ -415,15 +419,15 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
-        checks = self.logins.take()
-        broker, store = self.broker, self.store
+        checks = self.logins.take() if self.has_logins else []
+        store = self.store
         self.fan_out.copies = 0
-        if self.leases.is_busy:
+        if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
-        if broker.dead_letters.noted:
-            broker.dead_letters.run(now)
+        if self._letters:
+            self.broker.dead_letters.run(now)
         replication, homes = self.replication, self.homes
-        if homes.links:
+        if self._home_links:
             homes.begin_end_of_turn(now)
         if replication.is_busy:
             replication.begin_end_of_turn(now)
@@ -432,7 +436,7 @@ class Node:
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
-        if homes.sessions:
+        if self._home_sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
         if replication.is_busy or replication.dirty:
             peers = replication.end_turn(now)
@@ -454,7 +458,7 @@ class Node:
         is_behind = ticket - self._synced_ticket > self._publish_backlog
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
-        is_home_behind = bool(homes.links) and homes.is_behind(self._publish_backlog)
+        is_home_behind = bool(self._home_links) and homes.is_behind(self._publish_backlog)
         alarms, has_no_room = self.alarms, store.pager.has_no_room
         is_held_up = is_behind or is_home_behind or alarms.is_set or has_no_room
         if is_held_up or self._parked or self.holds or alarms.has_paused:
@@ -469,7 +473,9 @@ class Node:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
             return True
-        if self.leases.wants_sync or (self.homes.sessions and self.homes.wants_sync):
+        if self.serves_leases and self.leases.wants_sync:
+            return True
+        if self._home_sessions and self.homes.wants_sync:
             return True
         if ticket <= self._synced_ticket:
             # The job that was running when it was set has taken that along: without this it would be due for ever.
@@ -490,9 +496,3 @@ class Node:
         if self.holds and (deadline is None or next(iter(self.holds)).deadline < deadline):
             deadline = next(iter(self.holds)).deadline
         return deadline
-
-    def statistics(self) -> dict[str, Any]:
-        """A snapshot of the node for whoever renders it: plain values only."""
-        from amqp_broker.statistics import node_statistics
-
-        return node_statistics(self)

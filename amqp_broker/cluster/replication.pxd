@@ -13,6 +13,7 @@ cdef class Replication:
     cdef public dict handlers
     cdef public bint is_active
     cdef public long long synced_position
+    cdef public bint wants_sync
     cdef dict _touched
     cdef dict _served
     cdef dict _unsynced

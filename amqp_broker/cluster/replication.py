@@ -119,6 +119,8 @@ class Replication:
         self.is_active = False
         #: Up to where the journal is on the disk, as this was told.
         self.synced_position = 0
+        #: Somebody waits for the disk.
+        self.wants_sync = False
         #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
         #: it; those that wait for the disk; and when each is due.
         self._touched: dict[int, None] = {}
@@ -298,6 +300,7 @@ class Replication:
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
+            self.wants_sync = self.host.wants_sync
             self.absorb(now)
 
     def tick(self, now: int) -> None:
@@ -463,6 +466,7 @@ class Replication:
         self.is_busy = bool(self._touched)
         served, self._served = self._served | self.dirty, {}
         self.host.end_turn(now)
+        self.wants_sync = self.host.wants_sync
         position = int(self._broker.store.journal.position)
         for group_id in served:
             group = self.queue_groups.get(group_id)
@@ -481,11 +485,6 @@ class Replication:
     def is_behind(self) -> bool:
         """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
         return bool(self._behind)
-
-    @property
-    def wants_sync(self) -> bool:
-        """Whether somebody waits for the disk."""
-        return self.host.wants_sync
 
     def _next_deadline(self) -> int:
         deadline = self.host.next_deadline() or 0

@@ -68,6 +68,7 @@ class Logins:
             connection.is_paused = True
             self._node.reading.append(connection)
         self._waiting.append(check)
+        self._node.has_logins = True
 
     def take(self) -> list[PasswordCheck]:
         """What is to be run now."""
@@ -87,6 +88,7 @@ class Logins:
             check.stored = self._stored(check) or DECOY_HASH
             self._running = check
             return [check]
+        self._node.has_logins = bool(self._waiting)
         return []
 
     def checked(self, check: PasswordCheck) -> None:

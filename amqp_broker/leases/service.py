@@ -128,12 +128,14 @@ class Leases:
 
     def come_back(self) -> None:
         """There is to be a turn soon."""
+        self._node.serves_leases = True
         if not self._comes_back:
             self._comes_back = True
             self.timers.at(self.now, lambda now: None)
 
     def after_sync(self, then: Callable[[], None]) -> None:
         """Call `then` when what is in the journal now is on the disk; at once, if it is."""
+        self._node.serves_leases = True
         position = int(self._node.store.journal.position)
         if position <= self._synced_position:
             then()
@@ -154,6 +156,7 @@ class Leases:
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve a request of a client."""
+        self._node.serves_leases = True
         self.requests += 1
         try:
             answer = ClientAnswer(self._node, channel, facts)
@@ -197,6 +200,7 @@ class Leases:
 
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
+        self._node.serves_leases = True
 
         def serve() -> None:
             if not self._node.is_ready:

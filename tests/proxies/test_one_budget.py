@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.protocol import methods
+from amqp_broker.statistics import node_statistics
 from queues.quorum import places
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 
@@ -35,7 +36,7 @@ def test_all_queues_together_keep_to_the_budget(driver: NodeDriver) -> None:
         fill(driver, client, queue, BUDGET // 2)
     driver.wait(500)
     driver.settle()
-    found = driver.node.statistics()
+    found = node_statistics(driver.node)
     assert found["memory_used"] < BUDGET
     assert found["messages_ready"] == 9 * (BUDGET // 2 // 4096)
     assert not found["is_blocked"]
@@ -65,4 +66,4 @@ def test_a_classic_queue_pages_when_quorum_queues_hold_the_budget(driver: NodeDr
     before = driver.node.store.pager.pages_stored
     fill(driver, client, "classic", BUDGET)
     assert driver.node.store.pager.pages_stored > before
-    assert driver.node.statistics()["memory_used"] < BUDGET
+    assert node_statistics(driver.node)["memory_used"] < BUDGET
