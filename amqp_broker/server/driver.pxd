@@ -2,6 +2,8 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
 
+cdef double _CALM_S
+
 cdef class Driver:
     cdef public Node node
     cdef public object config
@@ -17,6 +19,7 @@ cdef class Driver:
     cdef object _context
     cdef double _clock_offset
     cdef bint _turn_is_due
+    cdef double _turn_ended_at
     cdef object _job
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
@@ -30,6 +33,7 @@ cdef class Driver:
 
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
+    cpdef void input_is_over(self) except *
     cpdef void _end_turn(self) except *
     @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list, is_synced=bint)
     cdef bint _run_turn(self, bint may_sync) except -1

@@ -1,7 +1,8 @@
 """Driver: runs a Node on an asyncio loop: turns, the clock, the links to other nodes, and the thread that syncs.
 
 A turn ends once per loop iteration: all inputs that the loop has delivered are in, each dirty connection is written
-once, and a sync is started unless one is running. A small one is run at once, while the disk is quick: to wake a
+once, and a sync is started unless one is running. Input that comes when nothing has happened for a moment ends its turn
+at once: there is hardly more, and who sent it waits for nothing else. A small one is run at once, while the disk is quick: to wake a
 thread, and to wait for the interpreter's lock on both sides, takes longer than that (decision 0016).
 """
 
@@ -35,6 +36,8 @@ log = logging.getLogger("amqp_broker.server")
 
 #: The receive buffer that all connections share: what is in it is handled before the next read.
 RECEIVE_BYTES = 1024 * 1024
+#: A turn this long ago is of an earlier burst of input, seconds.
+_CALM_S = 30e-6
 #: A sync in the loop that takes longer than this (as it may where others have the processor) is followed by a rest, in
 #: which the thread syncs; seconds. The rest doubles each time, between these two, and a quick sync halves it.
 _SLOW_SYNC_S = 0.01
@@ -66,6 +69,7 @@ class Driver:
         self._context = contextvars.copy_context()
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
+        self._turn_ended_at = 0.0
         self._job: SyncJob | None = None
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
@@ -94,6 +98,13 @@ class Driver:
             self._turn_is_due = True
             self._call_soon(self._end, context=self._context)
 
+    def input_is_over(self) -> None:
+        """What one read has brought is handled."""
+        if self._turn_is_due or monotonic() - self._turn_ended_at < _CALM_S:
+            self.wants_turn()
+        else:
+            self._end_turn()
+
     def _end_turn(self) -> None:
         self._turn_is_due = False
         syncs = 0
@@ -104,6 +115,7 @@ class Driver:
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)
             self.fail(error)
+        self._turn_ended_at = monotonic()
 
     def _run_turn(self, may_sync: bool) -> bool:
         """Returns whether something was synced, so that there is more to say. `may_sync`: it may be done here."""

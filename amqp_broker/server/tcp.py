@@ -105,7 +105,7 @@ class TcpTransport:
             log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
             driver.fail(error)
             return
-        driver.wants_turn()
+        driver.input_is_over()
 
     def on_writable(self) -> None:
         """Write what is left, and tell the node when there is room again."""
