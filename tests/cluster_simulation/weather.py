@@ -432,7 +432,7 @@ class Weather(ClusterWorld):
             place = self.chance.randrange(len(drains))
             drains[place].declare(channels[place], name)
             drains[place].consume(channels[place], name, no_ack=False)
-        self.wait_for(lambda: self._take_all(drains, channels), "the queues drain")
+        self.wait_for(lambda: self._take_all(drains, channels), "the queues drain", _REST + self.clients.skew)
 
     def _all_serve(self) -> bool:
         """Every member is ready, and who is none any more is gone."""
