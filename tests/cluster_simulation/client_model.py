@@ -315,6 +315,8 @@ class ClientModel:
 
     def _check_kept(self, message: Sent, queue: str) -> None:
         kind = self.kinds[queue]
+        if kind.is_leased:
+            return  # LeaseModel knows who has it
         if not kind.is_quorum and not (kind.is_durable and message.is_persistent):
             return
         published_at = min(each.sent_at for each in message.attempts)

@@ -23,7 +23,7 @@ from tests.cluster_simulation.cluster_settings import cluster_configs, small_raf
 from tests.cluster_simulation.group_checks import GroupChecks
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.network import Network
-from tests.cluster_simulation.queue_kinds import queue_kinds
+from tests.cluster_simulation.queue_kinds import QueueKind, queue_kinds
 from tests.cluster_simulation.routine import Routine
 from tests.simulation.state import Violation
 
@@ -57,7 +57,7 @@ class ClusterWorld:
         self.chance = random.Random(f"cluster {seed} {size}")
         self.time = 0
         self.counts: Counter[str] = Counter()
-        self.kinds = queue_kinds(self.chance)
+        self.kinds = self.draw_kinds()
         self.clients = ClientModel(self.kinds)
         self.clients.skew = 2 * MAX_OFFSET * MS
         self.log = LogModel(self.kinds)
@@ -83,6 +83,10 @@ class ClusterWorld:
         self._next_number = 1
         self._next_message = 1
         self._feeding: dict[Application, Any] = {}
+
+    def draw_kinds(self) -> dict[str, QueueKind]:
+        """The queues of this run."""
+        return queue_kinds(self.chance)
 
     # -- numbers and notes ---------------------------------------------------------------------------------------------
 

@@ -432,6 +432,8 @@ class LogModel:
         clock = self.group_of(copy.queue).clock
         if copy.end == "acknowledged" or copy.may_be_purged or (copy.may_be_absent and not copy.is_confirmed):
             return
+        if kind.is_leased:
+            return  # LeaseModel knows who has it
         if copy.end == "rejected" or (kind.ttl is not None and copy.clock + kind.ttl <= clock):
             why = copy.end or "expired"
         elif kind.delivery_limit is not None:

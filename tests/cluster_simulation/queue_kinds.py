@@ -30,7 +30,8 @@ HOME_SCRATCH = "home-scratch"
 class QueueKind:
     """How a queue is declared, and what a model has to know of it.
 
-    in_fan: bound to the fanout exchange from the beginning. is_scratch: it may be deleted and purged.
+    in_fan: bound to the fanout exchange from the beginning. is_scratch: it may be deleted and purged. is_leased: lease
+    groups take from it; is_sink: transactions publish to it.
     """
 
     name: str
@@ -39,6 +40,8 @@ class QueueKind:
     arguments: Mapping[str, object] = field(default_factory=dict)
     in_fan: bool = False
     is_scratch: bool = False
+    is_leased: bool = False
+    is_sink: bool = False
 
     @property
     def table(self) -> dict[str, object]:
@@ -73,8 +76,8 @@ class QueueKind:
 
     @property
     def takes_publishes(self) -> bool:
-        """Whether clients publish to it by name."""
-        return self.name not in (LETTERS, LOCK, DELAYED)
+        """Whether any client publishes to it by name."""
+        return self.name not in (LETTERS, LOCK, DELAYED) and not self.is_leased and not self.is_sink
 
 
 #: As if it were a queue.

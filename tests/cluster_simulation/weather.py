@@ -12,6 +12,7 @@ from typing import Any
 from amqp_broker.cluster.cluster_verbs import ClusterVerbs
 from amqp_broker.setting_kinds import parse_member
 from raft.membership import TransferResult
+from tests.cluster_simulation.acknowledgements import check_acknowledged
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND, ClusterWorld
@@ -56,6 +57,7 @@ class Weather(ClusterWorld):
         self._strike_later()
         self.run_until(self.time + int(seconds * SECOND))
         self._make_calm()
+        self._dismiss()
         self._drain()
         self._check_rest()
 
@@ -400,8 +402,8 @@ class Weather(ClusterWorld):
                     return False
         return True
 
-    def _drain(self) -> None:
-        """Old clients go; new ones take everything, one on each node."""
+    def _dismiss(self) -> None:
+        """Old clients go."""
         self.wait_for(self._all_serve, "all nodes serve")
         for application in self.applications:
             if application.client is not None and application.is_open:
@@ -420,6 +422,9 @@ class Weather(ClusterWorld):
                 self.leave(application)
         self.wait_for(self._all_linked, "all nodes are linked")
         self.run_until(self.time + SECOND)
+
+    def _drain(self) -> None:
+        """New clients take everything, one on each node."""
         drains = []
         for node in self.serving():
             application = Application(f"drain {node.name}", self)
@@ -484,17 +489,4 @@ class Weather(ClusterWorld):
         self.checks.at_the_end()
         self.log.at_the_end()
         self.clients.at_the_end()
-        self.check_acknowledged()
-
-    def check_acknowledged(self) -> None:
-        """What the log has as acknowledged was acknowledged by a client, or needed none."""
-        for queue in self.log.queues.values():
-            for copy in queue.copies.values():
-                for handing in copy.handings:
-                    holder = handing.holder
-                    key = (holder.origin, "" if holder.is_getter else holder.tag, queue.kind.name, copy.number)
-                    if handing.end != "acknowledged" or self.clients.acknowledged[key]:
-                        continue
-                    if self.clients.had_takers(queue.kind.name, 0):
-                        continue
-                    raise Violation(f"{copy} was acknowledged by nobody: {handing}")
+        check_acknowledged(self.log, self.clients)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.weather import Weather
 
 
@@ -88,7 +90,7 @@ class LinkWeather(Weather):
     pause = (5, 150)
 
 
-KINDS: dict[str, type[Weather]] = {
+_PLAIN: dict[str, type[Weather]] = {
     "any": Weather,
     "dense": DenseWeather,
     "election": ElectionWeather,
@@ -100,3 +102,17 @@ KINDS: dict[str, type[Weather]] = {
     "link": LinkWeather,
     "clock": ClockWeather,
 }
+#: The same with streaming jobs, which take messages on lease and publish in transactions.
+_WITH_LEASES: dict[str, type[Weather]] = {
+    f"leases-{name}": type(f"{kind.__name__}WithLeases", (LeaseWeather, kind), {}) for name, kind in _PLAIN.items()
+}
+
+
+def lease_weather(seed: int, size: int = 3, trace: Callable[[str], None] | None = None) -> Weather:
+    """One of the kinds with leases: another one for each seed in turn."""
+    kinds = list(_WITH_LEASES.values())
+    return kinds[seed % len(kinds)](seed, size, trace)
+
+
+#: "leases": each seed has one of the kinds with leases.
+KINDS: dict[str, Callable[..., Weather]] = {**_PLAIN, "leases": lease_weather, **_WITH_LEASES}
