@@ -22,7 +22,9 @@ recognise that: each message has the app as its producer, and as producer sequen
 note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
 is not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that hold
 messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes later
-than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob.
+than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob, and so does
+whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is one
+blob: the next one that goes to such a place waits until the MOVED entry of the one before is synced.
 
 Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
 what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is
@@ -38,6 +40,7 @@ from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes, Way
 from amqp_broker.proxies.command_sink import marked_enqueue
+from amqp_broker.proxies.quorum_queue import QuorumQueue
 from amqp_broker.receipts import Receipt
 from queues.arguments import Overflow
 from queues.message import Message
@@ -93,6 +96,10 @@ class Publication:
         self._again: list[tuple[int, list[Any]]] = []
         self._is_submitting = False
         self._rests_until = 0
+        #: Whether the blob goes where it is not recognised if it comes twice; whether one that did so was moved, and
+        #: that is not synced.
+        self._may_repeat = False
+        self._is_unsynced = False
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
@@ -109,19 +116,29 @@ class Publication:
         if not self._parts:
             return -1
         part = self._parts[0]
-        count = 0
         if self._blob is None:
             self._blob = self._read(vhost, part)
-            count = len(self._blob)
-            self._submit(part, [(place, elsewhere(vhost, way)) for place, (_, way) in enumerate(self._blob)])
-        elif self._again:
+            self._again = [(place, elsewhere(vhost, way)) for place, (_, way) in enumerate(self._blob)]
+            self._may_repeat = any(not recognises(target) for _, targets in self._again for target in targets)
+            if self._may_repeat and self._is_unsynced:
+                # Should a crash come now, what was moved before would be repeated, and this blob as well.
+                self.waiting += 1
+                self._desk.after_sync(self._synced)
+        count = len(self._again)
+        if self._again and not self.waiting:
             again, self._again = self._again, []
-            count = len(again)
             self._submit(part, again)
         if not self.waiting and not self._again:
             self._move(vhost, part)
             self._blob = None
+            self._is_unsynced = self._is_unsynced or self._may_repeat
         return max(1, count)
+
+    def _synced(self) -> None:
+        """The blobs that were moved are gone for good."""
+        self.waiting -= 1
+        self._is_unsynced = False
+        self._desk.come_back()
 
     def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, Way]]:
         entry = part.queue.ready.peek()
@@ -220,6 +237,11 @@ def elsewhere(vhost: VHost, way: Way) -> list[Any]:
     """The queues whose log is elsewhere, and the exchanges that hold messages back."""
     held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
     return [*[queue for queue in way.queues if queue.is_proxy], *held_back]
+
+
+def recognises(target: Any) -> bool:
+    """Whether it drops what the app has given it before."""
+    return isinstance(target, QuorumQueue) and not refuses(target)
 
 
 def refuses(queue: Any) -> bool:

@@ -51,7 +51,8 @@ class LeaseWeather(Weather):
         self.leases = LeaseModel(self.clients.messages, lambda: self.time)
         self.transactions = TransactionModel()
         self.jobs: list[StreamingJob] = []
-        self.home_crashes: Counter[str] = Counter()
+        self._crashes_of: Counter[str] = Counter()
+        self._lost_links: Counter[tuple[str, str]] = Counter()
 
     def draw_kinds(self) -> dict[str, QueueKind]:
         """See ClusterWorld."""
@@ -116,8 +117,13 @@ class LeaseWeather(Weather):
 
     def crash(self, node: ClusterNode, *, is_power: bool | None = None) -> None:
         """See ClusterWorld."""
-        self.home_crashes[node.name] += 1
+        self._crashes_of[node.name] += 1
         super().crash(node, is_power=is_power)
+
+    def disconnected(self, name: str, peer: str) -> None:
+        """See Inputs."""
+        self._lost_links[name, peer] += 1
+        super().disconnected(name, peer)
 
     def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> dict[str, Any] | None:
         """See Weather. docs/leases.md: "A node that is removed from the cluster takes the apps along whose home it is":
@@ -184,7 +190,7 @@ class LeaseWeather(Weather):
         record = metadata.queue("/", HOME_BOOKED)
         assert record is not None
         return {
-            (app.name, HOME_BOOKED): self.home_crashes[app.home]
+            (app.name, HOME_BOOKED): self._crashes_of[app.home] + self._lost_links[app.home, record.home]
             for app in metadata.apps("/")
             if app.home != record.home
         }

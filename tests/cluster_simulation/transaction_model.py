@@ -5,7 +5,8 @@
     T3  what was dropped, by `txn.abort` or another commit, never comes
     T4  epochs of one app come one after the other
     T5  each message comes once; a classic queue whose home is another node may have a blob again for each time that
-        the app's home went down (docs/leases.md: "A crash of the home at the wrong moment can repeat up to one blob")
+        the app's home went down or lost its link to that node (docs/leases.md: "can repeat up to one blob in classic
+        queues whose home is another node")
     T6  `gone` has a cause; attempts have numbers of their own, so nobody is fenced
 
 Times are microseconds of the world.

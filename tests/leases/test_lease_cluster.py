@@ -208,6 +208,28 @@ def test_a_crash_between_a_quorum_queue_and_the_journal_publishes_once(cluster: 
     assert two.ask("txn.commit", app="a", epoch=0, attempts={"0": 1}).fields["again"] is True
 
 
+def test_a_crash_repeats_one_blob_at_most_where_nobody_recognises_it(cluster: NodeCluster) -> None:
+    """A classic queue of another node: found by seed 171 of `--weather leases`, which had two blobs again."""
+    one, two = desk_on(cluster, "n1"), desk_on(cluster, "n2")
+    two.declare("q")
+    for sequence in range(3):
+        assert one.stage(blob_of([b"%d" % sequence]), app="a", epoch=0, partition=0, attempt=1, sequence=sequence)
+    cluster.run(1000)
+    one.send("txn.commit", json.dumps({"app": "a", "epoch": 0, "attempts": {"0": 1}}).encode())
+    app: Any = cluster.nodes["n1"].node.leases.apps.find("/", "a")
+    part = app.all_parts()[0]
+    while not cluster.nodes["n2"].queue("q").message_count():
+        cluster.step()
+    cluster.stall("n1")
+    for _ in range(40):
+        cluster.step()
+    assert part.queue.message_count() == 2, "the first blob has not left its part"
+    assert cluster.nodes["n2"].queue("q").message_count() == 1, "the next blob has not waited for the sync"
+    cluster.revive("n1", cluster.kill("n1"))
+    cluster.run(4000)
+    assert two.bodies("q") in ([b"0", b"1", b"2"], [b"0", b"0", b"1", b"2"])
+
+
 @pytest.mark.parametrize("kind", [LEASE_REQUEST, LEASE_ANSWER])
 def test_a_malformed_frame_ends_the_link_and_nothing_else(cluster: NodeCluster, kind: int) -> None:
     node = cluster.nodes["n1"].node

@@ -75,6 +75,7 @@ class NodeCluster:
     def kill(self, name: str) -> NodeDriver:
         """A node goes down with its machine; `revive` brings it up again."""
         driver = self.nodes.pop(name)
+        self._stalled.pop(name, None)
         for other in self.names:
             if other != name:
                 self.cut(name, other)
