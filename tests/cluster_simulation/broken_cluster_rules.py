@@ -49,7 +49,7 @@ def confirm_before_the_sync(patch: Patch) -> None:
     patch.setattr(ClusterNode, "node_type", _Hasty)
 
 
-def _execution(patch: Patch, before: Callable[[Execution, Batch, Origin | None], Batch]) -> None:
+def change_batches(patch: Patch, before: Callable[[Execution, Batch, Origin | None], Batch]) -> None:
     """`before` sees each batch that is about to be executed, and whose stream it belongs to; it returns what is to be
     executed instead."""
 
@@ -69,7 +69,7 @@ def streams_are_not_deduplicated(patch: Patch) -> None:
             origin.last_sequence = batch.first - 1
         return batch
 
-    _execution(patch, forget)
+    change_batches(patch, forget)
 
 
 def gaps_in_streams_are_skipped(patch: Patch) -> None:
@@ -80,7 +80,7 @@ def gaps_in_streams_are_skipped(patch: Patch) -> None:
             origin.last_sequence = batch.first - 1
         return batch
 
-    _execution(patch, skip)
+    change_batches(patch, skip)
 
 
 def sessions_are_not_fenced(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def sessions_are_not_fenced(patch: Patch) -> None:
             origin.is_open = True
         return batch
 
-    _execution(patch, open_again)
+    change_batches(patch, open_again)
 
 
 def a_closed_session_keeps_what_it_holds(patch: Patch) -> None:
@@ -105,7 +105,7 @@ def a_closed_session_keeps_what_it_holds(patch: Patch) -> None:
                 execution.state.origins[command.node].is_open = False
         return batch
 
-    _execution(patch, keep)
+    change_batches(patch, keep)
 
 
 def declarations_are_answered_at_once(patch: Patch) -> None:

@@ -68,14 +68,13 @@ class Place:
 
 
 class LeaseModel:
-    """See the module's docstring. messages: what was published, by number; now: the present time."""
+    """See the module's docstring. messages: what was published, by number."""
 
-    def __init__(self, messages: Mapping[int, Sent], now: Callable[[], int]) -> None:
+    def __init__(self, messages: Mapping[int, Sent]) -> None:
         self.messages = messages
         self.counts: Counter[str] = Counter()
         self.groups: dict[tuple[str, str], Group] = {}
         self.places: dict[int, list[Place]] = {}
-        self._now = now
 
     def group(self, transmission: Transmission) -> Group:
         """The group that a request is about."""

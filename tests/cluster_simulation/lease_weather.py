@@ -48,7 +48,7 @@ class LeaseWeather(Weather):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.routine = LeasedRoutine(self)
-        self.leases = LeaseModel(self.clients.messages, lambda: self.time)
+        self.leases = LeaseModel(self.clients.messages)
         self.transactions = TransactionModel()
         self.jobs: list[StreamingJob] = []
         self._crashes_of: Counter[str] = Counter()

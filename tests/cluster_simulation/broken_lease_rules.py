@@ -1,0 +1,88 @@
+"""One rule of leases or transactions turned off at a time, to see that the simulation notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.leases import publication
+from amqp_broker.leases.app import App
+from amqp_broker.leases.apps import Apps
+from amqp_broker.leases.lease_source import ClassicSource
+from amqp_broker.leases.quorum_source import QuorumSource
+from queues.quorum.commands import Batch
+from queues.quorum.execution import Execution
+from queues.quorum.lease_commands import AckLease, Claim, ReleaseLease
+from queues.quorum.state import Origin
+from tests.cluster_simulation.broken_cluster_rules import change_batches
+
+Patch = pytest.MonkeyPatch
+
+
+def owners_are_not_fenced(patch: Patch) -> None:
+    """Whoever has opened a group before goes on."""
+
+    def own(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
+        for command in batch.commands:
+            if isinstance(command, Claim | AckLease | ReleaseLease):
+                queue = execution.state.queues.get(command.queue_id)
+                group = queue.leases.groups.get(command.name) if queue is not None and queue.leases else None
+                if group is not None and command.owner:
+                    group.owner = command.owner
+        return batch
+
+    change_batches(patch, own)
+    patch.setattr(ClassicSource, "_find_own", lambda self, caller: self._find(caller.group, caller.incarnation))
+
+
+def a_claim_adds_to_what_is_held(patch: Patch) -> None:
+    """Who claims again what nobody has written down is given something else."""
+
+    def add(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
+        commands = [
+            command._replace(adds=True) if isinstance(command, Claim) else command for command in batch.commands
+        ]
+        return batch._replace(commands=commands)
+
+    change_batches(patch, add)
+    move = ClassicSource.move
+
+    def hasty(self: Any, caller: Any, after: int, count: int, octets: int, is_first: bool, then: Any) -> None:
+        move(self, caller, after, count, octets, False, then)
+
+    patch.setattr(ClassicSource, "move", hasty)
+
+
+def epochs_are_forgotten(patch: Patch) -> None:
+    """What was committed can be committed again."""
+    finish = App.finish
+
+    def forgetful(self: App) -> Any:
+        self.last_epoch = -1
+        return finish(self)
+
+    patch.setattr(App, "finish", forgetful)
+
+
+def published_messages_are_not_numbered(patch: Patch) -> None:
+    """A quorum queue does not know a message that comes again."""
+    enqueue_for = publication.enqueue_for
+    patch.setattr(
+        publication, "enqueue_for", lambda queues, message, producer, sequence: enqueue_for(queues, message, b"", 0)
+    )
+
+
+def blobs_do_not_wait_for_the_sync(patch: Patch) -> None:
+    """Of those that nobody recognises several may be published before the first has left the journal's tail."""
+    patch.setattr(publication, "recognises", lambda target: True)
+
+
+def aborts_are_only_answered(patch: Patch) -> None:
+    """What was staged is still there."""
+    patch.setattr(Apps, "_drop", lambda self, app, parts: None)
+
+
+def a_reader_may_be_behind(patch: Patch) -> None:
+    """A node says that there is nothing, and has not heard of it yet."""
+    patch.setattr(QuorumSource, "catch_up", lambda self, group, incarnation, then: False)
