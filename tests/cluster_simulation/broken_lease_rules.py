@@ -73,11 +73,6 @@ def published_messages_are_not_numbered(patch: Patch) -> None:
     )
 
 
-def blobs_do_not_wait_for_the_sync(patch: Patch) -> None:
-    """Of those that nobody recognises several may be published before the first has left the journal's tail."""
-    patch.setattr(publication, "recognises", lambda target: True)
-
-
 def aborts_are_only_answered(patch: Patch) -> None:
     """What was staged is still there."""
     patch.setattr(Apps, "_drop", lambda self, app, parts: None)

@@ -8,8 +8,8 @@
     R6  `gone`, `fenced` and another incarnation have a cause
     R7  what is done with is done with: each message that was confirmed is settled once
 
-It knows when each request was sent and when it was answered, so it judges what must have come before what. Times are
-microseconds of the world.
+It knows when each request was sent and when it was answered, so it judges what must have come before what. Moments are
+those of transmission.py.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Life:
         """Nothing from this offset on can have been settled."""
         return max((int(each.fields["upto"]) for each in self.acks), default=0)
 
-    def acked_before(self, time: int) -> int:
-        """What is below this offset was settled before that time."""
-        return max((int(each.fields["upto"]) for each in succeeded_before(self.acks, time)), default=0)
+    def acked_before(self, moment: int) -> int:
+        """What is below this offset was settled before that moment."""
+        return max((int(each.fields["upto"]) for each in succeeded_before(self.acks, moment)), default=0)
 
 
 @dataclass(slots=True, eq=False)
@@ -154,9 +154,9 @@ class LeaseModel:
             raise Violation(f"{group} ends at {end}, and more than that was claimed")
 
     @staticmethod
-    def _claimed_before(life: Life, time: int) -> int:
-        """What is below this offset was in the group before that time."""
-        ends = [int(each.answer.fields["end"]) for each in succeeded_before(life.claims, time) if each.answer]
+    def _claimed_before(life: Life, moment: int) -> int:
+        """What is below this offset was in the group before that moment."""
+        ends = [int(each.answer.fields["end"]) for each in succeeded_before(life.claims, moment) if each.answer]
         return max(ends, default=0)
 
     def _claimed(self, transmission: Transmission, life: Life) -> None:

@@ -131,7 +131,7 @@ class RequestClient(Application):
         if request.is_done or self._channel is None or self.client is None:
             return
         name = str(self.world.next_number())
-        transmission = Transmission(request.verb, request.fields, self.world.time, blob=request.blob)
+        transmission = Transmission(request.verb, request.fields, self.world.next_number(), blob=request.blob)
         self._sent[name] = request, transmission
         self._lease_world.judge(request.verb).sent(transmission)
         self.world.counts[request.verb] += 1
@@ -161,7 +161,7 @@ class RequestClient(Application):
         request, transmission = self._sent.pop(name)
         answer = _read(properties, event.body)
         self.world.note(f"{self.name} is answered {name}: {answer.code} {answer.fields} {answer.headers}")
-        transmission.end(answer, self.world.time)
+        transmission.end(answer, self.world.next_number())
         if answer.code == "busy":
             self.world.counts["busy"] += 1
             pause = self.world.chance.choice([10, 50, 300])

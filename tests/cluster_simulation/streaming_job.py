@@ -216,7 +216,8 @@ class Driver:
             return "stopped"
         if chance.random() < 0.06:
             yield self._ask("txn.abort", app=app, epoch=batch.number)
-            return "again"
+            if chance.random() < 0.5:
+                return "again"  # if not, it goes on as somebody who has not heard of that
         attempts = {str(each.partition): each.attempt for each in staged}
         blobs = {str(each.partition): each.blobs for each in staged}
         answer: Answer = yield self._ask("txn.commit", app=app, epoch=batch.number, attempts=attempts, blobs=blobs)

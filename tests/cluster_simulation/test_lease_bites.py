@@ -20,8 +20,7 @@ CASES: list[tuple[Rule, str, int]] = [
     (rules.a_claim_adds_to_what_is_held, "leases-dense", 1),
     (rules.epochs_are_forgotten, "leases-dense", 1),
     (rules.published_messages_are_not_numbered, "leases-power", 1),
-    (rules.blobs_do_not_wait_for_the_sync, "leases-power", 1),
-    (rules.aborts_are_only_answered, "leases-session", 1),
+    (rules.aborts_are_only_answered, "leases-dense", 1),
     (rules.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: A seed that has noticed need not do so again when the broker has changed: these come after it.

@@ -9,7 +9,7 @@
         queues whose home is another node")
     T6  `gone` has a cause; attempts have numbers of their own, so nobody is fenced
 
-Times are microseconds of the world.
+Moments are those of transmission.py.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class TransactionModel:
         elif not answer.is_ok:
             raise Violation(f"{transmission} is answered {answer.code}: {answer.fields}")
 
-    def _is_committed(self, app: AppHistory, epoch: int, time: int) -> bool:
-        """Whether an epoch, or a later one, was committed for sure before a time."""
-        return any(each.fields["epoch"] >= epoch for each in succeeded_before(app.commits, time))
+    def _is_committed(self, app: AppHistory, epoch: int, moment: int) -> bool:
+        """Whether an epoch, or a later one, was committed for sure before a moment."""
+        return any(each.fields["epoch"] >= epoch for each in succeeded_before(app.commits, moment))
 
     def _may_be_committed(self, app: AppHistory, epoch: int, but: Transmission | None = None) -> bool:
         return any(each.fields["epoch"] >= epoch and each is not but for each in app.commits)
