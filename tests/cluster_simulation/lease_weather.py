@@ -45,6 +45,8 @@ class Judge(Protocol):
 class LeaseWeather(Weather):
     """A mixture: another Weather says what goes wrong."""
 
+    applications_per_node = 1
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.routine = LeasedRoutine(self)

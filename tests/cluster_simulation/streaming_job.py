@@ -128,7 +128,7 @@ class Driver:
                 if batch is None:
                     return False
                 if all(each.start == each.end for each in batch.ranges):
-                    yield self._sleep(chance.choice([1, 20, 100]))
+                    yield self._sleep(chance.choice((100, 300) if self.world.is_calm else (1, 20, 100)))
                     continue
                 if not checkpoint.log(batch):
                     return False
@@ -170,7 +170,7 @@ class Driver:
         ranges = []
         for queue, start in starts.items():
             limits = {
-                "max_messages": chance.choice([1, 3, 10, 50]),
+                "max_messages": chance.choice((50,) if self.world.is_calm else (1, 3, 10, 50)),
                 "max_bytes": chance.choice([200, 2000, _NO_LIMIT, _NO_LIMIT]),
             }
             wait_ms = chance.choice(_WAITS)

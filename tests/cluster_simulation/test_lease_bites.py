@@ -17,10 +17,10 @@ SECONDS = 1.0
 #: What is turned off; in which weather; the seed of three nodes.
 CASES: list[tuple[Rule, str, int]] = [
     (rules.owners_are_not_fenced, "leases-dense", 1),
-    (rules.a_claim_adds_to_what_is_held, "leases-dense", 1),
+    (rules.a_claim_adds_to_what_is_held, "leases-dense", 4),
     (rules.epochs_are_forgotten, "leases-dense", 1),
-    (rules.published_messages_are_not_numbered, "leases-power", 1),
-    (rules.aborts_are_only_answered, "leases-dense", 1),
+    (rules.published_messages_are_not_numbered, "leases-power", 3),
+    (rules.aborts_are_only_answered, "leases-dense", 12),
     (rules.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: A seed that has noticed need not do so again when the broker has changed: these come after it.

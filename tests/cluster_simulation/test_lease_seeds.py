@@ -11,7 +11,7 @@ from tests.simulation.state import Violation
 
 SEEDS = 20
 MANY_SEEDS = 500
-SECONDS = 0.3
+SECONDS = 0.2
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather leases --trace"
 
@@ -32,8 +32,8 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
         "read again", "stages of what is committed", "tasks that died", "txn.abort ok", "zombies",
     ):  # fmt: skip
         assert counts[what] > 0, what
-    assert counts["in an epoch"] > 1000
-    assert counts["published in order"] > 1000
+    assert counts["in an epoch"] > 500
+    assert counts["published in order"] > 500
 
 
 _TWO_BLOBS = "blobs that nobody recognises were published before the one before had left the journal's tail"

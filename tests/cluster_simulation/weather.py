@@ -18,7 +18,6 @@ from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND, ClusterWorld
 from tests.simulation.state import Violation
 
-_APPLICATIONS = 2  # for each node
 #: What a cluster may take to come to rest, or to drain, microseconds.
 _REST = 60 * SECOND
 _LOOK_EVERY = 100 * MS
@@ -29,6 +28,7 @@ class Weather(ClusterWorld):
     """A run: `run` takes it from the start to the end, or raises Violation. faults: names of the only ones, if a test
     wants certain ones. pause: from one to the next, ms. downtime, clock_steps: of a crashed node and its clock, ms."""
 
+    applications_per_node = 2
     faults: tuple[str, ...] = ()
     pause = (20, 700)
     downtime: tuple[int, ...] = (1, 50, 500, 3000)
@@ -106,7 +106,7 @@ class Weather(ClusterWorld):
     # -- work ----------------------------------------------------------------------------------------------------------
 
     def _act_later(self) -> None:
-        for number in range(1, self.size * _APPLICATIONS + 1):
+        for number in range(1, self.size * self.applications_per_node + 1):
             self.applications.append(Application(f"app{number}", self))
         for application in self.applications:
             self._routine_of(application, self.chance.choice([3, 15, 40]))
