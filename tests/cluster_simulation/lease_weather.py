@@ -147,6 +147,7 @@ class LeaseWeather(Weather):
         for job in self.jobs:
             for driver in list(job.drivers):
                 job.crash(driver, is_heard=True)
+        self.wait_for(self._is_at_rest, "all nodes have applied everything")  # of a quorum queue any node tells its own
         for queue in SOURCES:
             answer = self._ask_and_wait("lease.stat", {"queue": queue})
             if answer.fields["ready"] or answer.fields["groups"]:
