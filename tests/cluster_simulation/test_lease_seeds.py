@@ -11,7 +11,7 @@ from tests.simulation.state import Violation
 
 SEEDS = 20
 MANY_SEEDS = 500
-SECONDS = 0.2
+SECONDS = 0.15
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather leases --trace"
 
