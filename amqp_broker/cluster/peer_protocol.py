@@ -122,7 +122,7 @@ class PeerProtocol:
         self._pending = bytearray()
         self._needed = _LENGTH.size
         self._output = b""
-        self._send_key = self._receive_key = b""
+        self._sending = self._receiving = hmac.new(b"", digestmod="sha256")  # keyed, and fed with nothing yet
         self._sent = self._received = 0
         if dialled is not None:
             self._check_certificate(dialled)
@@ -246,9 +246,8 @@ class PeerProtocol:
     def _open(self) -> LinkOpened:
         assert self.peer_name is not None
         of_dialler, of_acceptor = self._agreement.frame_keys()
-        self._send_key, self._receive_key = (
-            (of_dialler, of_acceptor) if self._is_dialler else (of_acceptor, of_dialler)
-        )
+        own, theirs = (of_dialler, of_acceptor) if self._is_dialler else (of_acceptor, of_dialler)
+        self._sending, self._receiving = hmac.new(own, digestmod="sha256"), hmac.new(theirs, digestmod="sha256")
         self.state = LinkState.OPEN
         self.is_open = True
         return LinkOpened(self.peer_name, self.epoch)
@@ -301,7 +300,7 @@ class PeerProtocol:
             frame = _HEADER.pack(size + _SEQUENCE_BYTES + MAC_BYTES, self._sent) + payload
             self._sent += 1
             pieces.append(frame)
-            pieces.append(hmac.digest(self._send_key, frame, "sha256")[:MAC_BYTES])
+            pieces.append(_mac(self._sending, frame))
         return pieces
 
     def receive_frames(self, data: bytes) -> list[bytes]:
@@ -359,8 +358,7 @@ class PeerProtocol:
     def _verified(self, view: memoryview, offset: int, stop: int) -> bytes:
         """The payload of a frame whose MAC and sequence number are right."""
         mac_at = stop - MAC_BYTES
-        mac = hmac.digest(self._receive_key, view[offset:mac_at], "sha256")[:MAC_BYTES]
-        if not hmac.compare_digest(mac, view[mac_at:stop]):
+        if not hmac.compare_digest(_mac(self._receiving, view[offset:mac_at]), view[mac_at:stop]):
             raise PeerLinkError(f"a frame of {self.peer_name!r} was changed on its way: its MAC is wrong")
         sequence = _HEADER.unpack_from(view, offset)[1]
         if sequence != self._received:
@@ -370,3 +368,10 @@ class PeerProtocol:
             )
         self._received += 1
         return bytes(view[offset + _HEADER.size : mac_at])
+
+
+def _mac(keyed: hmac.HMAC, data: bytes | memoryview) -> bytes:
+    """A frame's MAC, HMAC-SHA-256 (RFC 2104). A copy of what is keyed already takes half the time of a new one."""
+    mac = keyed.copy()
+    mac.update(data)
+    return mac.digest()[:MAC_BYTES]

@@ -2,8 +2,8 @@
 
 A turn ends once per loop iteration: all inputs that the loop has delivered are in, each dirty connection is written
 once, and a sync is started unless one is running. Input that comes when nothing has happened for a moment ends its turn
-at once: there is hardly more, and who sent it waits for nothing else. A small one is run at once, while the disk is quick: to wake a
-thread, and to wait for the interpreter's lock on both sides, takes longer than that (decision 0016).
+at once: there is hardly more. A small sync is run at once, while the disk is quick: to wake a thread, and to wait for
+the interpreter's lock on both sides, takes longer than that (decision 0016).
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Driver:
         self.wants_turn()
 
     def on_frame(self, node_id: str, payload: bytes) -> None:
-        """A frame of another node."""
+        """A frame of another node. `input_is_over` follows."""
         if self.failed.done():
             return
         try:
@@ -233,7 +233,6 @@ class Driver:
             self.links.drop(node_id, str(error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
             self._peer_defect(node_id, error)
-        self.wants_turn()
 
     def _peer_defect(self, node_id: str, error: Exception) -> None:
         log.critical("defect in what came from node %s: this node stops", node_id, exc_info=error)

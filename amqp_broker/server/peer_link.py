@@ -50,6 +50,9 @@ class LinkOwner(Protocol):
     def link_frame(self, link: PeerLink, payload: bytes) -> None:
         """A frame."""
 
+    def link_read(self, link: PeerLink) -> None:
+        """All frames that one read has brought have been handed over."""
+
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone."""
 
@@ -174,10 +177,13 @@ class PeerLink(asyncio.Protocol):
             if not protocol.is_open:
                 return
             data = b""
-        for payload in protocol.receive_frames(data):
+        payloads = protocol.receive_frames(data)
+        for payload in payloads:
             if self.is_lost:
                 return
             self._owner.link_frame(self, payload)
+        if payloads:
+            self._owner.link_read(self)
 
     def _shake_hands(self, protocol: PeerProtocol, data: bytes) -> None:
         event = protocol.receive_handshake(data)

@@ -52,6 +52,8 @@ class PeerCallbacks(Protocol):
 
     def on_disconnected(self, node_id: str) -> None: ...
 
+    def input_is_over(self) -> None: ...
+
 
 class Backoff:
     """Delays that double, each between half and all of itself, so that nodes do not dial in step."""
@@ -282,6 +284,10 @@ class PeerLinks:
         """A frame of the link that stands."""
         assert link.name is not None
         self._callbacks.on_frame(link.name, payload)
+
+    def link_read(self, link: PeerLink) -> None:
+        """No more frames for now."""
+        self._callbacks.input_is_over()
 
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone; if it stood, the member is dialled again."""

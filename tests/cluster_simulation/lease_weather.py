@@ -50,7 +50,7 @@ class LeaseWeather(Weather):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.routine = LeasedRoutine(self)
-        self.leases = LeaseModel(self.clients.messages)
+        self.leases = LeaseModel(self.clients.messages, [name for name, kind in self.kinds.items() if kind.is_quorum])
         self.transactions = TransactionModel()
         self.jobs: list[StreamingJob] = []
         self._crashes_of: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class LeaseWeather(Weather):
                 self._trouble(self.chance.choice(self.jobs))
                 self._trouble_later()
 
-        self.after(self.chance.randint(20, 300) * MS, strike)
+        self.after(self.chance.randint(10, 100) * MS, strike)
 
     def _trouble(self, job: StreamingJob) -> None:
         """Something happens to a job."""

@@ -11,7 +11,7 @@ from tests.simulation.state import Violation
 
 SEEDS = 20
 MANY_SEEDS = 500
-SECONDS = 0.15
+SECONDS = 0.2
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather leases --trace"
 
@@ -36,19 +36,9 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert counts["published in order"] > 500
 
 
-_TWO_BLOBS = "blobs that nobody recognises were published before the one before had left the journal's tail"
-_BEHIND = "a node that is behind told of a group that was released: an error of the simulation"
-
-
-@pytest.mark.parametrize(
-    ("seed", "seconds"),
-    [
-        pytest.param(171, 1.5, id=f"171: {_TWO_BLOBS}"),
-        pytest.param(195, 2.0, id=f"195: {_BEHIND}", marks=[pytest.mark.long]),
-    ],
-)
-def test_a_seed_that_has_found_something(seed: int, seconds: float) -> None:
-    KINDS["leases"](seed, 3).run(seconds)
+def test_a_seed_of_blobs_that_nobody_recognises() -> None:
+    """They were published elsewhere before the one before had left the journal's tail."""
+    KINDS["leases"](20, 3).run(1.5)
 
 
 @pytest.mark.long

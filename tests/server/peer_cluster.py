@@ -66,6 +66,9 @@ class Place:
     def on_frame(self, node_id: str, payload: bytes) -> None:
         self._hear((payload, node_id))
 
+    def input_is_over(self) -> None:
+        """A driver would end its turn."""
+
     def _hear(self, what: tuple[str | bytes, str]) -> None:
         self.heard.append(what)
         self._changed.set()
