@@ -14,7 +14,8 @@ Invariants:
 2. A link is kept to everybody who is in the metadata, or still in a group.
 3. The setting `cluster` of a node overrules the addresses of the metadata, on this node.
 4. A node that is removed goes on voting until a majority of the members has released it, because no group that they
-   know of has it any more; or until nobody has talked to it for a while.
+   know of has it any more; or until nobody has talked to it for a while. If it has started again meanwhile, it does not
+   know that it is removed, and cannot get ready: the others ask it to hand over what it leads.
 5. Who was away while members came has links with them all the same: it believes those members who have applied more of
    the metadata than itself. Otherwise a new member that leads could never tell it that there is one.
 """
@@ -208,6 +209,10 @@ class Membership:
 
     def _on_release(self, name: str, payload: bytes, now: int) -> None:
         self._releasing[name] = None
+        if not self._node.is_ready:
+            # It never gets ready: nobody tells it any more of the command that removed it.
+            others = [member for member in self._replication.members() if member != self._replication.own_node]
+            self.is_removed = 2 * sum(member in self._releasing for member in others) > len(others)
 
     def _look_for_release(self, recorded: Mapping[str, str], now: int) -> None:
         if self._replication.own_node in recorded:
@@ -236,8 +241,12 @@ class Membership:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def _reconcile(self, group: Group, recorded: Mapping[str, str]) -> None:
-        """The next step towards a group whose members are those recorded, if this node leads it."""
+        """The next step towards a group whose members are those recorded, if this node leads it. If somebody leads it
+        who was removed, and does not know that because it has just started, this node asks to lead."""
         if not group.is_leader:
+            own, leader = self._replication.own_node, group.leader
+            if leader is not None and leader not in recorded and own in recorded and own in group.members:
+                self.request_transfer(group.group_id, own)
             return
         voters, present = group.members, (*group.members, *group.learners)
         missing = [name for name in recorded if name not in present]

@@ -189,21 +189,25 @@ class Run:
 
     async def _end(self) -> None:
         """Wait until the node is to stop."""
-        asked = [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.removed)]
+        asked = self._asked_to_end()
         ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for each in asked:
             each.cancel()
 
+    def _asked_to_end(self) -> list[asyncio.Future[Any]]:
+        """Done when somebody stops the node, or it was removed from its cluster."""
+        return [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.removed)]
+
     async def _wait(self, describe: Callable[[], str], condition: Callable[[], bool]) -> bool:
         """Wait for something that comes soon; say now and then what it is. False: the node is to stop before."""
-        stopping = asyncio.ensure_future(self._stop.wait())
+        asked = self._asked_to_end()
         told_at, pause_s = time.monotonic() + _FIRST_WORD_S, _FIRST_WORD_S
         try:
             while not condition():
-                ends: list[asyncio.Future[Any]] = [stopping, self._driver.failed]
-                await asyncio.wait(ends, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                if stopping.done() or self._driver.failed.done():
+                ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]
+                done, _ = await asyncio.wait(ends, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                if done:
                     return False
                 if time.monotonic() >= told_at:
                     log.info("%s", describe())
@@ -211,7 +215,8 @@ class Run:
                     told_at = time.monotonic() + pause_s
             return True
         finally:
-            stopping.cancel()
+            for each in asked:
+                each.cancel()
 
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""

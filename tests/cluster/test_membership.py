@@ -193,6 +193,36 @@ def test_a_removed_node_goes_on_until_it_is_released(cluster: NodeCluster) -> No
     assert node.membership.is_removed
 
 
+def test_a_removed_node_that_starts_again_and_leads_hands_over_and_goes(cluster: NodeCluster) -> None:
+    """It does not get ready, as nobody tells it of the command that removed it."""
+    name = others_of(cluster, cluster.leader())[0]
+    rest = others_of(cluster, name)
+    for other in rest:  # they leave one group alone
+        membership = cluster.nodes[other].node.membership
+        reconcile = membership._reconcile
+        membership._reconcile = (  # type: ignore[method-assign]
+            lambda group, recorded, reconcile=reconcile: group.group_id == 1 or reconcile(group, recorded)
+        )
+    driver = cluster.kill(name)
+    ask(cluster, cluster.leader(), "cluster.remove", node=name)
+    cluster.run(3000)
+    cluster.revive(name, driver)
+    cluster.run(500)
+    leading = cluster.nodes[cluster.leader(1)].node.replication.host.groups[1]
+    assert leading.transfer_leadership(name) is TransferResult.STARTED
+    cluster.run(1000)
+    assert cluster.leader(1) == name
+    assert not driver.node.is_ready
+    assert not driver.node.membership.is_removed
+    for other in rest:
+        del cluster.nodes[other].node.membership._reconcile
+    cluster.run(3000)
+    assert cluster.leader(1) in rest
+    for other in rest:
+        assert voters(cluster.nodes[other]) == [tuple(rest)] * len(groups(cluster))
+    assert driver.node.membership.is_removed
+
+
 def test_a_removed_node_to_which_nobody_talks_gives_up(cluster: NodeCluster) -> None:
     name = others_of(cluster, cluster.leader())[0]
     ask(cluster, cluster.leader(), "cluster.remove", node=name)

@@ -175,16 +175,16 @@ class ClusterWorld:
         except Crashed:
             self.crash(node)
             return
-        self._absorb(node)
+        self._absorb(node, node.turns)
         if node.is_up and not node.turn_is_due:
             node.turn_is_due = True
             self._later(node, self.chance.choice([0, 20, 200]), lambda: self._end_turn(node))
 
-    def _absorb(self, node: ClusterNode) -> None:
-        """Note what clients have had handled."""
+    def _absorb(self, node: ClusterNode, turn: int) -> None:
+        """Note what clients have had handled in a turn."""
         for application in list(node.clients.values()):
             if application.client is not None and application.client.operations:
-                application.handled(node.turns)
+                application.handled(turn)
 
     def _end_turn(self, node: ClusterNode) -> None:
         node.turn_is_due = False
@@ -195,6 +195,7 @@ class ClusterWorld:
             self.crash(node)
             return
         turn = turns[0]
+        self._absorb(node, node.turns - 1)  # what had waited for something that came about at the turn's end
         self.checks.on_turn(node)
         if not self._follow_members(node):
             return

@@ -61,6 +61,7 @@ _DELETING = "nobody settles what is in a queue that a client is deleting: an err
 _AHEAD = "a member that is ahead knows already that the queue was deleted: an error of the model"
 _LONG_ENOUGH = "a clock jumped ahead, so the node had waited long enough for the others: an error of the model"
 _AHEAD_OF_TIME = "what is held back waits until clocks have come to where that of a leader was: an error of the model"
+_AT_THE_END = "what waited until the end of a turn is handled in that turn, not in the next: an error of the model"
 _NO_NEWS = "a member was heard of, forgotten before the driver looked, and heard of again: that was no news"
 _FOUND = {
     _GONE_TOO_EARLY: ("any", (12, 14, 20, 35, 66)),
@@ -73,6 +74,7 @@ _FOUND = {
     _AHEAD: ("any", (517,)),
     _LONG_ENOUGH: ("dense", (763,)),
     _AHEAD_OF_TIME: ("dense", (1422,)),
+    _AT_THE_END: ("dense", (2948,)),
     _NO_NEWS: ("any", (544,)),
 }
 
@@ -87,6 +89,11 @@ _FOUND = {
 )
 def test_a_seed_that_has_found_something(weather: str, seed: int) -> None:
     KINDS[weather](seed, 3).run(DENSE_SECONDS if weather == "dense" else SECONDS)
+
+
+def test_a_seed_of_five_nodes_that_has_found_something() -> None:
+    """A removed node that had started again led a group: it knew nothing of that, and nobody could take the group."""
+    DenseWeather(201, 5).run(DENSE_SECONDS)
 
 
 @pytest.mark.long
