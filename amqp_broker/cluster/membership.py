@@ -97,6 +97,7 @@ class Membership:
     def start(self, now: int) -> None:
         """The node is ready."""
         self._look(now)
+        self._say_members(self._replication.connected())  # those that came before it could say anything
 
     def addresses(self) -> dict[str, Address]:
         """The nodes to have links with, and where they are."""

@@ -110,6 +110,15 @@ def test_who_is_heard_of_again_after_the_driver_has_looked_gets_a_link(cluster: 
     assert "n9" in node.membership.take_addresses()
 
 
+def test_a_node_that_gets_ready_tells_those_that_had_links_before_who_is_a_member(cluster: NodeCluster) -> None:
+    """It could not say so when they came, and nothing that it knows need have changed."""
+    membership = cluster.nodes["n1"].node.membership
+    told: list[list[str]] = []
+    membership._say_members = lambda names: told.append(sorted(names))  # type: ignore[method-assign]
+    membership.start(cluster.now)
+    assert told == [["n2", "n3"]]
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_who_was_away_while_a_member_came_hears_of_it(cluster: NodeCluster, restarts: bool) -> None:
     """The new one leads, and the other one does not know it: without a link it could never be told."""

@@ -61,6 +61,7 @@ _DELETING = "nobody settles what is in a queue that a client is deleting: an err
 _AHEAD = "a member that is ahead knows already that the queue was deleted: an error of the model"
 _LONG_ENOUGH = "a clock jumped ahead, so the node had waited long enough for the others: an error of the model"
 _AHEAD_OF_TIME = "what is held back waits until clocks have come to where that of a leader was: an error of the model"
+_NOT_READY_THEN = "a node got ready after the links had come, and never told them who is a member"
 _AT_THE_END = "what waited until the end of a turn is handled in that turn, not in the next: an error of the model"
 _NO_NEWS = "a member was heard of, forgotten before the driver looked, and heard of again: that was no news"
 _FOUND = {
@@ -74,6 +75,7 @@ _FOUND = {
     _AHEAD: ("any", (517,)),
     _LONG_ENOUGH: ("dense", (763,)),
     _AHEAD_OF_TIME: ("dense", (1422,)),
+    _NOT_READY_THEN: ("dense", (3274,)),
     _AT_THE_END: ("dense", (2948,)),
     _NO_NEWS: ("any", (544,)),
 }
