@@ -3,6 +3,7 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
 
 cdef double _CALM_S
+cdef Py_ssize_t _LONE_BYTES
 
 cdef class Driver:
     cdef public Node node
@@ -33,7 +34,8 @@ cdef class Driver:
 
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
-    cpdef void input_is_over(self) except *
+    @cython.locals(is_lone=bint)
+    cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_turn(self) except *
     @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list, is_synced=bint)
     cdef bint _run_turn(self, bint may_sync) except -1

@@ -36,8 +36,9 @@ log = logging.getLogger("amqp_broker.server")
 
 #: The receive buffer that all connections share: what is in it is handled before the next read.
 RECEIVE_BYTES = 1024 * 1024
-#: A turn this long ago is of an earlier burst of input, seconds.
+#: A turn this long ago is of an earlier burst of input, seconds; and a read of more than so many octets is a burst.
 _CALM_S = 30e-6
+_LONE_BYTES = 4096
 #: A sync in the loop that takes longer than this (as it may where others have the processor) is followed by a rest, in
 #: which the thread syncs; seconds. The rest doubles each time, between these two, and a quick sync halves it.
 _SLOW_SYNC_S = 0.01
@@ -98,12 +99,13 @@ class Driver:
             self._turn_is_due = True
             self._call_soon(self._end, context=self._context)
 
-    def input_is_over(self) -> None:
+    def input_is_over(self, octets: int) -> None:
         """What one read has brought is handled."""
-        if self._turn_is_due or monotonic() - self._turn_ended_at < _CALM_S:
-            self.wants_turn()
-        else:
+        is_lone = octets <= _LONE_BYTES and not self._turn_is_due
+        if is_lone and monotonic() - self._turn_ended_at > _CALM_S:
             self._end_turn()
+        else:
+            self.wants_turn()
 
     def _end_turn(self) -> None:
         self._turn_is_due = False

@@ -50,8 +50,8 @@ class LinkOwner(Protocol):
     def link_frame(self, link: PeerLink, payload: bytes) -> None:
         """A frame."""
 
-    def link_read(self, link: PeerLink) -> None:
-        """All frames that one read has brought have been handed over."""
+    def link_read(self, link: PeerLink, octets: int) -> None:
+        """All frames that a read of so many octets has brought have been handed over."""
 
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone."""
@@ -183,7 +183,7 @@ class PeerLink(asyncio.Protocol):
                 return
             self._owner.link_frame(self, payload)
         if payloads:
-            self._owner.link_read(self)
+            self._owner.link_read(self, len(data))
 
     def _shake_hands(self, protocol: PeerProtocol, data: bytes) -> None:
         event = protocol.receive_handshake(data)

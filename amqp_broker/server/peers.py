@@ -52,7 +52,7 @@ class PeerCallbacks(Protocol):
 
     def on_disconnected(self, node_id: str) -> None: ...
 
-    def input_is_over(self) -> None: ...
+    def input_is_over(self, octets: int) -> None: ...
 
 
 class Backoff:
@@ -285,9 +285,9 @@ class PeerLinks:
         assert link.name is not None
         self._callbacks.on_frame(link.name, payload)
 
-    def link_read(self, link: PeerLink) -> None:
+    def link_read(self, link: PeerLink, octets: int) -> None:
         """No more frames for now."""
-        self._callbacks.input_is_over()
+        self._callbacks.input_is_over(octets)
 
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone; if it stood, the member is dialled again."""

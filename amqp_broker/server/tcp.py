@@ -105,7 +105,7 @@ class TcpTransport:
             log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
             driver.fail(error)
             return
-        driver.input_is_over()
+        driver.input_is_over(nbytes)
 
     def on_writable(self) -> None:
         """Write what is left, and tell the node when there is room again."""

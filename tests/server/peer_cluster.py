@@ -66,7 +66,7 @@ class Place:
     def on_frame(self, node_id: str, payload: bytes) -> None:
         self._hear((payload, node_id))
 
-    def input_is_over(self) -> None:
+    def input_is_over(self, octets: int) -> None:
         """A driver would end its turn."""
 
     def _hear(self, what: tuple[str | bytes, str]) -> None:
