@@ -10,7 +10,7 @@ from tests.chaos.history import QueueKind
 from tests.chaos.nodes import Cluster
 from tests.chaos.rounds import Campaign
 
-SECONDS = 2.0
+SECONDS = 1.5
 #: Other tests share the processors: how long an outage is on a machine of its own is what the long form measures.
 OUTAGE_LIMIT_S = 15.0
 

@@ -21,7 +21,7 @@ CASES: list[tuple[Rule, str, int]] = [
     (group.votes_are_given_twice, "election", 1),
     (group.everybody_gets_a_vote, "election", 3),
     (group.half_is_a_majority, "election", 1),
-    (group.leaders_of_an_earlier_term_count, "link", 6),
+    (group.leaders_of_an_earlier_term_count, "link", 9),
     (group.the_log_is_cut_without_a_conflict, "link", 6),
     (group.segments_are_not_left, "power", 1),
     (cluster.a_sync_that_is_none, "power", 1),
