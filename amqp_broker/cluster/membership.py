@@ -209,10 +209,14 @@ class Membership:
         self._released = released
 
     def _on_release(self, name: str, payload: bytes, now: int) -> None:
+        group, own = self._replication.metadata_group, self._replication.own_node
+        if not self._node.is_ready and (not group.members or own in group.learners):
+            self._releasing.clear()  # it is just joining, and who says this has not heard of that yet
+            return
         self._releasing[name] = None
         if not self._node.is_ready:
             # It never gets ready: nobody tells it any more of the command that removed it.
-            others = [member for member in self._replication.members() if member != self._replication.own_node]
+            others = [member for member in group.members if member != own]
             self.is_removed = 2 * sum(member in self._releasing for member in others) > len(others)
 
     def _look_for_release(self, recorded: Mapping[str, str], now: int) -> None:

@@ -232,6 +232,20 @@ def test_a_removed_node_that_starts_again_and_leads_hands_over_and_goes(cluster:
     assert driver.node.membership.is_removed
 
 
+def test_a_node_that_joins_is_not_taken_for_a_removed_one(cluster: NodeCluster) -> None:
+    """As long as it is not added, all others say that it is in no group; that counts for nothing afterwards."""
+    joining = cluster.join("n4")
+    cluster.run(3 * LOOK_MS)
+    assert joining.node.membership._releasing == {}
+    assert not joining.node.membership.is_removed
+    ask(cluster, cluster.leader(), "cluster.add", node=N4)
+    joining.node.membership._on_release("n2", b"", joining.now)
+    assert not joining.node.membership.is_removed
+    cluster.run(4000)
+    assert joining.node.is_ready
+    assert not joining.node.membership.is_removed
+
+
 def test_a_removed_node_to_which_nobody_talks_gives_up(cluster: NodeCluster) -> None:
     name = others_of(cluster, cluster.leader())[0]
     ask(cluster, cluster.leader(), "cluster.remove", node=name)
