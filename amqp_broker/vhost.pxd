@@ -7,6 +7,7 @@ from queues.store cimport MessageStore
 
 cdef int _ACCEPTED, _STORED, _REJECTED
 
+@cython.final
 cdef class VHost:
     cdef public str name
     cdef public MessageStore store

@@ -3,11 +3,13 @@ cimport cython
 
 from exchanges.exchange cimport Exchange
 
+@cython.final
 cdef class Route:
     cdef public list queues
     cdef public bint is_cacheable
     cdef public list delayed
 
+@cython.final
 cdef class ExchangeEntry:
     cdef public str name
     cdef public Exchange exchange
@@ -18,6 +20,7 @@ cdef class ExchangeEntry:
     cdef public bint was_bound
     cdef public object arguments
 
+@cython.final
 cdef class Router:
     cdef public unsigned long long generation
     cdef public Py_ssize_t binding_count

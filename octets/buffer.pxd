@@ -7,6 +7,7 @@ cdef unsigned int get_u32(const unsigned char* data, Py_ssize_t position) noexce
 @cython.locals(high="unsigned long long")
 cdef unsigned long long get_u64(const unsigned char* data, Py_ssize_t position) noexcept
 
+@cython.final
 cdef class Buffer:
     cdef public bytearray data
     cdef readonly Py_ssize_t capacity
@@ -36,6 +37,11 @@ cdef class Buffer:
     cdef int put_range(self, const unsigned char* source, Py_ssize_t start, Py_ssize_t end) except -1
 
     cpdef Py_ssize_t put_joined(self, object pieces) except -1
+
+    @cython.locals(target="unsigned char*", source="const unsigned char*", start=Py_ssize_t, position=Py_ssize_t)
+    cpdef Py_ssize_t put_framed(self, bytes head, unsigned long long number, unsigned int flag, bytes tail,
+                                 bytes rest) except -1
+
     cpdef int put_shortstr(self, bytes value) except -1
     cpdef int put_longstr(self, bytes value) except -1
     cpdef bytes get_bytes(self, Py_ssize_t start, Py_ssize_t end)

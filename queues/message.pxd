@@ -10,6 +10,7 @@ cdef class Address:
 
 @cython.final
 @cython.freelist(4096)
+@cython.final
 cdef class Message:
     cdef public Address address
     cdef public bytes content
@@ -32,6 +33,7 @@ cpdef Message make_message(Address address, bytes content, Py_ssize_t header_end
 
 @cython.final
 @cython.freelist(4096)
+@cython.final
 cdef class Entry:
     cdef public Message message
     cdef public unsigned long long sequence

@@ -3,6 +3,7 @@ from octets.buffer cimport get_u16, get_u32, get_u64
 from queues.message cimport Entry, Message, make_entry
 from queues.page cimport AddressBook, get_message
 
+@cython.final
 cdef class RecoveredQueue:
     cdef public unsigned long long next_sequence
     cdef public dict entries

@@ -1,3 +1,5 @@
+cimport cython
+@cython.final
 cdef class Timers:
     cdef list _heap
     cdef long long _count

@@ -1,5 +1,6 @@
 cimport cython
 
+@cython.final
 cdef class Progress:
     cdef public object state
     cdef public unsigned long long next_index

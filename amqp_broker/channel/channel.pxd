@@ -16,6 +16,7 @@ cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
 cdef Py_ssize_t _WIDE, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES
 
+@cython.final
 cdef class Channel:
     cdef public Connection connection
     cdef public unsigned int channel_id

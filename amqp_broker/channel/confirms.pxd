@@ -5,6 +5,7 @@ from amqp_broker.receipts cimport Receipt
 cdef unsigned int _BASIC_ACK, _BASIC_NACK
 cdef int _STORED, _REJECTED
 
+@cython.final
 cdef class ConfirmRecord:
     cdef public Confirms confirms
     cdef public unsigned long long last
@@ -19,6 +20,7 @@ cdef class PublishReceipt(Receipt):
     @cython.locals(record=ConfirmRecord)
     cpdef void complete(self, object refusal) except *
 
+@cython.final
 cdef class Confirms:
     cdef public Channel channel
     cdef public unsigned long long published

@@ -9,6 +9,7 @@ cdef int _AWAIT_HEADER, _OPEN, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK
 cdef Py_ssize_t _PARTIAL_BYTES
 
+@cython.final
 cdef class Connection:
     cdef public object node
     cdef public object control

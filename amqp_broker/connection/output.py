@@ -71,8 +71,17 @@ class Output:
     ) -> None:
         """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open."""
         buffer = self.buffer
-        if not cython.compiled and message.body is None and message.body_size + 8 <= frame_max:
-            raw, content = message.address.raw, message.content
+        content = message.content
+        if message.body is not None or message.body_size + 8 > frame_max:
+            buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, b"")
+            self.put_content(message, channel_id, frame_max)
+        elif cython.compiled:
+            start = buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, content)
+            buffer.set_u16(start + 1, channel_id)
+            if message.body_size:
+                buffer.set_u16(start + message.header_end + 1, channel_id)
+        else:
+            raw = message.address.raw
             if prefix is not self._prefix or len(raw) != self._raw_length:
                 self._prefix = prefix
                 self._raw_length = len(raw)
@@ -83,16 +92,7 @@ class Output:
             if content[1:3] != channel or content[end + 1 : end + 3] != channel:
                 buffer.set_u16(start + 1, channel_id)
                 if message.body_size:
-                    buffer.set_u16(start + message.header_end + 1, channel_id)
-            return
-        start = buffer.length
-        buffer.put_bytes(prefix)
-        buffer.put_u64(delivery_tag)
-        buffer.put_u8(1 if is_redelivered else 0)
-        buffer.put_bytes(message.address.raw)
-        buffer.put_u8(0xCE)
-        buffer.set_u32(start + 3, buffer.length - start - 8)
-        self.put_content(message, channel_id, frame_max)
+                    buffer.set_u16(start + end + 1, channel_id)
 
     def put_content(self, message: Message, channel_id: int, frame_max: int) -> None:
         """The content header frame and the body frames, split to `frame_max`."""

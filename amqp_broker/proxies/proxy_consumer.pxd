@@ -5,6 +5,7 @@ from amqp_broker.proxies.command_sink cimport CommandSink
 
 cdef object _ACK
 
+@cython.final
 cdef class ProxyConsumer:
     cdef public object proxy
     cdef public CommandSink sink

@@ -1,10 +1,12 @@
 cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
+from amqp_broker.server.system_calls cimport monotonic_time
 
 cdef double _CALM_S
 cdef Py_ssize_t _LONE_BYTES
 
+@cython.final
 cdef class Driver:
     cdef public Node node
     cdef public object config
@@ -32,11 +34,16 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
 
+    @cython.locals(milliseconds="long long")
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
-    @cython.locals(is_lone=bint)
+    cpdef bint is_calm(self) except -1
+    @cython.locals(node=Node, dirty=list)
+    cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_turn(self) except *
+    @cython.locals(connection=Connection, chunks=list)
+    cdef void _write(self, list dirty) except *
     @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list, is_synced=bint)
     cdef bint _run_turn(self, bint may_sync) except -1
     cpdef void _revive(self, Connection connection) except *

@@ -16,6 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
+import cython
+
+from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from raft.errors import PeerProtocolError
 
@@ -84,7 +87,8 @@ class Driver:
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
-        return int((monotonic() + self._clock_offset) * 1000)
+        milliseconds: int = cython.cast(cython.longlong, (monotonic_time() + self._clock_offset) * 1000)
+        return milliseconds
 
     def grow_receive_buffer(self, pending: int) -> None:
         """A connection has nearly a whole buffer of unfinished frame: make room for its end."""
@@ -99,13 +103,38 @@ class Driver:
             self._turn_is_due = True
             self._call_soon(self._end, context=self._context)
 
+    def is_calm(self) -> bool:
+        """Whether nothing has happened for a moment, so that hardly more comes with what is here now."""
+        return not self._turn_is_due and monotonic_time() - self._turn_ended_at > _CALM_S
+
+    def lone_input_is_over(self) -> None:
+        """All that came is handled: what there is to say leaves at once, and then the turn ends."""
+        node = self.node
+        dirty, node.dirty = node.dirty, []
+        try:
+            self._write(dirty)
+        except Exception as error:
+            log.critical("defect in an output: the node stops", exc_info=error)
+            self.fail(error)
+        self._end_turn()
+
     def input_is_over(self, octets: int) -> None:
         """What one read has brought is handled."""
-        is_lone = octets <= _LONE_BYTES and not self._turn_is_due
-        if is_lone and monotonic() - self._turn_ended_at > _CALM_S:
-            self._end_turn()
+        if octets <= _LONE_BYTES and self.is_calm():
+            self.lone_input_is_over()
         else:
             self.wants_turn()
+
+    def _write(self, dirty: list[Connection]) -> None:
+        """Hand over what these have to say."""
+        for connection in dirty:
+            transport = connection.transport
+            chunks = connection.take_output()
+            if transport is None or not chunks:
+                continue
+            transport.write(chunks)
+            if connection.is_starved and connection.is_writable:
+                self._loop.call_soon(self._revive, connection)
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
@@ -117,20 +146,13 @@ class Driver:
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)
             self.fail(error)
-        self._turn_ended_at = monotonic()
+        self._turn_ended_at = monotonic_time()
 
     def _run_turn(self, may_sync: bool) -> bool:
         """Returns whether something was synced, so that there is more to say. `may_sync`: it may be done here."""
         now = self.now()
         turn = self.node.end_turn(now)
-        for connection in turn.dirty:
-            transport = connection.transport
-            chunks = connection.take_output()
-            if transport is None or not chunks:
-                continue
-            transport.write(chunks)
-            if connection.is_starved and connection.is_writable:
-                self._loop.call_soon(self._revive, connection)
+        self._write(turn.dirty)
         for connection in turn.reading:
             if connection.transport is not None:
                 connection.transport.set_paused(connection.is_paused)

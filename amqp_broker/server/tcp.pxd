@@ -2,16 +2,16 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node
 from amqp_broker.server.driver cimport Driver
+from amqp_broker.server.system_calls cimport receive_into, send_bytes
 
-cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES
+cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _LONE_BYTES
+cdef int _MSG_PEEK, _MSG_TRUNC
 
 @cython.final
 cdef class TcpTransport:
     cdef Driver driver
     cdef object loop
     cdef object socket
-    cdef object recv_into
-    cdef object send
     cdef int fd
     cdef object unsent
     cdef Py_ssize_t unsent_bytes
@@ -23,8 +23,10 @@ cdef class TcpTransport:
     cdef public Connection connection
 
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
-                   nbytes=Py_ssize_t, now="long long")
+                   nbytes=Py_ssize_t, now="long long", is_lone=bint)
     cpdef void on_readable(self) except *
+    @cython.locals(taken=Py_ssize_t)
+    cdef void _take_seen(self, Py_ssize_t nbytes) except *
     @cython.locals(connection=Connection)
     cpdef void on_writable(self) except *
     @cython.locals(size=Py_ssize_t)

@@ -1,5 +1,7 @@
+cimport cython
 from queues.quorum.traffic cimport Enqueue
 
+@cython.final
 cdef class Deduplication:
     cdef public dict producers
     cdef public dict window

@@ -5,6 +5,7 @@ from queues.ready cimport Ready
 
 cdef object _NOTHING
 
+@cython.final
 cdef class Letters:
     cdef public Pager pager
     cdef public unsigned long long queue_id

@@ -8,10 +8,12 @@ cdef Py_ssize_t _HEAD_BYTES
 
 @cython.final
 @cython.freelist(1024)
+@cython.final
 cdef class Outcome:
     cdef public object token
     cdef public object refusal
 
+@cython.final
 cdef class OwnStream:
     cdef readonly str origin
     cdef readonly unsigned long long session

@@ -221,6 +221,9 @@ class SimulatedDriver:
         chunk = client.take_chunk(size)
         self.note(f"{client.name} sends", chunk)
         self._input(lambda: self.node.receive_data(client.transport, chunk, self.now))
+        if len(chunk) % 2:  # as after an input that came alone
+            dirty, self.node.dirty = self.node.dirty, []
+            self._tell(dirty)
 
     def _lose(self, client: SimulatedClient) -> None:
         """The transport is gone; what was written before had been seen."""
@@ -249,12 +252,7 @@ class SimulatedDriver:
         self._input(lambda: turns.append(self.node.end_turn(self.now)))
         turn = turns[0]
         self._turn_is_open = False
-        for connection in turn.dirty:
-            client = connection.transport
-            if client in self.clients:
-                self._take_output(client)
-                if connection.is_starved and connection.is_writable and client not in self._to_revive:
-                    self._to_revive.append(client)
+        self._tell(turn.dirty)
         for connection in turn.reading:
             connection.transport.is_paused = connection.is_paused
         self._to_lose += [connection.transport for connection in turn.dropped]
@@ -276,6 +274,14 @@ class SimulatedDriver:
         for check in turn.checks:
             check.run()
             self._input(lambda check=check: self.node.checked(check, self.now))  # type: ignore[misc]
+
+    def _tell(self, dirty: list[Connection]) -> None:
+        for connection in dirty:
+            client: SimulatedClient = connection.transport
+            if client in self.clients:
+                self._take_output(client)
+                if connection.is_starved and connection.is_writable and client not in self._to_revive:
+                    self._to_revive.append(client)
 
     def _take_output(self, client: SimulatedClient) -> None:
         data = b"".join(client.transport.take_output())

@@ -1,0 +1,48 @@
+"""What a turn asks the kernel for: octets of a socket, octets to one, and the time.
+
+Compiled, these are the calls of the C library: those of a socket object parse arguments, make objects and give the
+interpreter's lock away and take it again, which after a sleep costs as much as all that the broker does with a message
+(decision 0017).
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import cython
+
+if cython.compiled:  # pragma: no cover
+    from cython.cimports.cpython.time import monotonic
+else:
+    from time import monotonic
+
+_NO_SIGNAL = int(socket.MSG_NOSIGNAL)
+
+
+def receive_into(client: socket.socket, number: int, data: bytearray, start: int, most: int, flags: int) -> int:
+    """recv(2) of at most `most` octets into data[start:], for which there is room. `number`: the socket's descriptor.
+    Returns how many came, 0 at the end. Raises OSError."""
+    if cython.compiled:
+        target: Any = data
+        count: int = recv(number, target + start, most, flags)  # type: ignore[name-defined]  # noqa: F821
+        if count >= 0:
+            return count
+    # What is wrong is said by the socket's own method.
+    with memoryview(data) as view:
+        return client.recv_into(view[start : start + most], most, flags)
+
+
+def send_bytes(client: socket.socket, number: int, octets: bytes) -> int:
+    """send(2). Returns how many octets the socket took. Raises OSError."""
+    if cython.compiled:
+        source: Any = octets
+        count: int = send(number, source, len(octets), _NO_SIGNAL)  # type: ignore[name-defined]  # noqa: F821
+        if count >= 0:
+            return count
+    return client.send(octets)
+
+
+def monotonic_time() -> float:
+    """CLOCK_MONOTONIC, seconds: that of `time.monotonic`."""
+    return float(monotonic())
