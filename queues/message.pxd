@@ -10,7 +10,6 @@ cdef class Address:
 
 @cython.final
 @cython.freelist(4096)
-@cython.final
 cdef class Message:
     cdef public Address address
     cdef public bytes content
@@ -33,7 +32,6 @@ cpdef Message make_message(Address address, bytes content, Py_ssize_t header_end
 
 @cython.final
 @cython.freelist(4096)
-@cython.final
 cdef class Entry:
     cdef public Message message
     cdef public unsigned long long sequence

@@ -3,7 +3,6 @@ from queues.message cimport Message
 
 @cython.final
 @cython.freelist(1024)
-@cython.final
 cdef class Delivered:
     cdef public unsigned long long consumer
     cdef public unsigned long long delivery_id

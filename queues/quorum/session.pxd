@@ -8,7 +8,6 @@ cdef Py_ssize_t _HEAD_BYTES
 
 @cython.final
 @cython.freelist(1024)
-@cython.final
 cdef class Outcome:
     cdef public object token
     cdef public object refusal

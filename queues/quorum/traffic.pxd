@@ -11,7 +11,6 @@ cdef tuple _HOWS
 
 @cython.final
 @cython.freelist(1024)
-@cython.final
 cdef class Enqueue:
     cdef public tuple queue_ids
     cdef public Message message
@@ -21,7 +20,6 @@ cdef class Enqueue:
 
 @cython.final
 @cython.freelist(256)
-@cython.final
 cdef class Settle:
     cdef public unsigned long long consumer
     cdef public object how
