@@ -128,7 +128,7 @@ def _make_letter(
     kept.insert(0, ("x-death", encode_value(deaths)))
     properties = replace_properties(message.properties(), headers=Table({}, join_table(kept)), expiration=None)
     names = [name.encode("utf-8", "surrogateescape") for name in (exchange, routing_key)]
-    address = Address(exchange, routing_key, b"".join(bytes([len(name)]) + name for name in names))
+    address = Address(b"".join(bytes([len(name)]) + name for name in names))
     return build_message(
         address, properties, message.body_bytes(), message.is_persistent, message.priority, -1, message.timestamp
     )

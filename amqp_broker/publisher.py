@@ -41,16 +41,17 @@ class Publisher:
         self._dependent: dict[tuple[str, str], tuple[int, bool]] = {}
         self._header_routes: dict[tuple[str, bytes, bytes], tuple[int, list[Any]]] = {}
 
-    def find_route(self, channel: Channel, raw: bytes) -> PublishRoute:
-        """The route of an exchange and routing key as two short strings. Raises ChannelException (403, 404)."""
+    def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
+        """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
+        (403, 404)."""
         vhost = channel.vhost
         session = channel.connection.session
         split = 1 + raw[0]
         exchange = raw[1:split].decode("utf-8", "surrogateescape")
         routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
-        address = Address(exchange, routing_key, raw)
+        address = Address(raw)
         if exchange == SYSTEM_EXCHANGE or (not exchange and routing_key.startswith(REPLY_PREFIX)):
-            return PublishRoute(address, None, [], False, vhost.generation)
+            return address, PublishRoute(None, [], False, vhost.generation)
         session.check(Action.WRITE, "exchange", exchange)
         entry = vhost.router.get(exchange)
         if entry is None:
@@ -71,10 +72,8 @@ class Publisher:
             # It looks at every binding, so it is asked once for an exchange, not for every routing key.
             known = self._dependent[key] = (vhost.generation, depends_on_message(vhost, exchange))
         if known[1]:
-            return PublishRoute(address, entry, [], False, vhost.generation)
-        route = vhost.router.route(exchange, [routing_key], None)
-        queues = vhost.queues_named(route.queues)
-        return PublishRoute(address, entry, queues, True, vhost.generation)
+            return address, PublishRoute(entry, [], False, vhost.generation)
+        return address, vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
 
     def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
         """Check and route one message. Raises ChannelException or ConnectionException."""
@@ -128,23 +127,26 @@ class Publisher:
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:
-            route.unroutable += 1
-            self._broker.unroutable += 1
+            self.note_unroutable()
             if is_mandatory:
                 channel.return_message(message)
         return len(queues)
+
+    def note_unroutable(self) -> None:
+        """A message went to no queue."""
+        self._broker.unroutable += 1
 
     def _queues_of(
         self, vhost: Any, route: PublishRoute, message: Message, facts: MessageFacts
     ) -> tuple[list[Any], list[str]]:
         """The queues of a message whose headers matter, remembered by the octets of its headers."""
-        raw = facts.headers_raw or b""
-        key = (vhost.name, route.address.raw, raw)
+        address = message.address
+        key = (vhost.name, address.raw, facts.headers_raw or b"")
         known = self._header_routes.get(key)
         if known is not None and known[0] == vhost.generation:
             return known[1], []
-        routing_keys = [route.address.routing_key, *copy_keys(facts)]
-        found: Route = vhost.router.route(route.address.exchange, routing_keys, facts)
+        routing_keys = [address.routing_key, *copy_keys(facts)]
+        found: Route = vhost.router.route(address.exchange, routing_keys, facts)
         queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
         if not found.delayed and not self._depends_on_properties(vhost):
             if len(self._header_routes) >= _HEADER_ROUTES:
@@ -186,8 +188,8 @@ class Publisher:
         self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
     ) -> None:
         """A reply to a reply consumer, or a request to the broker itself."""
-        if route.address.exchange == SYSTEM_EXCHANGE:
-            self._system.request(channel, route.address.routing_key, message, facts)
+        if message.address.exchange == SYSTEM_EXCHANGE:
+            self._system.request(channel, message.address.routing_key, message, facts)
             return
         if not self._broker.reply_consumers.deliver(message) and channel.is_mandatory:
             channel.return_message(message)

@@ -20,11 +20,11 @@ cdef class VHost:
     cdef public Py_ssize_t connections
     cdef public object default_queue_type
     cdef Py_ssize_t _max_routes
-    cdef dict _routes
+    cdef dict _tables
     cdef Py_ssize_t _route_count
     cdef long long _routes_generation
-    cdef dict _lists
-    cdef long long _lists_generation
+    cdef dict _shared
+    cdef long long _shared_generation
 
     cpdef void changed(self)
     @cython.locals(first=Queue, queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int",

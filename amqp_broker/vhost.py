@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_broker.receipts import Receipt
-from exchanges.router import Router
-from queues.message import Message
+from amqp_broker.routes import PublishRoute, RouteTable
+from exchanges.router import ExchangeEntry, Router
+from queues.message import Address, Message
 from queues.queue import Queue
 from queues.store import MessageStore
 
@@ -38,41 +39,41 @@ class VHost:
         self.delayed: dict[str, Any] = {}
         self.connections = 0
         self._max_routes = max_cached_routes
-        self._routes: dict[str, dict[bytes, Any]] = {}
+        self._tables: dict[str, RouteTable] = {}
         self._route_count = 0
         self._routes_generation = 1
-        self._lists: dict[tuple[str, ...], list[Any]] = {}
-        self._lists_generation = 1
+        self._shared: dict[tuple[str, ...], PublishRoute] = {}
+        self._shared_generation = 1
 
-    def routes_of(self, user: str) -> dict[bytes, Any]:
-        """The routes that all channels of a user share, by exchange and routing key as they are published. One that
-        is found there must have the present `generation`."""
-        return self._routes.setdefault(user, {})
+    def routes_of(self, user: str) -> RouteTable:
+        """The routes that all channels of a user share. One that is found there must have the present `generation`."""
+        return self._tables.setdefault(user, RouteTable())
 
-    def remember_route(self, routes: dict[bytes, Any], raw: bytes, route: Any) -> None:
+    def remember_route(self, table: RouteTable, address: Address, route: PublishRoute) -> None:
         """Put a route among those of `routes_of`. When there are too many, or those that are there are of old, they
         are all forgotten, and the queues that are only known there any more."""
         if self._routes_generation != self.generation or self._route_count >= self._max_routes:
-            for each in self._routes.values():
+            for each in self._tables.values():
                 each.clear()
             self._route_count = 0
             self._routes_generation = self.generation
-        routes[raw] = route
+        table.put(address, route)
         self._route_count += 1
 
-    def queues_named(self, names: list[str]) -> list[Any]:
-        """The queues of these names, as far as they are there: a list that many routes share and nobody changes, so
-        that a hundred thousand bindings of a queue leave its list in the processor's cache."""
-        if self._lists_generation != self.generation or len(self._lists) >= self._max_routes:
-            self._lists.clear()
-            self._lists_generation = self.generation
-        key = tuple(names)
-        queues = self._lists.get(key)
-        if queues is None:
+    def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
+        """The plain route from an exchange to the queues of these names, as far as they are there. Many addresses
+        share it."""
+        if self._shared_generation != self.generation or len(self._shared) >= self._max_routes:
+            self._shared.clear()
+            self._shared_generation = self.generation
+        key = (entry.name, *names)
+        route = self._shared.get(key)
+        if route is None:
             queues = [self.queues[name] for name in names if name in self.queues]
+            route = PublishRoute(entry, queues, True, self.generation)
             if len(queues) == len(names):
-                self._lists[key] = queues
-        return queues
+                self._shared[key] = route
+        return route
 
     def changed(self) -> None:
         """Routes that were found before are no longer valid."""

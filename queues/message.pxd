@@ -4,9 +4,7 @@ cdef Py_ssize_t _OVERHEAD_BYTES
 
 @cython.final
 cdef class Address:
-    cdef public str exchange
-    cdef public str routing_key
-    cdef public bytes raw
+    cdef readonly bytes raw
 
 @cython.final
 @cython.freelist(4096)

@@ -37,12 +37,23 @@ NO_EXPIRATION = -1
 
 
 class Address:
-    """Where a message was published. `raw` is the exchange and the routing key as two short strings, as on the wire."""
+    """Where a message was published. `raw` is the exchange and the routing key as two short strings, as on the wire:
+    most messages need nothing else, and there may be as many addresses as messages."""
 
-    def __init__(self, exchange: str, routing_key: str, raw: bytes) -> None:
-        self.exchange = exchange
-        self.routing_key = routing_key
+    def __init__(self, raw: bytes) -> None:
         self.raw = raw
+
+    @property
+    def exchange(self) -> str:
+        """The exchange's name."""
+        raw = self.raw
+        return raw[1 : 1 + raw[0]].decode("utf-8", "surrogateescape")
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key."""
+        raw = self.raw
+        return raw[2 + raw[0] :].decode("utf-8", "surrogateescape")
 
 
 class Message:

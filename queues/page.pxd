@@ -1,17 +1,19 @@
 cimport cython
 from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from octets.index cimport is_same
 from queues.message cimport Address, Entry, Message, make_entry, make_message
 
 cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY, _FLAG_PRIORITY
-cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED
+cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED, _PLACES
 
 @cython.final
 cdef class AddressBook:
-    cdef dict _known
-    cdef Py_ssize_t _limit
+    cdef list _known
 
-    @cython.locals(address=Address)
+    @cython.locals(octets="const unsigned char*")
     cpdef Address find(self, bytes raw)
+    @cython.locals(address=Address, place=Py_ssize_t)
+    cdef Address find_in(self, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(size=Py_ssize_t)
 cpdef Py_ssize_t packed_size(Message message) except -1

@@ -25,6 +25,7 @@ from queues.message import Address, Entry, Message
 
 if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
+    from octets.index import is_same
     from queues.message import make_entry, make_message
 
 _FLAG_PERSISTENT = 1
@@ -35,27 +36,28 @@ _MESSAGE_FIXED = 36
 #: Octets of a page record after its length and before its message.
 _ENTRY_FIXED = 23
 
+#: So many addresses are shared, one for each place.
+_PLACES = 256
+
 
 class AddressBook:
-    """Shares one Address between the messages that have the same; forgets all when it holds `limit` of them."""
+    """Shares one Address between messages that have the same, as long as there are few: a place for each pair of a
+    length and last octets, where the newest replaces the one before."""
 
-    def __init__(self, limit: int = 10_000) -> None:
-        self._known: dict[bytes, Address] = {}
-        self._limit = limit
+    def __init__(self) -> None:
+        self._known: list[Address] = [Address(b"")] * _PLACES
 
     def find(self, raw: bytes) -> Address:
         """The address with these octets (two short strings)."""
-        address = self._known.get(raw)
-        if address is None:
-            split = 1 + raw[0]
-            address = Address(
-                raw[1:split].decode("utf-8", "surrogateescape"),
-                raw[split + 1 :].decode("utf-8", "surrogateescape"),
-                raw,
-            )
-            if len(self._known) >= self._limit:
-                self._known.clear()
-            self._known[raw] = address
+        octets: Any = raw
+        return self.find_in(octets, 0, len(raw))
+
+    def find_in(self, data: bytes, start: int, end: int) -> Address:
+        """The address with the octets data[start:end], at least two; compiled, `data` is a pointer."""
+        place = (end - start + 7 * data[end - 1] + 31 * data[end - 2]) % _PLACES
+        address = self._known[place]
+        if not is_same(address.raw, data, start, end):
+            address = self._known[place] = Address(data[start:end])
         return address
 
 
@@ -104,7 +106,7 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         raise ValueError(
             f"packed message of {end - start} octets announces {address_length} + {content_length}"
         )
-    address = addresses.find(blob[position : position + address_length])
+    address = addresses.find_in(data, position, position + address_length)
     position += address_length
     content = blob[position : position + content_length]
     position += content_length

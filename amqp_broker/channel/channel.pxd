@@ -1,6 +1,7 @@
 cimport cython
 from octets.buffer cimport get_u16, get_u32, get_u64
-from queues.message cimport Entry, Message, make_message
+from octets.index cimport is_same
+from queues.message cimport Address, Entry, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from amqp_broker.connection.output cimport Output
@@ -8,7 +9,7 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
-from amqp_broker.routes cimport PublishRoute
+from amqp_broker.routes cimport PublishRoute, RouteTable
 from amqp_broker.vhost cimport VHost
 
 cdef int _METHOD, _HEADER, _BODY
@@ -28,7 +29,8 @@ cdef class Channel:
     cdef public bint is_flowing
     cdef public object last_queue
     cdef public int expecting
-    cdef public dict routes
+    cdef public RouteTable routes
+    cdef public Address address
     cdef public PublishRoute route
     cdef public bytes last_raw
     cdef public bint is_mandatory
@@ -58,7 +60,7 @@ cdef class Channel:
     cdef public object reply_consumer
     cdef public list _to_dispatch
 
-    @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, raw=bytes)
+    @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, table=RouteTable, number=Py_ssize_t)
     cdef int receive_publish(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(class_id="unsigned int", size="unsigned long long", body_end=Py_ssize_t)
     cdef Py_ssize_t receive_header(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end,
@@ -72,6 +74,7 @@ cdef class Channel:
                    receipt=PublishReceipt)
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
     cpdef int note_outcome(self, int outcome) except -1
+    @cython.locals(address=Address, route=PublishRoute)
     cdef PublishRoute _find_route(self)
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Entry entry) except? 0

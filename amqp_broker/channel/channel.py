@@ -30,16 +30,18 @@ from amqp_broker.channel.refusals import (
 from amqp_broker.errors import ConnectionException
 from amqp_broker.fan_out import WIDE
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.routes import PublishRoute
-from queues.message import SEPARATE_BODY_BYTES, Entry, Message
+from amqp_broker.routes import PublishRoute, RouteTable
+from queues.message import SEPARATE_BODY_BYTES, Address, Entry, Message
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
+    from amqp_broker.publisher import Publisher
 
 if not cython.compiled:
     import struct
 
     from octets.buffer import get_u16, get_u32, get_u64
+    from octets.index import is_same
     from queues.message import make_message
 
     # Class and body size of a content header's payload, and the head of a frame (AMQP 0-9-1 §4.2.6.1, §4.2.3).
@@ -77,8 +79,9 @@ class Channel:
         self.last_queue: str | None = None
         # Publishing.
         self.expecting = _METHOD
-        self.routes: dict[bytes, PublishRoute] = connection.vhost.routes_of(connection.session.user)
+        self.routes: RouteTable = connection.vhost.routes_of(connection.session.user)
         self.route: PublishRoute | None = None
+        self.address: Address = None  # type: ignore[assignment]  # that of `route`
         self.last_raw = b""
         self.is_mandatory = False
         self.is_immediate = False
@@ -116,13 +119,19 @@ class Channel:
         start = position + 2
         if end - start < 3:
             raise malformed_publish()
-        raw = data[start : end - 1]
-        if raw != self.last_raw:
+        if not is_same(self.last_raw, data, start, end - 1):
             key = start + 1 + data[start]
             if key + 2 > end or key + 2 + data[key] != end:
                 raise malformed_publish()
-            self.route = self.routes.get(raw)
-            self.last_raw = raw
+            table = self.routes
+            number = table.index.find(data, start, end - 1)
+            if number >= 0:
+                self.address = table.addresses[number]
+                self.route = table.routes[number]
+                self.last_raw = self.address.raw
+            else:
+                self.route = None
+                self.last_raw = data[start : end - 1]
         bits = data[end - 1]
         self.is_mandatory = (bits & 1) != 0
         self.is_immediate = (bits & 2) != 0
@@ -225,7 +234,7 @@ class Channel:
             route = self._find_route()
         now = vhost.now
         message = make_message(
-            route.address,
+            self.address,
             content,
             header_end,
             body,
@@ -246,7 +255,7 @@ class Channel:
             self.connection.publisher.publish(self, route, message)
             return
         if not route.queues:
-            route.unroutable += 1
+            self.connection.publisher.note_unroutable()
             if self.is_mandatory:
                 self.return_message(message)
             return
@@ -269,8 +278,10 @@ class Channel:
 
     def _find_route(self) -> PublishRoute:
         """The present route of `last_raw`, permission checked. Raises ChannelException."""
-        route: PublishRoute = self.connection.publisher.find_route(self, self.last_raw)
-        self.vhost.remember_route(self.routes, self.last_raw, route)
+        publisher: Publisher = self.connection.publisher
+        address, route = publisher.find_route(self, self.last_raw)
+        self.vhost.remember_route(self.routes, address, route)
+        self.address = address
         self.route = route
         return route
 

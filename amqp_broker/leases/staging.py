@@ -78,12 +78,11 @@ class Staging:
 
     def _find(self, channel: Channel, raw: bytes) -> PublishRoute:
         try:
-            route = self._publisher.find_route(channel, raw)
+            address, route = self._publisher.find_route(channel, raw)
         except AmqpException as error:
             code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
             raise LeaseError(code, f"txn.stage: {error.explanation}") from None
         if route.entry is None:
-            address = route.address
             raise LeaseError(
                 INVALID, f"txn.stage: exchange '{address.exchange}', key '{address.routing_key}' takes no part in it"
             )

@@ -47,7 +47,7 @@ KINDS = {
 
 def message(number: int, priority: int = -1) -> Message:
     """A message as applications of the simulation publish it."""
-    return build_message(Address("", "q", b"\x00\x01q"), b"\x00\x00", b"%d:" % number, True, priority, -1, 1)
+    return build_message(Address(b"\x00\x01q"), b"\x00\x00", b"%d:" % number, True, priority, -1, 1)
 
 
 class History:

@@ -48,7 +48,7 @@ class Ends:
 def reply(address: str, size: int = 10) -> Message:
     octets = address.encode()
     raw = b"\x00" + bytes([len(octets)]) + octets
-    return build_message(Address("", address, raw), b"\x00\x00", bytes(size), False, -1, -1, 1)
+    return build_message(Address(raw), b"\x00\x00", bytes(size), False, -1, -1, 1)
 
 
 def packed(message: Message) -> bytes:

@@ -28,7 +28,7 @@ BUDGET_BYTES = 5000
 HEAD_MESSAGES = 3
 HEAD_BYTES = 1500
 
-ADDRESS = Address("exchange", "key", b"\x08exchange\x03key")
+ADDRESS = Address(b"\x08exchange\x03key")
 
 
 def message_named(

@@ -25,7 +25,9 @@ def addresses(draw: st.DrawFn) -> Address:
     for name in (exchange, key):
         octets = name.encode("utf-8", "surrogateescape")
         raw += bytes([len(octets)]) + octets
-    return Address(exchange, key, raw)
+    address = Address(raw)
+    assert (address.exchange, address.routing_key) == (exchange, key)
+    return address
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Routes with the same queues share one list of them, as long as these queues are there."""
+"""Addresses with the same queues share one route, as long as these queues are there."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ def bind(driver: NodeDriver, client: Client, *keys: str) -> None:
         driver.settle()
 
 
-def test_keys_of_the_same_queues_share_a_list() -> None:
+def test_keys_of_the_same_queues_share_a_route() -> None:
     driver = NodeDriver()
     bind(driver, driver.client(1), "one", "two")
     vhost = driver.node.broker.vhosts["/"]
-    assert vhost.queues_named(["q"]) is vhost.queues_named(["q"])
-    assert vhost.queues_named(["q"]) == [driver.queue("q")]
+    direct, topic = vhost.router.get("amq.direct"), vhost.router.get("amq.topic")
+    route = vhost.route_to(direct, ["q"])
+    assert route.queues == [driver.queue("q")]
+    assert route.entry is direct
+    assert vhost.route_to(direct, ["q"]) is route
+    assert vhost.route_to(topic, ["q"]) is not route
 
 
 def test_what_is_not_there_is_not_remembered() -> None:
     vhost = NodeDriver().node.broker.vhosts["/"]
-    assert vhost.queues_named(["gone"]) == []
-    assert vhost.queues_named(["gone"]) is not vhost.queues_named(["gone"])
+    entry = vhost.router.get("amq.direct")
+    assert vhost.route_to(entry, ["gone"]).queues == []
+    assert vhost.route_to(entry, ["gone"]) is not vhost.route_to(entry, ["gone"])
 
 
 def test_a_queue_made_anew_gets_what_comes_for_it() -> None:

@@ -1,0 +1,109 @@
+"""OctetIndex: numbers for short octet strings, found by octets that stand somewhere in a longer one.
+
+A publish is routed by the octets of its exchange and routing key. Looked up in a dict they would first become an
+object, and with a hundred thousand keys nearly every look-up would wait for memory several times. Compiled, this is a
+table of one word a key, open addressing, in which 40 bits of the hash stand beside the number: one line of memory says
+no, and the key is looked at once. The hash is CPython's own (SipHash, keyed): nobody can choose keys that collide.
+
+Like buffer.py it has a second body for plain code, which is a dict (docs/decisions/0002-one-source.md).
+
+Invariants:
+1. keys[number] is what `number` was given out for; numbers count from 0.
+2. At most half of the slots are taken; a slot is 0, or the upper 40 bits of a hash and the number plus 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cython
+
+if cython.compiled:  # pragma: no cover
+    from cython.cimports.libc.string import memcmp
+
+#: A slot has room for so many numbers.
+MOST_KEYS = (1 << 24) - 2
+_MOST_KEYS = MOST_KEYS
+_FIRST_SLOTS = 64
+_NUMBER = 0xFFFFFF
+
+
+def is_same(octets: bytes, data: bytes, start: int, end: int) -> bool:
+    """Whether data[start:end] is `octets`; compiled, `data` is a pointer, so the caller answers for the bounds."""
+    if not cython.compiled:
+        return octets == data[start:end]
+    known: Any = octets
+    return len(octets) == end - start and memcmp(known, data + start, end - start) == 0  # type: ignore[operator]
+
+
+class OctetIndex:
+    """`keys`: every string that has a number, in that order."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+        self._memory = bytearray(8 * _FIRST_SLOTS if cython.compiled else 0)
+        self._mask = _FIRST_SLOTS - 1
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, data: bytes, start: int, end: int) -> int:
+        """The number of data[start:end], or -1; compiled, `data` is a pointer, so the caller answers for the bounds."""
+        if not cython.compiled:
+            return self._numbers.get(data[start:end], -1)
+        memory: Any = self._memory
+        slots = cython.cast(cython.p_ulonglong, memory)
+        begin: Any = data
+        hashed = octets_hash(begin + start, end - start)  # type: ignore[name-defined]  # noqa: F821
+        place = hashed & self._mask
+        slot = slots[place]
+        while slot:
+            if slot >> 24 == hashed >> 24:
+                number: int = (slot & _NUMBER) - 1
+                key = self.keys[number]
+                if is_same(key, data, start, end):
+                    return number
+            place = (place + 1) & self._mask
+            slot = slots[place]
+        return -1
+
+    def add(self, key: bytes) -> int:
+        """Give a string that has no number one. Raises OverflowError beyond MOST_KEYS."""
+        number = len(self.keys)
+        if number >= _MOST_KEYS:
+            raise OverflowError(f"an index of {number} strings is full: clear it")
+        self.keys.append(key)
+        if not cython.compiled:
+            self._numbers[key] = number
+        elif 2 * number > self._mask:
+            self._grow()
+        else:
+            self._put(number)
+        return number
+
+    def clear(self) -> None:
+        """Forget all strings and their numbers."""
+        self.keys.clear()
+        self._numbers.clear()
+        if cython.compiled:
+            self._memory = bytearray(8 * _FIRST_SLOTS)
+            self._mask = _FIRST_SLOTS - 1
+
+    def _grow(self) -> None:
+        """Twice as many slots."""
+        self._mask = 2 * self._mask + 1
+        self._memory = bytearray(8 * (self._mask + 1))
+        for number in range(len(self.keys)):
+            self._put(number)
+
+    def _put(self, number: int) -> None:
+        """Give a key its slot."""
+        memory: Any = self._memory
+        slots = cython.cast(cython.p_ulonglong, memory)
+        octets: Any = self.keys[number]
+        hashed = octets_hash(octets, len(self.keys[number]))  # type: ignore[name-defined]  # noqa: F821
+        place = hashed & self._mask
+        while slots[place]:
+            place = (place + 1) & self._mask
+        slots[place] = (hashed >> 24 << 24) | (number + 1)
