@@ -350,8 +350,9 @@ class Config(ClusterConfig):
         COUNT,
         131_072,
         LIMITS,
-        "Pairs of exchange and routing key whose queues a virtual host remembers; each takes some 500 octets.",
+        "Pairs of exchange and routing key whose queues a virtual host remembers; each takes some 150 octets.",
         minimum=1,
+        maximum=16_000_000,
     )
 
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
