@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.connection import CLOSED, Connection
 from amqp_broker.connection.peer import Peer
+from amqp_broker.server.driver import LONE_BYTES
 from amqp_broker.server.system_calls import receive_into, send_bytes
 from storage.errors import StorageError
 
@@ -33,8 +34,6 @@ _READ_BYTES = READ_BYTES
 #: copied twice, and the fewer the better.
 _LARGE_FRAME_BYTES = 4 * 1024
 _LARGE_READ_BYTES = 768 * 1024
-#: What is shorter, and comes alone, ends its turn at once (decision 0017). With more, others are likely to follow.
-LONE_BYTES = 4 * 1024
 _LONE_BYTES = LONE_BYTES
 _MSG_PEEK = int(socket.MSG_PEEK)
 _MSG_TRUNC = int(socket.MSG_TRUNC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
-from tests.node.node_driver import Client, NodeDriver, declare, frame_octets
+from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets
 
 
 def publish(client: Client, routing_key: str) -> None:
@@ -55,3 +55,38 @@ def test_a_queue_made_anew_gets_what_comes_for_it() -> None:
     driver.settle()
     assert driver.queue("q") is not old
     assert driver.queue("q").message_count() == 3
+
+
+def test_what_goes_to_no_queue_is_counted_and_what_goes_to_one_is_not() -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    bind(driver, client, "one")
+    for key in ("nobody", "one", "nobody", "somebody else"):
+        publish(client, key)
+    driver.settle()
+    assert driver.node.broker.unroutable == 3
+    assert driver.queue("q").message_count() == 1
+
+
+def test_keys_in_turn_and_a_binding_between_go_where_they_belong() -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    bind(driver, client, "one", "two")
+    for _ in range(3):
+        for key in ("one", "two", "three"):
+            publish(client, key)
+    driver.settle()
+    assert driver.queue("q").message_count() == 6
+    client.send(1, methods.QueueBind(0, "q", "amq.direct", "three", False, Table({})))
+    client.send(1, methods.QueueUnbind(0, "q", "amq.direct", "one", Table({})))
+    driver.settle()
+    for key in ("three", "one", "three"):
+        publish(client, key)
+    driver.settle()
+    assert driver.queue("q").message_count() == 8
+    client.take()
+    client.send(1, consume("q", no_ack=True))
+    driver.settle()
+    delivered = [event.method for event in client.take() if isinstance(event.method, methods.BasicDeliver)]
+    assert [method.routing_key for method in delivered] == ["one", "two"] * 3 + ["three", "three"]
+    assert {method.exchange for method in delivered} == {"amq.direct"}
