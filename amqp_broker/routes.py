@@ -49,9 +49,11 @@ class RouteTable:
         if number >= 0:
             self.routes[number] = route
         else:
+            number = len(self.index)
+            # If there is no memory for one of them, the others are overwritten by the next.
+            self.addresses[number:] = [address]
+            self.routes[number:] = [route]
             self.index.add(address.raw)
-            self.addresses.append(address)
-            self.routes.append(route)
 
     def clear(self) -> None:
         """Forget everything."""

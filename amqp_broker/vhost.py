@@ -47,7 +47,10 @@ class VHost:
 
     def routes_of(self, user: str) -> RouteTable:
         """The routes that all channels of a user share. One that is found there must have the present `generation`."""
-        return self._tables.setdefault(user, RouteTable())
+        table = self._tables.get(user)
+        if table is None:
+            table = self._tables[user] = RouteTable()
+        return table
 
     def remember_route(self, table: RouteTable, address: Address, route: PublishRoute) -> None:
         """Put a route among those of `routes_of`. When there are too many, or those that are there are of old, they

@@ -84,7 +84,7 @@ class Room:
 
 def messages_of(body_bytes: int) -> list[Message]:
     """Some different ones, so that they are not all in the processor's nearest cache."""
-    address = Address("", "backlog", b"\x00\x07backlog")
+    address = Address(b"\x00\x07backlog")
     return [
         build_message(address, b"\x10\x00\x02", (b"%08d" % number).ljust(body_bytes, b"."), True, -1, -1, 1)
         for number in range(TURN_MESSAGES)

@@ -24,7 +24,7 @@ COLUMNS = {"all columns": None, "body": ["body"]}
 
 
 def message_of(size: int) -> Message:
-    address = Address("", "queue", b"\x00\x05queue")
+    address = Address(b"\x00\x05queue")
     return build_message(address, b"\x90\x00\x0atext/plain\x02", b"x" * size, True, -1, -1, 1_700_000_000_000)
 
 

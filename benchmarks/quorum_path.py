@@ -292,7 +292,7 @@ class Load:
         self.delivered = 0
         self.confirmed = 0
         self.unsettled = 0
-        address = Address("", "queue", b"\0\5queue")
+        address = Address(b"\0\5queue")
         self.messages: list[Message] = [
             build_message(address, b"\x10\x00\x02", bytes([number % 251]) * BODY_BYTES, True, -1, -1, room.now)
             for number in range(MESSAGES)

@@ -6,6 +6,9 @@ cdef extern from *:
     #if PY_VERSION_HEX >= 0x030E0000
     #define octets_hash(data, count) ((unsigned long long) Py_HashBuffer(data, count))
     #else
+    #if PY_VERSION_HEX >= 0x030D0000  /* exported, and in no public header */
+    PyAPI_FUNC(Py_hash_t) _Py_HashBytes(const void *data, Py_ssize_t count);
+    #endif
     #define octets_hash(data, count) ((unsigned long long) _Py_HashBytes(data, count))
     #endif
     """
@@ -31,7 +34,7 @@ cdef class OctetIndex:
     @cython.locals(number=Py_ssize_t)
     cpdef Py_ssize_t add(self, bytes key) except -1
     cpdef int clear(self) except -1
-    @cython.locals(number=Py_ssize_t)
+    @cython.locals(number=Py_ssize_t, count=Py_ssize_t)
     cdef int _grow(self) except -1
     @cython.locals(memory="unsigned char*", slots="unsigned long long*", octets="const unsigned char*",
                    hashed="unsigned long long", place="unsigned long long")

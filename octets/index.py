@@ -74,13 +74,13 @@ class OctetIndex:
         number = len(self.keys)
         if number >= _MOST_KEYS:
             raise OverflowError(f"an index of {number} strings is full: clear it")
-        self.keys.append(key)
-        if not cython.compiled:
-            self._numbers[key] = number
-        elif 5 * number > 4 * self._mask:
+        if cython.compiled and 5 * number > 4 * self._mask:
             self._grow()
-        else:
+        self.keys.append(key)
+        if cython.compiled:
             self._put(number)
+        else:
+            self._numbers[key] = number
         return number
 
     def clear(self) -> None:
@@ -92,9 +92,10 @@ class OctetIndex:
             self._mask = _FIRST_SLOTS - 1
 
     def _grow(self) -> None:
-        """Twice as many slots."""
-        self._mask = 2 * self._mask + 1
-        self._memory = bytearray(8 * (self._mask + 1))
+        """Twice as many slots. Where there is no memory for them, nothing changes."""
+        count = 2 * (self._mask + 1)
+        self._memory = bytearray(8 * count)
+        self._mask = count - 1
         for number in range(len(self.keys)):
             self._put(number)
 

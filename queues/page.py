@@ -48,7 +48,7 @@ class AddressBook:
         self._known: list[Address] = [Address(b"")] * _PLACES
 
     def find(self, raw: bytes) -> Address:
-        """The address with these octets (two short strings)."""
+        """The address with these octets (two short strings, so two at least)."""
         octets: Any = raw
         return self.find_in(octets, 0, len(raw))
 

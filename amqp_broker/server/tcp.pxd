@@ -23,8 +23,10 @@ cdef class TcpTransport:
     cdef public Connection connection
 
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
-                   nbytes=Py_ssize_t, now="long long", is_lone=bint)
+                   nbytes=Py_ssize_t, is_lone=bint)
     cpdef void on_readable(self) except *
+    @cython.locals(driver=Driver, now="long long")
+    cdef bint _handle(self, Py_ssize_t length) except -1
     @cython.locals(taken=Py_ssize_t)
     cdef void _take_seen(self, Py_ssize_t nbytes) except *
     @cython.locals(connection=Connection)

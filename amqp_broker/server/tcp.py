@@ -104,19 +104,28 @@ class TcpTransport:
         if nbytes == 0:
             self._lose()
             return
+        if is_lone:
+            # Whatever happens, they are not handled again.
+            try:
+                if self._handle(count + nbytes):
+                    driver.lone_input_is_over()
+            finally:
+                self._take_seen(nbytes)
+        elif self._handle(count + nbytes):
+            driver.wants_turn()
+
+    def _handle(self, length: int) -> bool:
+        """Have the node handle what is in the receive buffer. Returns whether its disk has taken it."""
+        driver = self.driver
         now = driver.now()
         driver.node.set_time(now)
         try:
-            connection.receive_buffer(driver.receive_buffer, count + nbytes, now)
+            self.connection.receive_buffer(driver.receive_buffer, length, now)
         except (OSError, StorageError) as error:
             log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
             driver.fail(error)
-            return
-        if is_lone:
-            driver.lone_input_is_over()
-            self._take_seen(nbytes)
-        else:
-            driver.wants_turn()
+            return False
+        return True
 
     def _take_seen(self, nbytes: int) -> None:
         """Take the octets that were looked at from the kernel, without a copy (tcp(7), MSG_TRUNC)."""
@@ -126,7 +135,8 @@ class TcpTransport:
             self._lose()
             return
         if taken != nbytes:
-            raise RuntimeError(f"{taken} octets are gone from a socket that had {nbytes}: a defect")
+            log.critical("defect: %d octets of %s are gone, of %d", taken, self.connection.peer, nbytes)
+            self._lose()
 
     def on_writable(self) -> None:
         """Write what is left, and tell the node when there is room again."""

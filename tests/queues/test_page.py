@@ -214,12 +214,15 @@ def test_an_end_beyond_the_blob_is_noticed() -> None:
         get_message(blob, 0, len(blob) + 1, AddressBook())
 
 
-def test_addresses_are_shared_until_there_are_too_many() -> None:
-    book = AddressBook(limit=2)
-    raws = [bytes([1]) + name + b"\x00" for name in (b"a", b"b", b"c")]
-    first = book.find(raws[0])
-    assert (first.exchange, first.routing_key, first.raw) == ("a", "", raws[0])
-    assert book.find(bytes(raws[0])) is first
-    book.find(raws[1])
-    book.find(raws[2])
-    assert book.find(raws[0]) is not first
+def test_addresses_are_shared_until_another_has_their_place() -> None:
+    book = AddressBook()
+    raws = [bytes([1, 97, len(key)]) + key for key in (f"key.{number}".encode() for number in range(2000))]
+    found = [book.find(raw) for raw in raws]
+    assert [(each.exchange, each.routing_key, each.raw) for each in found] == [
+        ("a", f"key.{number}", raws[number]) for number in range(2000)
+    ]
+    kept = [number for number in range(2000) if book.find(bytes(raws[number])) is found[number]]
+    assert kept, "not even the newest is shared"
+    again = book.find(raws[5])
+    assert again is not found[5]
+    assert book.find(bytes(raws[5])) is again

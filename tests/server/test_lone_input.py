@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import socket
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from amqp_broker.config import Config
+from amqp_broker.node import Node
 from amqp_broker.protocol import methods as m
-from amqp_broker.server.driver import LONE_BYTES
+from amqp_broker.protocol.constants import PROTOCOL_HEADER
+from amqp_broker.server.driver import LONE_BYTES, Driver
+from amqp_broker.server.listener import Listener
+from storage.disk import FileDisk
 from tests.fuzz.harness import on_channel
 from tests.robustness.broker import Broker, frames_of
 
@@ -23,6 +33,13 @@ PAUSE_S = 0.002
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("lone")) as running:
         yield running
+
+
+def pause() -> None:
+    """Let the driver be calm: nothing tells when it is, but the clock."""
+    until = time.monotonic() + PAUSE_S
+    while time.monotonic() < until:
+        pass
 
 
 def publish(queue: str, body: bytes) -> bytes:
@@ -61,7 +78,7 @@ def test_reads_about_as_long_as_what_counts_as_lone(broker: Broker, pieces: int)
         step = -(-len(octets) // pieces)
         for start in range(0, len(octets), step):
             transport.sendall(octets[start : start + step])
-            time.sleep(PAUSE_S)
+            pause()
     transport.close()
     assert bodies(broker, queue) == sent
 
@@ -70,7 +87,7 @@ def test_octets_one_by_one(broker: Broker) -> None:
     transport = opened(broker, "crumbs")
     for octet in publish("crumbs", b"one") + publish("crumbs", b"two"):
         transport.sendall(bytes([octet]))
-        time.sleep(PAUSE_S)
+        pause()
     transport.close()
     assert bodies(broker, "crumbs") == [b"one", b"two"]
 
@@ -79,7 +96,7 @@ def test_who_resets_the_connection_at_once_has_said_it_once_or_never(broker: Bro
     rounds = 50
     for number in range(rounds):
         transport = opened(broker, "reset")
-        time.sleep(PAUSE_S)
+        pause()
         transport.sendall(publish("reset", b"%d" % number))
         transport.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.close()
@@ -92,9 +109,48 @@ def test_who_resets_the_connection_at_once_has_said_it_once_or_never(broker: Bro
 
 def test_the_end_of_a_connection_that_comes_alone(broker: Broker) -> None:
     transport = opened(broker, "closed")
-    time.sleep(PAUSE_S)
+    pause()
     transport.sendall(publish("closed", b"before") + on_channel(0, m.ConnectionClose(200, "", 0, 0)) + b"behind it")
     frames = frames_of(transport)
     assert [payload[:4] for _, payload in frames] == [b"\x00\x0a\x00\x33"]  # close-ok, and no reset
     assert transport.recv(1) == b""
     assert bodies(broker, "closed") == [b"before"]
+
+
+class Failing:
+    """A node's control whose disk fails at the first octets of a connection."""
+
+    def __init__(self, control: Any) -> None:
+        self.control = control
+        self.handled = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.control, name)
+
+    def on_protocol_header(self, *_: Any) -> None:
+        self.handled += 1
+        raise OSError(errno.EIO, "the disk")
+
+
+async def test_what_a_failing_disk_did_not_take_is_not_handled_again(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    config = Config()
+    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
+    node.recover(int(time.time() * 1000))
+    node.control = failing = Failing(node.control)
+    driver = Driver(node, config, loop)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    Listener(driver, loop, listening, 10)
+    with socket.create_connection(listening.getsockname()) as client:
+        while not node.connections:
+            await asyncio.sleep(0)
+        pause()
+        client.sendall(PROTOCOL_HEADER)
+        await asyncio.wait([driver.failed], timeout=20)
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert failing.handled == 1
+    assert isinstance(driver.failed.exception(), OSError)
+    driver.stop_threads()
+    listening.close()
