@@ -143,14 +143,18 @@ async def test_what_a_failing_disk_did_not_take_is_not_handled_again(tmp_path: P
     listening.bind(("127.0.0.1", 0))
     Listener(driver, loop, listening, 10)
     with socket.create_connection(listening.getsockname()) as client:
-        while not node.connections:
+        for _ in range(100):  # it is accepted, and its first turn ends
             await asyncio.sleep(0)
         pause()
+        assert driver.is_calm()
         client.sendall(PROTOCOL_HEADER)
         await asyncio.wait([driver.failed], timeout=20)
+        turns: list[int] = []
+        driver.after_turn = lambda: turns.append(1)
         for _ in range(100):
             await asyncio.sleep(0)
     assert failing.handled == 1
+    assert len(turns) <= 1, "what was handled is still there to be read"
     assert isinstance(driver.failed.exception(), OSError)
     driver.stop_threads()
     listening.close()
