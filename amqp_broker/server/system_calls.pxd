@@ -5,10 +5,11 @@ cdef extern from "<sys/socket.h>" nogil:
     Py_ssize_t send(int number, const void* source, size_t count, int flags)
 
 cdef int _NO_SIGNAL
+cdef Py_ssize_t _SHORT_BYTES
 
 @cython.locals(target="unsigned char*", count=Py_ssize_t)
 cpdef Py_ssize_t receive_into(object client, int number, bytearray data, Py_ssize_t start, Py_ssize_t most,
                                int flags) except -1
-@cython.locals(source="const unsigned char*", count=Py_ssize_t)
+@cython.locals(source="const unsigned char*", count=Py_ssize_t, size=Py_ssize_t)
 cpdef Py_ssize_t send_bytes(object client, int number, bytes octets) except -1
 cpdef double monotonic_time() except? -1

@@ -2,7 +2,7 @@
 
 Compiled, these are the calls of the C library: those of a socket object parse arguments, make objects and give the
 interpreter's lock away and take it again, which after a sleep costs as much as all that the broker does with a message
-(decision 0017).
+(decision 0017). Only for what is long they give the lock away, so that threads get it that read pages or sync.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if cython.compiled:  # pragma: no cover
 else:
     from time import monotonic
 
+#: What is longer takes so long to copy that another thread may run meanwhile, octets.
+_SHORT_BYTES = 16 * 1024
 _NO_SIGNAL = int(socket.MSG_NOSIGNAL)
 
 
@@ -25,7 +27,12 @@ def receive_into(client: socket.socket, number: int, data: bytearray, start: int
     Returns how many came, 0 at the end. Raises OSError."""
     if cython.compiled:
         target: Any = data
-        count: int = recv(number, target + start, most, flags)  # type: ignore[name-defined]  # noqa: F821
+        count: int
+        if most > _SHORT_BYTES:
+            with cython.nogil:
+                count = recv(number, target + start, most, flags)  # type: ignore[name-defined]  # noqa: F821
+        else:
+            count = recv(number, target + start, most, flags)  # type: ignore[name-defined]  # noqa: F821
         if count >= 0:
             return count
     # What is wrong is said by the socket's own method.
@@ -37,7 +44,13 @@ def send_bytes(client: socket.socket, number: int, octets: bytes) -> int:
     """send(2). Returns how many octets the socket took. Raises OSError."""
     if cython.compiled:
         source: Any = octets
-        count: int = send(number, source, len(octets), _NO_SIGNAL)  # type: ignore[name-defined]  # noqa: F821
+        size = len(octets)
+        count: int
+        if size > _SHORT_BYTES:
+            with cython.nogil:
+                count = send(number, source, size, _NO_SIGNAL)  # type: ignore[name-defined]  # noqa: F821
+        else:
+            count = send(number, source, size, _NO_SIGNAL)  # type: ignore[name-defined]  # noqa: F821
         if count >= 0:
             return count
     return client.send(octets)
