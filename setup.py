@@ -3,7 +3,7 @@
 All of them or none: compiled modules call each other in C. Only what has changed is compiled again, on two
 cores. Without a C compiler or Python's headers the plain modules run, and one line says so and what to
 install; AMQP_BROKER_REQUIRE_COMPILED makes that an error. What was done is written to build/compiled.json.
-With AMQP_BROKER_NO_COMPILE set, compiling is left for later and nothing is written; AMQP_BROKER_OPTIMISATION is
+With AMQP_BROKER_NO_COMPILE set, compiling is left for later and nothing is written; BUILD_OPTIMISATION is
 the compiler's flag for how far to go.
 """
 
@@ -34,7 +34,7 @@ DIRECTIVES = {
     "binding": False,
 }
 #: -O1 takes two thirds of the time, for what need not be fast: it costs 4 to 5 % more instructions a message.
-OPTIMISATION = os.environ.get("AMQP_BROKER_OPTIMISATION", "-O2")
+OPTIMISATION = os.environ.get("BUILD_OPTIMISATION", "-O2")
 FLAGS = [OPTIMISATION, "-g0", "-fno-strict-aliasing", "-w"]  # without debug information it takes a quarter less
 
 
