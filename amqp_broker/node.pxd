@@ -62,9 +62,11 @@ cdef class Node:
     cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
-    @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dirty=list, dropped=list, reading=list,
-                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint, wants_sync=bint,
-                   is_behind=bint, is_home_behind=bint, has_no_room=bint, is_held_up=bint)
+    @cython.locals(dirty=list)
+    cpdef list take_dirty(self)
+    @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dropped=list, reading=list,
+                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint,
+                   is_behind=bint, is_home_behind=bint, is_held_up=bint)
     cpdef Turn end_turn(self, long long now)
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

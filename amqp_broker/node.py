@@ -3,7 +3,7 @@
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
              peer_connected  receive_peer  peer_disconnected
     output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
-                 checked, whether a sync is wanted, next deadline
+                 checked, whether a sync is wanted, next deadline; take_dirty() -> the first of these, earlier
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -420,13 +420,12 @@ class Node:
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take() if self.has_logins else []
-        store = self.store
+        store, replication, homes = self.store, self.replication, self.homes
         self.fan_out.copies = 0
         if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
         if self._letters:
             self.broker.dead_letters.run(now)
-        replication, homes = self.replication, self.homes
         if self._home_links:
             homes.begin_end_of_turn(now)
         if replication.is_busy:
@@ -459,15 +458,18 @@ class Node:
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
         is_home_behind = bool(self._home_links) and homes.is_behind(self._publish_backlog)
-        alarms, has_no_room = self.alarms, store.pager.has_no_room
-        is_held_up = is_behind or is_home_behind or alarms.is_set or has_no_room
-        if is_held_up or self._parked or self.holds or alarms.has_paused:
+        is_held_up = is_behind or is_home_behind or self.alarms.is_set or store.pager.has_no_room
+        if is_held_up or self._parked or self.holds or self.alarms.has_paused:
             choose_readers(self, is_behind, self._publish_backlog if is_home_behind else None)
-        dirty, self.dirty = self.dirty, []
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        wants_sync = self._wants_sync(now, ticket)
-        return Turn(dirty, dropped, reading, checks, peers, wants_sync, self._next_deadline())
+        wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
+        return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
+
+    def take_dirty(self) -> list[Connection]:
+        """Connections that have something to say: after an input that came alone, before its turn ends."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""

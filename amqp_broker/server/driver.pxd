@@ -38,7 +38,6 @@ cdef class Driver:
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
     cpdef bint is_calm(self) except -1
-    @cython.locals(node=Node, dirty=list)
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_turn(self) except *

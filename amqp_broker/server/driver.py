@@ -111,10 +111,8 @@ class Driver:
 
     def lone_input_is_over(self) -> None:
         """All that came is handled: what there is to say leaves at once, and then the turn ends."""
-        node = self.node
-        dirty, node.dirty = node.dirty, []
         try:
-            self._write(dirty)
+            self._write(self.node.take_dirty())
         except Exception as error:
             log.critical("defect in an output: the node stops", exc_info=error)
             self.fail(error)

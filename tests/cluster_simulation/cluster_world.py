@@ -179,8 +179,7 @@ class ClusterWorld:
         if node.is_up and not node.turn_is_due:
             node.turn_is_due = True
             if node.turns % 2:  # as after an input that came alone
-                dirty, node.node.dirty = node.node.dirty, []
-                for connection in dirty:
+                for connection in node.node.take_dirty():
                     self._take_output(node, connection)
             self._later(node, self.chance.choice([0, 20, 200]), lambda: self._end_turn(node))
 

@@ -222,8 +222,7 @@ class SimulatedDriver:
         self.note(f"{client.name} sends", chunk)
         self._input(lambda: self.node.receive_data(client.transport, chunk, self.now))
         if len(chunk) % 2:  # as after an input that came alone
-            dirty, self.node.dirty = self.node.dirty, []
-            self._tell(dirty)
+            self._tell(self.node.take_dirty())
 
     def _lose(self, client: SimulatedClient) -> None:
         """The transport is gone; what was written before had been seen."""
