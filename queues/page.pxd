@@ -18,10 +18,11 @@ cdef class AddressBook:
 @cython.locals(size=Py_ssize_t)
 cpdef Py_ssize_t packed_size(Message message) except -1
 
-@cython.locals(flags=int)
+@cython.locals(flags=int, priority=int, raw=bytes, content=bytes)
 cpdef int put_message(Buffer buffer, Message message) except -1
 
-@cython.locals(data="const unsigned char*", flags=int, header_end=Py_ssize_t, content_length=Py_ssize_t,
+@cython.locals(data="const unsigned char*", flags=int, priority=int, expiration="long long",
+               timestamp="long long", header_end=Py_ssize_t, content_length=Py_ssize_t,
                position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list,
                body_size="unsigned long long")
 cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressBook addresses)
@@ -47,7 +48,8 @@ cdef class Page:
     cdef public Page origin
 
     @cython.locals(blob=bytes, data="const unsigned char*", limit=Py_ssize_t, position=Py_ssize_t, found=list,
-                   size=Py_ssize_t, end=Py_ssize_t, sequence="unsigned long long", message=Message, entry=Entry)
+                   size=Py_ssize_t, end=Py_ssize_t, sequence="unsigned long long", expires_at="long long",
+                   journal_segment="unsigned int", returns="unsigned int", redelivered=int, message=Message, entry=Entry)
     cpdef list entries(self, AddressBook addresses)
 
 @cython.final

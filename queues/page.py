@@ -16,6 +16,7 @@ Invariants:
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import cython
@@ -27,6 +28,12 @@ if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
     from octets.index import is_same
     from queues.message import make_entry, make_message
+
+    # Plain, each call is dear: one for all the numbers of a message, and one for those of a record.
+    _MESSAGE_NUMBERS = struct.Struct(">BBQQQLLH")
+    _ENTRY_NUMBERS = struct.Struct(">LQQLHB")
+    _unpack_message = _MESSAGE_NUMBERS.unpack_from
+    _unpack_entry = _ENTRY_NUMBERS.unpack_from
 
 _FLAG_PERSISTENT = 1
 _FLAG_SEPARATE_BODY = 2
@@ -74,16 +81,22 @@ def put_message(buffer: Buffer, message: Message) -> None:
         flags |= _FLAG_SEPARATE_BODY
     if message.priority >= 0:
         flags |= _FLAG_PRIORITY
-    buffer.put_u8(flags)
-    buffer.put_u8(message.priority if message.priority >= 0 else 0)
-    buffer.put_u64(message.expiration + 1)
-    buffer.put_u64(message.timestamp)
-    buffer.put_u64(message.body_size)
-    buffer.put_u32(message.header_end)
-    buffer.put_u32(len(message.content))
-    buffer.put_u16(len(message.address.raw))
-    buffer.put_bytes(message.address.raw)
-    buffer.put_bytes(message.content)
+    raw, content, priority = message.address.raw, message.content, message.priority if message.priority >= 0 else 0
+    if cython.compiled:
+        buffer.put_u8(flags)
+        buffer.put_u8(priority)
+        buffer.put_u64(message.expiration + 1)
+        buffer.put_u64(message.timestamp)
+        buffer.put_u64(message.body_size)
+        buffer.put_u32(message.header_end)
+        buffer.put_u32(len(content))
+        buffer.put_u16(len(raw))
+        buffer.put_bytes(raw)
+        buffer.put_bytes(content)
+    else:
+        times = (message.expiration + 1, message.timestamp)
+        sizes = (message.body_size, message.header_end, len(content), len(raw))
+        buffer.put_joined((_MESSAGE_NUMBERS.pack(flags, priority, *times, *sizes), raw, content))
     if message.body is not None:
         buffer.put_u32(len(message.body))
         for chunk in message.body:
@@ -97,11 +110,15 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
             f"packed message of {end - start} octets is shorter than its fixed part of {_MESSAGE_FIXED}"
         )
     data = blob
-    flags = data[start]
-    header_end = get_u32(data, start + 26)
-    content_length = get_u32(data, start + 30)
+    if cython.compiled:
+        flags, priority = data[start], data[start + 1]
+        expiration, timestamp = get_u64(data, start + 2), get_u64(data, start + 10)
+        body_size, header_end = get_u64(data, start + 18), get_u32(data, start + 26)
+        content_length, address_length = get_u32(data, start + 30), get_u16(data, start + 34)
+    else:
+        numbers = _unpack_message(blob, start)
+        flags, priority, expiration, timestamp, body_size, header_end, content_length, address_length = numbers
     position = start + _MESSAGE_FIXED
-    address_length = get_u16(data, start + 34)
     if position + address_length + content_length > end or header_end > content_length or address_length < 2:
         raise ValueError(
             f"packed message of {end - start} octets announces {address_length} + {content_length}"
@@ -111,7 +128,6 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
     content = blob[position : position + content_length]
     position += content_length
     body = None
-    body_size = get_u64(data, start + 18)
     if flags & _FLAG_SEPARATE_BODY:
         body, position = _get_chunks(blob, position, end)
     elif body_size > content_length:
@@ -123,9 +139,9 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         body,
         body_size,
         (flags & _FLAG_PERSISTENT) != 0,
-        data[start + 1] if flags & _FLAG_PRIORITY else -1,
-        get_u64(data, start + 2) - 1,
-        get_u64(data, start + 10),
+        priority if flags & _FLAG_PRIORITY else -1,
+        expiration - 1,
+        timestamp,
     )
 
 
@@ -194,24 +210,26 @@ class Page:
         while position < limit:
             if limit - position < 4 + _ENTRY_FIXED:
                 raise ValueError(f"page of {self.size} octets is cut at {position - self.start}")
-            size = get_u32(data, position)
+            if cython.compiled:
+                size, sequence = get_u32(data, position), get_u64(data, position + 4)
+                expires_at, journal_segment = get_u64(data, position + 12), get_u32(data, position + 20)
+                returns, redelivered = get_u16(data, position + 24), data[position + 26]
+            else:
+                size, sequence, expires_at, journal_segment, returns, redelivered = _unpack_entry(blob, position)
             position += 4
             end = position + size
             if end > limit or size < _ENTRY_FIXED:
                 raise ValueError(
                     f"page of {self.size} octets: the record at {position - self.start} announces {size}"
                 )
-            sequence = get_u64(data, position)
             message = get_message(blob, position + _ENTRY_FIXED, end, addresses)
             if self.is_recovered and not message.is_persistent:
                 position = end
                 continue
-            entry = make_entry(message, sequence, get_u64(data, position + 8), get_u32(data, position + 16))
-            entry.returns = get_u16(data, position + 20)
-            entry.is_redelivered = data[position + 22] != 0
+            entry = make_entry(message, sequence, expires_at, journal_segment if page is None else 0)
+            entry.returns = returns
+            entry.is_redelivered = redelivered != 0
             entry.page = page
-            if page is not None:
-                entry.journal_segment = 0
             found.append(entry)
             position = end
         return found
@@ -246,12 +264,17 @@ class PageBuilder:
         """Pack one more message behind the others; `sequence` is above all of them."""
         buffer = self.buffer
         start = buffer.length
-        buffer.put_u32(0)
-        buffer.put_u64(sequence)
-        buffer.put_u64(expires_at)
-        buffer.put_u32(journal_segment)
-        buffer.put_u16(min(returns, 65535))
-        buffer.put_u8(1 if is_redelivered else 0)
+        returns = min(returns, 65535)
+        if cython.compiled:
+            buffer.put_u32(0)
+            buffer.put_u64(sequence)
+            buffer.put_u64(expires_at)
+            buffer.put_u32(journal_segment)
+            buffer.put_u16(returns)
+            buffer.put_u8(is_redelivered)
+        else:
+            numbers = (0, sequence, expires_at, journal_segment, returns, is_redelivered)
+            buffer.put_joined((_ENTRY_NUMBERS.pack(*numbers),))
         put_message(buffer, message)
         buffer.set_u32(start, buffer.length - start - 4)
         if self.count == 0:

@@ -13,6 +13,7 @@ cdef class Driver:
     cdef public object failed
     cdef public bytearray receive_buffer
     cdef public object receive_view
+    cdef public bytes received
     cdef public list resting
     cdef public object links
     cdef public object after_turn

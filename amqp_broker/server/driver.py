@@ -65,6 +65,7 @@ class Driver:
         self.failed: asyncio.Future[None] = loop.create_future()
         self.receive_buffer = bytearray(RECEIVE_BYTES)
         self.receive_view = memoryview(self.receive_buffer)
+        self.received = b""
         self.resting: list[TlsTransport] = []
         self.links: PeerLinks | None = None
         self.after_turn: Callable[[], None] | None = None

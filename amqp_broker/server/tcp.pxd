@@ -25,6 +25,8 @@ cdef class TcpTransport:
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
                    nbytes=Py_ssize_t, is_lone=bint)
     cpdef void on_readable(self) except *
+    @cython.locals(driver=Driver)
+    cdef Py_ssize_t _receive(self, Py_ssize_t count, Py_ssize_t most, int flags) except -1
     @cython.locals(driver=Driver, now="long long")
     cdef bint _handle(self, Py_ssize_t length) except -1
     @cython.locals(taken=Py_ssize_t)

@@ -16,6 +16,8 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import cython
+
 from amqp_broker.connection.connection import CLOSED, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.server.driver import LONE_BYTES
@@ -84,7 +86,7 @@ class TcpTransport:
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
         is_lone = count == 0 and driver.is_calm()
-        if count:
+        if count and cython.compiled:
             if count + most > len(driver.receive_buffer):
                 driver.grow_receive_buffer(count)
             driver.receive_view[:count] = pending
@@ -92,10 +94,10 @@ class TcpTransport:
             if is_lone:
                 # To take octets from the kernel may make it acknowledge them on the way, which is as long as it takes
                 # to handle them. So they are looked at now, and taken when they are handled.
-                nbytes = receive_into(self.socket, self.fd, driver.receive_buffer, 0, _LONE_BYTES, _MSG_PEEK)
+                nbytes = self._receive(0, _LONE_BYTES, _MSG_PEEK)
                 is_lone = nbytes < _LONE_BYTES
             if not is_lone:
-                nbytes = receive_into(self.socket, self.fd, driver.receive_buffer, count, most, 0)
+                nbytes = self._receive(count, most, 0)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -114,13 +116,25 @@ class TcpTransport:
         elif self._handle(count + nbytes):
             driver.wants_turn()
 
+    def _receive(self, count: int, most: int, flags: int) -> int:
+        """At most `most` octets behind `count` that are in the receive buffer. Returns how many came. Plain, a bytes
+        object of their own: what is sliced off a bytearray had to be copied once more."""
+        driver = self.driver
+        if cython.compiled:
+            return receive_into(self.socket, self.fd, driver.receive_buffer, count, most, flags)
+        driver.received = self.socket.recv(most, flags)
+        return len(driver.received)
+
     def _handle(self, length: int) -> bool:
         """Have the node handle what is in the receive buffer. Returns whether its disk has taken it."""
         driver = self.driver
         now = driver.now()
         driver.node.set_time(now)
         try:
-            self.connection.receive_buffer(driver.receive_buffer, length, now)
+            if cython.compiled:
+                self.connection.receive_buffer(driver.receive_buffer, length, now)
+            else:
+                self.connection.receive_data(driver.received, now)
         except (OSError, StorageError) as error:
             log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
             driver.fail(error)
@@ -130,7 +144,7 @@ class TcpTransport:
     def _take_seen(self, nbytes: int) -> None:
         """Take the octets that were looked at from the kernel, without a copy (tcp(7), MSG_TRUNC)."""
         try:
-            taken = receive_into(self.socket, self.fd, self.driver.receive_buffer, 0, nbytes, _MSG_TRUNC)
+            taken = self._receive(0, nbytes, _MSG_TRUNC)
         except OSError:  # the connection was reset: what it had said is handled
             self._lose()
             return
