@@ -15,6 +15,7 @@ if not cython.compiled:
     import struct
 
     _pack_tag = struct.Struct(">Q?").pack
+    _pack_head = struct.Struct(">BHL").pack
     _pack_size = struct.Struct(">L").pack
 
 #: A buffer that has grown beyond this is given back when it is empty, so that an idle connection is small.
@@ -72,27 +73,32 @@ class Output:
         """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open."""
         buffer = self.buffer
         content = message.content
-        if message.body is not None or message.body_size + 8 > frame_max:
-            buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, b"")
-            self.put_content(message, channel_id, frame_max)
-        elif cython.compiled:
+        is_whole = message.body is None and message.body_size + 8 <= frame_max
+        if not cython.compiled:
+            raw, end = message.address.raw, message.header_end
+            if prefix is not self._prefix or len(raw) != self._raw_length:
+                self._prefix = prefix
+                self._raw_length = len(raw)
+                self._head = prefix[:3] + _pack_size(len(prefix) + len(raw) + 2) + prefix[7:]
+            if not is_whole:
+                content = content[:end]
+            tag = _pack_tag(delivery_tag, is_redelivered)
+            start = buffer.put_joined((self._head, tag, raw, b"\xce", content)) - len(content)
+            channel = prefix[1:3]
+            if content[1:3] != channel or content[end + 1 : end + 3] != channel:
+                buffer.set_u16(start + 1, channel_id)
+                if is_whole and message.body_size:
+                    buffer.set_u16(start + end + 1, channel_id)
+            if not is_whole:
+                self._put_body(message, channel_id, frame_max - 8)
+        elif is_whole:
             start = buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, content)
             buffer.set_u16(start + 1, channel_id)
             if message.body_size:
                 buffer.set_u16(start + message.header_end + 1, channel_id)
         else:
-            raw = message.address.raw
-            if prefix is not self._prefix or len(raw) != self._raw_length:
-                self._prefix = prefix
-                self._raw_length = len(raw)
-                self._head = prefix[:3] + _pack_size(len(prefix) + len(raw) + 2) + prefix[7:]
-            tag = _pack_tag(delivery_tag, is_redelivered)
-            start = buffer.put_joined((self._head, tag, raw, b"\xce", content)) - len(content)
-            channel, end = prefix[1:3], message.header_end
-            if content[1:3] != channel or content[end + 1 : end + 3] != channel:
-                buffer.set_u16(start + 1, channel_id)
-                if message.body_size:
-                    buffer.set_u16(start + end + 1, channel_id)
+            buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, b"")
+            self.put_content(message, channel_id, frame_max)
 
     def put_content(self, message: Message, channel_id: int, frame_max: int) -> None:
         """The content header frame and the body frames, split to `frame_max`."""
@@ -106,15 +112,14 @@ class Output:
             return
         buffer.put_bytes(message.content[: message.header_end])
         buffer.set_u16(start + 1, channel_id)
-        if message.body is None:
-            self._put_body([message.body_bytes()], message.body_size, channel_id, frame_max - 8)
-        else:
-            self._put_body(message.body, message.body_size, channel_id, frame_max - 8)
+        self._put_body(message, channel_id, frame_max - 8)
 
-    def _put_body(self, chunks: list[bytes], remaining: int, channel_id: int, limit: int) -> None:
-        """A body of `remaining` octets in full frames. Chunks are not copied, unless a frame ends inside one: that is
+    def _put_body(self, message: Message, channel_id: int, limit: int) -> None:
+        """Its body, in frames of at most `limit` octets. Chunks are not copied, unless a frame ends inside one: that is
         so where publisher and consumer have negotiated different sizes."""
         buffer = self.buffer
+        chunks = [message.body_bytes()] if message.body is None else message.body
+        remaining = message.body_size
         room = 0
         for chunk in chunks:
             length = len(chunk)
@@ -122,9 +127,12 @@ class Output:
             while position < length:
                 if room == 0:
                     room = min(limit, remaining)
-                    buffer.put_u8(3)
-                    buffer.put_u16(channel_id)
-                    buffer.put_u32(room)
+                    if cython.compiled:
+                        buffer.put_u8(3)
+                        buffer.put_u16(channel_id)
+                        buffer.put_u32(room)
+                    else:
+                        buffer.put_bytes(_pack_head(3, channel_id, room))
                 size = min(room, length - position)
                 if buffer.length:
                     self.chunk_bytes += buffer.length

@@ -35,7 +35,7 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
 
-    @cython.locals(milliseconds="long long")
+    @cython.locals(milliseconds=double)
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
     cpdef bint is_calm(self) except -1

@@ -90,8 +90,8 @@ class Driver:
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
-        milliseconds: int = cython.cast(cython.longlong, (monotonic_time() + self._clock_offset) * 1000)
-        return milliseconds
+        milliseconds = (monotonic_time() + self._clock_offset) * 1000
+        return cython.cast(cython.longlong, milliseconds) if cython.compiled else int(milliseconds)
 
     def grow_receive_buffer(self, pending: int) -> None:
         """A connection has nearly a whole buffer of unfinished frame: make room for its end."""
