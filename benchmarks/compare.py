@@ -32,7 +32,7 @@ from benchmarks.brokers import (
 )
 from benchmarks.clusters import own_cluster, rabbitmq_cluster
 from benchmarks.machine import commit, header, table
-from benchmarks.scenarios import PLAIN_TARGET, ROWS, Measure, Row
+from benchmarks.scenarios import ROWS, Measure, Row
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP_SECONDS = 2.0  # with many connections, a broker needs some time to find its pace
@@ -101,8 +101,8 @@ def table_rows(row: Row, ours: list[Result], rival: list[Result], plain: bool) -
     for measure in row.measures:
         mine, theirs = figures(ours, measure), figures(rival, measure)
         ratio = statistics.median(mine) / statistics.median(theirs)
-        target = min(measure.target, PLAIN_TARGET) if plain and measure.is_rate else measure.target
-        bound = f"{'>=' if measure.is_rate else '<='} {target:g}"
+        target = measure.plain_target() if plain else measure.target
+        bound = f"{'>=' if measure.is_rate else '<='} {target:.2g}"
         cells = [row.title, measure.unit]
         for values in (mine, theirs):
             cells += [show(statistics.median(values)), f"{show(values[0])} - {show(values[-1])}"]
@@ -134,7 +134,7 @@ def default_output(plain: bool) -> Path:
     type=click.Choice([row.name for row in ROWS]),
     help="Only these rows. [all]",
 )
-@click.option("--plain", is_flag=True, help="Run our broker without its compiled modules; rates must then reach 1.5.")
+@click.option("--plain", is_flag=True, help="Run our broker without compiled modules: to be better by half.")
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/compare-DATE-COMMIT.md]")
 def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, output: Path | None) -> None:
     """Compare our broker with RabbitMQ and write the table."""

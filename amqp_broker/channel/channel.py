@@ -159,8 +159,8 @@ class Channel:
             self._complete(data[position:end], end - position, None, 0)
             return end
         if (
-            size < _SEPARATE_BODY_BYTES
-            and body_end <= length
+            body_end <= length
+            and size <= self.connection.payload_max
             and data[body_end - 1] == 0xCE
             and (
                 (data[end] == 3 and get_u32(data, end + 3) == size and get_u16(data, end + 1) == self.channel_id)
@@ -169,7 +169,10 @@ class Channel:
             )
         ):
             self.expecting = _METHOD
-            self._complete(data[position:body_end], end - position, None, size)
+            if size < _SEPARATE_BODY_BYTES:
+                self._complete(data[position:body_end], end - position, None, size)
+            else:
+                self._complete(data[position:end], end - position, [data[end + 7 : body_end - 1]], size)
             return body_end
         self.header = data[position:end]
         self.body = []
