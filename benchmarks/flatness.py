@@ -1,7 +1,7 @@
 """Whether a message costs the same with one queue, binding, connection or waiting message as with very many.
 
-Each experiment runs the same load twice in brokers of their own, small and large, and compares what a message
-cost.
+Each experiment runs the same load in two brokers of their own, small and large, in turn, and compares what a message
+cost round by round: how fast the machine is may change from one second to the next.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKLOG = 10_000_000
 MESSAGES = 1_000_000
 MOST_GROWTH = 25  # per cent
 
-ROUNDS = 7
+ROUNDS = 11
 ONE_CHANNEL = ["--max-consumers-per-channel", "100000"]  # so that a single consumer may serve all queues
 
 LOAD = Scenario(confirm_window=1000, ack_every=100, messages=MESSAGES, seconds=0, queue="kept", exchange="kept")
@@ -47,23 +47,16 @@ class Costs:
         result = run_checked(self.load, run_declared)
         self.found.append(1e6 * (self.broker.cpu_seconds() - before) / result.counts.received)
 
-    @property
-    def median(self) -> float:
-        return statistics.median(self.found)
 
-
-def measure_in_turn(*all_costs: Costs) -> None:
-    """Some rounds of each, one after the other, so that what else the machine does falls on all alike."""
+def findings(what: str, few: Costs, many: Costs) -> Iterator[Finding]:
+    """Measures both in turn: the median costs, and by how much the second is higher in the median round."""
     for _ in range(ROUNDS):
-        for costs in all_costs:
-            costs.measure()
-
-
-def findings(what: str, small: float, large: float) -> Iterator[Finding]:
-    """Both costs, and by how much the second is higher."""
-    yield Finding(f"cost of a message with 1 {what}", "us", small)
-    yield Finding(f"cost of a message with the most {what}s", "us", large)
-    yield Finding(f"growth of the cost with {what}s", "%", 100 * (large / small - 1), MOST_GROWTH)
+        few.measure()
+        many.measure()
+    growth = statistics.median(large / small - 1 for small, large in zip(few.found, many.found, strict=True))
+    yield Finding(f"cost of a message with 1 {what}", "us", statistics.median(few.found))
+    yield Finding(f"cost of a message with the most {what}s", "us", statistics.median(many.found))
+    yield Finding(f"growth of the cost with {what}s", "%", 100 * growth, MOST_GROWTH)
 
 
 def compare_loads(what: str, small: Scenario, large: Scenario) -> Iterator[Finding]:
@@ -73,9 +66,7 @@ def compare_loads(what: str, small: Scenario, large: Scenario) -> Iterator[Findi
         own_broker(folder / "small", ONE_CHANNEL) as first,
         own_broker(folder / "large", ONE_CHANNEL) as second,
     ):
-        few, many = Costs(first, small), Costs(second, large)
-        measure_in_turn(few, many)
-    yield from findings(what, few.median, many.median)
+        yield from findings(what, Costs(first, small), Costs(second, large))
 
 
 def scaled(count: int, scale: float) -> int:
@@ -108,9 +99,7 @@ def measure_connections(scale: float) -> Iterator[Finding]:
         own_broker(folder / "large") as second,
         many_links(second, scaled(CONNECTIONS, scale)),
     ):
-        few, many = Costs(first, load), Costs(second, load)
-        measure_in_turn(few, many)
-    yield from findings("connection", few.median, many.median)
+        yield from findings("connection", Costs(first, load), Costs(second, load))
 
 
 def measure_backlog(scale: float) -> Iterator[Finding]:
@@ -124,5 +113,4 @@ def measure_backlog(scale: float) -> Iterator[Finding]:
     ):
         few, many = Costs(first, load), Costs(second, load)
         run_checked(replace(many.load, consumers=0, messages=scaled(BACKLOG, scale)), run_declared)
-        measure_in_turn(few, many)
-    yield from findings("waiting message", few.median, many.median)
+        yield from findings("waiting message", few, many)

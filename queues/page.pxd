@@ -4,7 +4,7 @@ from octets.index cimport is_same
 from queues.message cimport Address, Entry, Message, make_entry, make_message
 
 cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY, _FLAG_PRIORITY
-cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED, _PLACES
+cdef Py_ssize_t _MESSAGE_FIXED, _ENTRY_FIXED, _PLACES, _LEAST_HEADER, _FRAME_OVERHEAD
 
 @cython.final
 cdef class AddressBook:
@@ -24,7 +24,7 @@ cpdef int put_message(Buffer buffer, Message message) except -1
 @cython.locals(data="const unsigned char*", flags=int, priority=int, expiration="long long",
                timestamp="long long", header_end=Py_ssize_t, content_length=Py_ssize_t,
                position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list,
-               body_size="unsigned long long")
+               body_size="unsigned long long", is_apart=bint, body_frame="unsigned long long")
 cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressBook addresses)
 
 @cython.final

@@ -22,7 +22,7 @@ from typing import Any
 import cython
 
 from octets.buffer import Buffer
-from queues.message import Address, Entry, Message
+from queues.message import FRAME_OVERHEAD, PROPERTIES_OFFSET, Address, Entry, Message
 
 if not cython.compiled:
     from octets.buffer import get_u16, get_u32, get_u64
@@ -42,6 +42,9 @@ _FLAG_PRIORITY = 4
 _MESSAGE_FIXED = 36
 #: Octets of a page record after its length and before its message.
 _ENTRY_FIXED = 23
+#: A header frame without any property: flags and its end behind the fixed part.
+_LEAST_HEADER = PROPERTIES_OFFSET + 3
+_FRAME_OVERHEAD = FRAME_OVERHEAD
 
 #: So many addresses are shared, one for each place.
 _PLACES = 256
@@ -119,19 +122,26 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         numbers = _unpack_message(blob, start)
         flags, priority, expiration, timestamp, body_size, header_end, content_length, address_length = numbers
     position = start + _MESSAGE_FIXED
-    if position + address_length + content_length > end or header_end > content_length or address_length < 2:
-        raise ValueError(
-            f"packed message of {end - start} octets announces {address_length} + {content_length}"
-        )
+    if position + address_length + content_length > end or address_length < 2:
+        raise ValueError(f"packed message of {end - start} octets announces {address_length} + {content_length}")
+    # Who delivers it patches both frames, and does not look whether they are there.
+    is_apart = (flags & _FLAG_SEPARATE_BODY) != 0
+    body_frame = 0 if is_apart or body_size == 0 else body_size + _FRAME_OVERHEAD
+    if (
+        header_end < _LEAST_HEADER
+        or header_end + body_frame != content_length
+        or (not is_apart and body_size > content_length)
+    ):
+        raise ValueError(f"content of {content_length} octets has a header of {header_end}, a body of {body_size}")
     address = addresses.find_in(data, position, position + address_length)
     position += address_length
     content = blob[position : position + content_length]
     position += content_length
     body = None
-    if flags & _FLAG_SEPARATE_BODY:
+    if is_apart:
         body, position = _get_chunks(blob, position, end)
-    elif body_size > content_length:
-        raise ValueError(f"packed message announces a body of {body_size} octets in a content of {content_length}")
+        if sum([len(chunk) for chunk in body]) != body_size:
+            raise ValueError(f"a body of {body_size} octets has chunks of another length")
     return make_message(
         address,
         content,
@@ -147,6 +157,8 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
 
 def _get_chunks(blob: bytes, position: int, end: int) -> tuple[list[bytes], int]:
     """The chunks of a separate body at `position`, and the position behind them."""
+    if end - position < 4:
+        raise ValueError("packed message ends before its body")
     count = int.from_bytes(blob[position : position + 4], "big")
     position += 4
     chunks = []

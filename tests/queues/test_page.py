@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_broker.connection.output import Output
 from octets.buffer import Buffer
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook, Page, PageBuilder, get_message, put_message
 from storage.page_store import PageLocation
 from tests.queues.queue_world import ADDRESS, message_named
 
+#: A method frame up to its delivery tag.
+_DELIVER = b"\1\0\2\0\0\0\0\0\x3c\0\x3c\3tag"
 U63 = st.integers(0, (1 << 63) - 1)
 NAMES = st.binary(max_size=255).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 
@@ -163,7 +167,37 @@ def _damaged(blob: bytes, position: int, flip: int, cut: int) -> bytes:
 def use(message: Message) -> None:
     """What a queue and a consumer do with it must not fail either."""
     message.properties()
-    message.body_bytes()
+    assert len(message.body_bytes()) == message.body_size
+    for frame_max in (4096, 131_072):
+        output = Output()
+        output.put_deliver(_DELIVER, 1, False, message, 2, frame_max)
+        frames = -(-message.body_size // (frame_max - 8))
+        method = len(_DELIVER) + 9 + len(message.address.raw) + 1
+        assert len(b"".join(output.take())) == method + message.header_end + message.body_size + 8 * frames
+
+
+@pytest.mark.parametrize(
+    ("flags", "body_size", "header_end", "content", "behind"),
+    [
+        (0, 1, 30, 30, b""),
+        (0, 0, 0, 0, b""),
+        (0, 0, 21, 21, b""),
+        (0, 0, 30, 31, b""),
+        (0, (1 << 64) - 8, 30, 30, b""),
+        (0, (1 << 64) - 1, 30, 37, b""),
+        (2, 1, 30, 30, b"\0\0\0\1\0\0\0\2xx"),
+        (2, 9, 30, 30, b""),
+        (2, 9, 30, 30, b"\0\0\0"),
+        (2, 9, 30, 31, b"\0\0\0\1\0\0\0\x09xxxxxxxxx"),
+    ],
+)
+def test_parts_that_do_not_fit_together(
+    flags: int, body_size: int, header_end: int, content: int, behind: bytes
+) -> None:
+    numbers = struct.pack(">BBQQQLLH", flags, 0, 0, 0, body_size, header_end, content, 2)
+    blob = numbers + b"\0\0" + b"c" * content + behind
+    with pytest.raises(ValueError, match=r"content of|body|ends before"):
+        get_message(blob, 0, len(blob), AddressBook())
 
 
 @given(messages(), st.integers(0, 1 << 20), st.integers(1, 255), st.one_of(st.just(0), st.integers(0, 1 << 20)))
