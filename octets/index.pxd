@@ -15,7 +15,7 @@ cdef extern from *:
     unsigned long long octets_hash(const void* data, Py_ssize_t count) nogil
 
 cdef Py_ssize_t _MOST_KEYS, _FIRST_SLOTS
-cdef unsigned long long _NUMBER
+cdef unsigned int _NUMBER
 
 @cython.locals(known="const unsigned char*")
 cpdef bint is_same(bytes octets, const unsigned char* data, Py_ssize_t start, Py_ssize_t end) noexcept
@@ -27,8 +27,8 @@ cdef class OctetIndex:
     cdef bytearray _memory
     cdef unsigned long long _mask
 
-    @cython.locals(begin="const unsigned char*", memory="unsigned char*", slots="unsigned long long*",
-                   hashed="unsigned long long", place="unsigned long long", slot="unsigned long long",
+    @cython.locals(begin="const unsigned char*", memory="unsigned char*", slots="unsigned int*",
+                   hashed="unsigned long long", place="unsigned long long", slot="unsigned int",
                    number=Py_ssize_t, key=bytes)
     cpdef Py_ssize_t find(self, const unsigned char* data, Py_ssize_t start, Py_ssize_t end) except -2
     @cython.locals(number=Py_ssize_t)
@@ -36,6 +36,6 @@ cdef class OctetIndex:
     cpdef int clear(self) except -1
     @cython.locals(number=Py_ssize_t, count=Py_ssize_t)
     cdef int _grow(self) except -1
-    @cython.locals(memory="unsigned char*", slots="unsigned long long*", octets="const unsigned char*",
+    @cython.locals(memory="unsigned char*", slots="unsigned int*", octets="const unsigned char*",
                    hashed="unsigned long long", place="unsigned long long")
     cdef int _put(self, Py_ssize_t number) except -1

@@ -2,15 +2,16 @@
 
 A publish is routed by the octets of its exchange and routing key. Looked up in a dict they would first become an
 object, and with a hundred thousand keys nearly every look-up would wait for memory several times. Compiled, this is a
-table of one word a key, open addressing, in which 40 bits of the hash stand beside the number: one line of memory says
-no, and the key is looked at once. The hash is CPython's own (SipHash, keyed): nobody can choose keys that collide.
+table of four octets a key, open addressing, in which eight bits of the hash stand beside the number: it is small enough
+for a processor's cache, and of the keys that are not the one hardly any is looked at. The hash is CPython's own
+(SipHash, keyed): nobody can choose keys that collide.
 
 Like buffer.py it has a second body for plain code, which is a dict (docs/decisions/0002-one-source.md).
 
 Invariants:
 1. keys[number] is what `number` was given out for; numbers count from 0.
 2. At most four fifths of the slots are taken: those that a search goes through stand side by side, and a small table
-   stays in the cache. A slot is 0, or the upper 40 bits of a hash and the number plus 1.
+   stays in the cache. A slot is 0, or the upper 8 bits of a hash and the number plus 1.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class OctetIndex:
     def __init__(self) -> None:
         self.keys: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
-        self._memory = bytearray(8 * _FIRST_SLOTS if cython.compiled else 0)
+        self._memory = bytearray(4 * _FIRST_SLOTS if cython.compiled else 0)
         self._mask = _FIRST_SLOTS - 1
 
     def __len__(self) -> int:
@@ -54,13 +55,13 @@ class OctetIndex:
         if not cython.compiled:
             return self._numbers.get(data[start:end], -1)
         memory: Any = self._memory
-        slots = cython.cast(cython.p_ulonglong, memory)
+        slots = cython.cast(cython.p_uint, memory)
         begin: Any = data
         hashed = octets_hash(begin + start, end - start)  # type: ignore[name-defined]  # noqa: F821
         place = hashed & self._mask
         slot = slots[place]
         while slot:
-            if slot >> 24 == hashed >> 24:
+            if slot >> 24 == hashed >> 56:
                 number: int = (slot & _NUMBER) - 1
                 key = self.keys[number]
                 if is_same(key, data, start, end):
@@ -88,13 +89,13 @@ class OctetIndex:
         self.keys.clear()
         self._numbers.clear()
         if cython.compiled:
-            self._memory = bytearray(8 * _FIRST_SLOTS)
+            self._memory = bytearray(4 * _FIRST_SLOTS)
             self._mask = _FIRST_SLOTS - 1
 
     def _grow(self) -> None:
         """Twice as many slots. Where there is no memory for them, nothing changes."""
         count = 2 * (self._mask + 1)
-        self._memory = bytearray(8 * count)
+        self._memory = bytearray(4 * count)
         self._mask = count - 1
         for number in range(len(self.keys)):
             self._put(number)
@@ -102,10 +103,10 @@ class OctetIndex:
     def _put(self, number: int) -> None:
         """Give a key its slot."""
         memory: Any = self._memory
-        slots = cython.cast(cython.p_ulonglong, memory)
+        slots = cython.cast(cython.p_uint, memory)
         octets: Any = self.keys[number]
         hashed = octets_hash(octets, len(self.keys[number]))  # type: ignore[name-defined]  # noqa: F821
         place = hashed & self._mask
         while slots[place]:
             place = (place + 1) & self._mask
-        slots[place] = (hashed >> 24 << 24) | (number + 1)
+        slots[place] = (hashed >> 56 << 24) | (number + 1)
