@@ -9,28 +9,29 @@ from queues.ready cimport Ready
 from queues.store cimport MessageStore
 
 cdef class ClassicQueue(Queue):
-    cdef public bint is_limited
+    # What every message touches comes first, side by side: with many queues each line of it comes from memory.
     cdef public bint rejects_overflow
-    cdef public bint has_dead_letters
+    cdef public bint is_limited
     cdef public bint _expires_soon
-    cdef public MessageStore store
+    cdef public bint has_dead_letters
     cdef public Pager pager
-    cdef public object timers
-    cdef public object dead_letter
-    cdef public object watcher
+    cdef public Ready ready
+    cdef public Dispatcher dispatcher
     cdef public unsigned long long next_sequence
     cdef public Py_ssize_t unacked
-    cdef public list settled
-    cdef public unsigned int last_segment
-    cdef public dict held
     cdef public long long published
     cdef public long long delivered
     cdef public long long settled_count
-    cdef public long long redelivered
-    cdef public Ready ready
-    cdef public Dispatcher dispatcher
-    cdef public long long _expiry_at
     cdef public long long message_ttl
+    cdef public list settled
+    cdef public dict held
+    cdef public MessageStore store
+    cdef public object watcher
+    cdef public object timers
+    cdef public object dead_letter
+    cdef public unsigned int last_segment
+    cdef public long long redelivered
+    cdef public long long _expiry_at
     cdef public long long max_length
     cdef public long long max_length_bytes
     cdef public dict lease_groups

@@ -6,6 +6,8 @@ from queues.pager cimport Pager
 cdef object _NOTHING
 
 cdef class Ready:
+    cdef public Py_ssize_t count
+    cdef public long long message_bytes
     cdef public Pager pager
     cdef public unsigned long long queue_id
     cdef public object head
@@ -14,8 +16,6 @@ cdef class Ready:
     cdef public long long stragglers_size
     cdef public object pages
     cdef public PageBuilder tail
-    cdef public Py_ssize_t count
-    cdef public long long message_bytes
 
     @cython.locals(pager=Pager, tail=PageBuilder, before=Py_ssize_t)
     cpdef void push(self, Message message, unsigned long long sequence, long long expires_at,

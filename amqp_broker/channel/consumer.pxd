@@ -8,13 +8,13 @@ from amqp_broker.connection.output cimport Output
 
 cdef class ChannelConsumer(Consumer):
     cdef public Channel channel
+    cdef public Py_ssize_t prefetch
+    cdef public Py_ssize_t unacked
+    cdef public bytes prefix
     cdef public str tag
     cdef public bint is_exclusive
     cdef public bint is_cancelled
-    cdef public Py_ssize_t prefetch
-    cdef public Py_ssize_t unacked
     cdef public object arguments
-    cdef public bytes prefix
 
     @cython.locals(channel=Channel, pager=Pager, connection=Connection, output=Output)
     cpdef bint has_credit(self)
