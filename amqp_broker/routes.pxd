@@ -1,6 +1,5 @@
 cimport cython
 from octets.index cimport OctetIndex
-from queues.message cimport Address
 
 @cython.final
 cdef class PublishRoute:
@@ -9,14 +8,15 @@ cdef class PublishRoute:
     cdef public bint has_proxies
     cdef public list homes
     cdef public bint is_plain
+    cdef public object only
     cdef public long long generation
 
 @cython.final
 cdef class RouteTable:
     cdef readonly OctetIndex index
-    cdef readonly list addresses
     cdef readonly list routes
+    cdef readonly list only
 
     @cython.locals(raw="const unsigned char*", number=Py_ssize_t)
-    cpdef int put(self, Address address, PublishRoute route) except -1
+    cpdef Py_ssize_t put(self, bytes address, PublishRoute route) except -1
     cpdef int clear(self) except -1

@@ -13,6 +13,8 @@ cdef class VHost:
     cdef public MessageStore store
     cdef public long long now
     cdef public long long generation
+    cdef public long long routes_generation
+    cdef public long long forgotten
     cdef public dict queues
     cdef public object router
     cdef public list dead_letters
@@ -22,13 +24,13 @@ cdef class VHost:
     cdef Py_ssize_t _max_routes
     cdef dict _tables
     cdef Py_ssize_t _route_count
-    cdef long long _routes_generation
     cdef dict _shared
     cdef long long _shared_generation
 
     cpdef void changed(self)
-    @cython.locals(first=Queue, queue=ClassicQueue, expires_at="long long", taker=Consumer, segment="unsigned int",
-                   store=MessageStore)
+    @cython.locals(expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
+    cdef int publish_to(self, Message message, ClassicQueue queue, long long now) except -1
+    @cython.locals(first=Queue)
     cpdef int publish(self, Message message, list queues, long long now, object receipt=*,
                       bint is_again=*) except -1
     @cython.locals(outcome=int, each=Queue, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list,

@@ -14,7 +14,7 @@ from typing import Any
 from amqp_broker.receipts import Receipt
 from amqp_broker.routes import PublishRoute, RouteTable
 from exchanges.router import ExchangeEntry, Router
-from queues.message import Address, Message
+from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
 
@@ -26,7 +26,7 @@ _REJECTED = 2
 
 class VHost:
     """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
-    routes are remembered."""
+    routes are remembered. routes_generation: the `generation` of all that are. forgotten: how often they were."""
 
     def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
         self.name = name
@@ -41,27 +41,30 @@ class VHost:
         self._max_routes = max_cached_routes
         self._tables: dict[str, RouteTable] = {}
         self._route_count = 0
-        self._routes_generation = 1
+        self.routes_generation = 1
+        self.forgotten = 0
         self._shared: dict[tuple[str, ...], PublishRoute] = {}
         self._shared_generation = 1
 
     def routes_of(self, user: str) -> RouteTable:
-        """The routes that all channels of a user share. One that is found there must have the present `generation`."""
+        """The routes that all channels of a user share. They hold while `routes_generation` is the `generation`."""
         table = self._tables.get(user)
         if table is None:
             table = self._tables[user] = RouteTable()
         return table
 
-    def remember_route(self, table: RouteTable, address: Address, route: PublishRoute) -> None:
-        """Put a route among those of `routes_of`. When there are too many, or those that are there are of old, they
-        are all forgotten, and the queues that are only known there any more."""
-        if self._routes_generation != self.generation or self._route_count >= self._max_routes:
+    def remember_route(self, table: RouteTable, address: bytes, route: PublishRoute) -> int:
+        """Put a route among those of `routes_of`. Returns its number, which holds until they are `forgotten`. When
+        there are too many, or those that are there are of old, they are all forgotten, and the queues that are only
+        known there any more."""
+        if self.routes_generation != self.generation or self._route_count >= self._max_routes:
+            self.forgotten += 1
             for each in self._tables.values():
                 each.clear()
             self._route_count = 0
-            self._routes_generation = self.generation
-        table.put(address, route)
+            self.routes_generation = self.generation
         self._route_count += 1
+        return table.put(address, route)
 
     def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
         """The plain route from an exchange to the queues of these names, as far as they are there. Many addresses
@@ -95,7 +98,10 @@ class VHost:
             proxy: Any = first
             proxy.sink.publish(message, queues, receipt, is_again)
             return _ACCEPTED
-        queue: Any = first
+        return self.publish_to(message, first, now)
+
+    def publish_to(self, message: Message, queue: Any, now: int) -> int:
+        """Hand a message to one queue of this node. Returns as `publish`."""
         if queue.rejects_overflow and queue.rejects(message, now):
             return _REJECTED
         expires_at = queue.expiry_of(message, now)

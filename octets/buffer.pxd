@@ -39,8 +39,8 @@ cdef class Buffer:
     cpdef Py_ssize_t put_joined(self, object pieces) except -1
 
     @cython.locals(target="unsigned char*", source="const unsigned char*", start=Py_ssize_t, position=Py_ssize_t)
-    cpdef Py_ssize_t put_framed(self, bytes head, unsigned long long number, unsigned int flag, bytes tail,
-                                 bytes rest) except -1
+    cpdef Py_ssize_t put_framed(self, const unsigned char* head, Py_ssize_t head_size, unsigned long long number,
+                                 unsigned int flag, bytes tail, bytes rest) except -1
 
     cpdef int put_shortstr(self, bytes value) except -1
     cpdef int put_longstr(self, bytes value) except -1

@@ -171,25 +171,26 @@ class Buffer:
             self.length = len(self.data)
         return self.length
 
-    def put_framed(self, head: bytes, number: int, flag: int, tail: bytes, rest: bytes) -> int:
-        """Append a frame (AMQP 0-9-1 §4.2.3) of head, a u64, an octet and tail, with its size, which is open in `head`,
-        and its end; then the rest. Returns where the rest begins. One call for what each delivery is."""
+    def put_framed(self, head: bytes, head_size: int, number: int, flag: int, tail: bytes, rest: bytes) -> int:
+        """Append a frame (AMQP 0-9-1 §4.2.3) of head[:head_size] (compiled, `head` is a pointer), a u64, an octet and
+        tail, with its size, which is open in `head`, and its end; then the rest. Returns where the rest begins. One
+        call for what each delivery is."""
         if not cython.compiled:
+            head = head[:head_size]
             size = len(head) + len(tail) + 2
             end = self.put_joined((head[:3], _U32.pack(size), head[7:], _U64.pack(number), b"\1" if flag else b"\0"))
             end = self.put_joined((tail, b"\xce", rest))
             return end - len(rest)
         start = self.length
-        position = start + len(head)
-        self.reserve(len(head) + 10 + len(tail) + len(rest))
+        position = start + head_size
+        self.reserve(head_size + 10 + len(tail) + len(rest))
         target: Any = self.data
-        source: Any = head
-        memcpy(target + start, source, len(head))
+        memcpy(target + start, head, head_size)
         self.set_u32(position, number >> 32)
         self.set_u32(position + 4, number)
         target[position + 8] = flag
         position += 9
-        source = tail
+        source: Any = tail
         memcpy(target + position, source, len(tail))
         position += len(tail)
         target[position] = 0xCE

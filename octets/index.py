@@ -3,8 +3,9 @@
 A publish is routed by the octets of its exchange and routing key. Looked up in a dict they would first become an
 object, and with a hundred thousand keys nearly every look-up would wait for memory several times. Compiled, this is a
 table of four octets a key, open addressing, in which eight bits of the hash stand beside the number: it is small enough
-for a processor's cache, and of the keys that are not the one hardly any is looked at. The hash is CPython's own
-(SipHash, keyed): nobody can choose keys that collide.
+for a processor's cache, and of the keys that are not the one hardly any is looked at. The hash is two multiplications
+for up to 16 octets, keyed by two words of CPython's own keyed hash, so that nobody can choose keys that collide
+(docs/decisions/0018-routes-by-octets.md).
 
 Like buffer.py it has a second body for plain code, which is a dict (docs/decisions/0002-one-source.md).
 
@@ -28,6 +29,7 @@ MOST_KEYS = (1 << 24) - 2
 _MOST_KEYS = MOST_KEYS
 _FIRST_SLOTS = 64
 _NUMBER = 0xFFFFFF
+_WORD = 2**64 - 1
 
 
 def is_same(octets: bytes, data: bytes, start: int, end: int) -> bool:
@@ -46,6 +48,9 @@ class OctetIndex:
         self._numbers: dict[bytes, int] = {}
         self._memory = bytearray(4 * _FIRST_SLOTS if cython.compiled else 0)
         self._mask = _FIRST_SLOTS - 1
+        # Of CPython's own hash, whose key nobody knows.
+        self._one = hash(b"one") & _WORD | 1
+        self._other = hash(b"other") & _WORD
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -57,14 +62,16 @@ class OctetIndex:
         memory: Any = self._memory
         slots = cython.cast(cython.p_uint, memory)
         begin: Any = data
-        hashed = octets_hash(begin + start, end - start)  # type: ignore[name-defined]  # noqa: F821
+        begin += start
+        count = end - start
+        hashed = octets_hash(begin, count, self._one, self._other)  # type: ignore[name-defined]  # noqa: F821
         place = hashed & self._mask
         slot = slots[place]
         while slot:
             if slot >> 24 == hashed >> 56:
-                number: int = (slot & _NUMBER) - 1
-                key = self.keys[number]
-                if is_same(key, data, start, end):
+                key = item_of(self.keys, (slot & _NUMBER) - 1)  # type: ignore[name-defined]  # noqa: F821
+                if size_of(key) == count and memcmp(octets_of(key), begin, count) == 0:  # type: ignore[name-defined]  # noqa: F821
+                    number: int = (slot & _NUMBER) - 1
                     return number
             place = (place + 1) & self._mask
             slot = slots[place]
@@ -105,7 +112,7 @@ class OctetIndex:
         memory: Any = self._memory
         slots = cython.cast(cython.p_uint, memory)
         octets: Any = self.keys[number]
-        hashed = octets_hash(octets, len(self.keys[number]))  # type: ignore[name-defined]  # noqa: F821
+        hashed = octets_hash(octets, len(self.keys[number]), self._one, self._other)  # type: ignore[name-defined]  # noqa: F821
         place = hashed & self._mask
         while slots[place]:
             place = (place + 1) & self._mask

@@ -12,17 +12,20 @@ cdef class ClassicQueue(Queue):
     # What every message touches comes first, side by side: with many queues each line of it comes from memory.
     cdef public bint rejects_overflow
     cdef public bint is_limited
-    cdef public bint _expires_soon
+    cdef public bint is_drained
     cdef public bint has_dead_letters
-    cdef public Pager pager
-    cdef public Ready ready
-    cdef public Dispatcher dispatcher
+    cdef public long long message_ttl
+    cdef public Consumer only_consumer
     cdef public unsigned long long next_sequence
+    # Here begins what an acknowledgement touches.
     cdef public Py_ssize_t unacked
     cdef public long long published
     cdef public long long delivered
     cdef public long long settled_count
-    cdef public long long message_ttl
+    cdef public Pager pager
+    cdef public bint _expires_soon
+    cdef public Ready ready
+    cdef public Dispatcher dispatcher
     cdef public list settled
     cdef public dict held
     cdef public MessageStore store
@@ -41,11 +44,12 @@ cdef class ClassicQueue(Queue):
     cpdef bint rejects(self, Message message, long long now) except -1
     @cython.locals(ttl="long long")
     cpdef long long expiry_of(self, Message message, long long now)
+    @cython.locals(consumer=Consumer)
     cpdef Consumer taker(self)
     @cython.locals(sequence="unsigned long long", entry=Entry)
     cpdef void enqueue(self, Message message, long long expires_at, unsigned int journal_segment, Consumer taker,
                        long long now) except *
-    cdef void _tell_watcher(self) except *
+    cdef void _became_ready(self) except *
     cdef int _hand_over(self, Entry entry, Consumer consumer) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cdef void _enforce_limits(self, long long now) except *
@@ -63,6 +67,7 @@ cdef class ClassicQueue(Queue):
     cpdef int put_back(self, list entries, long long now) except -1
     cdef int _make_ready(self, list entries, long long now) except -1
     cdef int _forget(self, Entry entry) except -1
+    cdef void _leave_page(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1
     cdef int _drop(self, Entry entry, str reason, long long now) except -1
     cdef int _watch(self, long long expires_at) except -1

@@ -74,15 +74,12 @@ class ClassicQueue(Queue):
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
-        self.published = 0
-        self.delivered = 0
-        self.settled_count = 0
-        self.redelivered = 0
-        if settings.max_priority is not None:
-            self.ready: Ready = PriorityReady(self.pager, queue_id, settings.max_priority)
-        else:
-            self.ready = Ready(self.pager, queue_id)
+        self.published = self.delivered = self.settled_count = self.redelivered = 0
+        levels = settings.max_priority
+        self.ready = Ready(self.pager, queue_id) if levels is None else PriorityReady(self.pager, queue_id, levels)
         self.dispatcher = Dispatcher(settings.single_active_consumer)
+        self.only_consumer: Consumer | None = None
+        self.is_drained = False  # that nothing is ready is certain
         self.lease_groups: dict[str, LeaseGroup] = {}
         self.parting: dict[int, LeaseGroup] = {}
         self.watcher: Callable[[], None] | None = None
@@ -133,14 +130,17 @@ class ClassicQueue(Queue):
         ttl = self.message_ttl
         if message.expiration >= 0 and (ttl < 0 or message.expiration < ttl):
             ttl = message.expiration
-        if ttl < 0:
-            return 0
-        return now + ttl
+        return 0 if ttl < 0 else now + ttl
 
     def taker(self) -> Consumer | None:
         """The consumer who gets a message published now, or None when it has to wait."""
-        if self.ready.count:
-            return None
+        if not self.is_drained:
+            if self.ready.count:
+                return None
+            self.is_drained = True
+        consumer = self.only_consumer
+        if consumer is not None and consumer.is_waiting and consumer.has_credit():
+            return consumer
         return self.dispatcher.next()
 
     def enqueue(
@@ -163,7 +163,7 @@ class ClassicQueue(Queue):
                 self._hand_over(entry, taker)
             return
         self.ready.push(message, sequence, expires_at, journal_segment)
-        self._tell_watcher()
+        self._became_ready()
         if expires_at:
             if expires_at <= now:
                 # It may have expired behind others: then it goes when it becomes the first.
@@ -174,7 +174,8 @@ class ClassicQueue(Queue):
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
-    def _tell_watcher(self) -> None:
+    def _became_ready(self) -> None:
+        self.is_drained = False
         watcher, self.watcher = self.watcher, None
         if watcher is not None:
             watcher()
@@ -254,10 +255,12 @@ class ClassicQueue(Queue):
         """A consumer joins; call `dispatch` afterwards."""
         consumer.queue = self
         self.dispatcher.add(consumer)
+        self.only_consumer = self.dispatcher.only()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer leaves; what it holds stays held. Call `dispatch` afterwards: the single active one may change."""
         self.dispatcher.remove(consumer)
+        self.only_consumer = self.dispatcher.only()
 
     def credit_returned(self, consumer: Consumer) -> None:
         """The consumer may have credit again; call `dispatch` afterwards."""
@@ -315,7 +318,7 @@ class ClassicQueue(Queue):
     def _make_ready(self, entries: list[Entry], now: int) -> None:
         if entries:
             self.ready.put_back(entries)
-            self._tell_watcher()
+            self._became_ready()
         if self.is_limited and not self.rejects_overflow:
             self._enforce_limits(now)
 
@@ -326,11 +329,8 @@ class ClassicQueue(Queue):
         if self.is_deleted:
             # Its files go with the queue.
             entry.page = None
-        elif entry.page is not None:
-            self.pager.settle(self.queue_id, entry.page)
-            entry.page = None
-            self._mark_settled(entry.sequence)
-        elif entry.journal_segment:
+        elif entry.page is not None or entry.journal_segment:
+            self._leave_page(entry)
             self._mark_settled(entry.sequence)
 
     def _mark_settled(self, sequence: int) -> None:
@@ -443,12 +443,12 @@ class ClassicQueue(Queue):
         self.is_deleted = True
         consumers = list(self.dispatcher.consumers)
         for consumer in consumers:
-            self.dispatcher.remove(consumer)
+            self.remove_consumer(consumer)
         count = self.purge()
         self.store.unlist(self)
         for group in groups_of(self):
             group.forget()
-        self._tell_watcher()
+        self._became_ready()  # whoever waits for that looks again
         for consumer in consumers:
             consumer.on_queue_gone()
         return count
@@ -466,6 +466,7 @@ class ClassicQueue(Queue):
                     self._leave_page(item)
                 self.store.touch(item.journal_segment, self)
         self.ready.adopt(recovered.items)
+        self.is_drained = False
         self._expires_soon = True
         self.expire(now)
 

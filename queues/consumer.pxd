@@ -5,6 +5,7 @@ cdef class Consumer:
     cdef public bint no_ack
     cdef public bint is_waiting
     cdef public int priority
+    cdef public int credit
 
     cpdef bint has_credit(self)
     cpdef Message redelivered(self, Entry entry)

@@ -6,6 +6,9 @@ from typing import Any
 
 from queues.message import Entry, Message
 
+#: More than anybody can hold.
+UNLIMITED = 2**31 - 1
+
 
 class Consumer:
     """Somebody who takes messages of one queue.
@@ -13,6 +16,7 @@ class Consumer:
     no_ack: deliveries are settled at once (`deliver_at_once`), the others are held until they are settled (`deliver`).
     priority: the argument x-priority; higher is served first.
     is_waiting: it stands in the dispatcher's line; cleared when it is found without credit.
+    credit: how many more deliveries it may hold, where that is a matter of its own; `has_credit` has the last word.
     """
 
     def __init__(self, no_ack: bool, priority: int) -> None:
@@ -20,6 +24,7 @@ class Consumer:
         self.no_ack = no_ack
         self.priority = priority
         self.is_waiting = False
+        self.credit = UNLIMITED
 
     def has_credit(self) -> bool:
         """Whether one more delivery may be handed over now."""

@@ -45,6 +45,10 @@ class Dispatcher:
             if self.active is not None:
                 self._enter(self.active)
 
+    def only(self) -> Consumer | None:
+        """The only consumer that there is, or None."""
+        return self.consumers[0] if len(self.consumers) == 1 else None
+
     def next(self) -> Consumer | None:
         """The consumer that gets the next message, or None when nobody has credit."""
         consumer = self._first

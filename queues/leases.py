@@ -72,7 +72,7 @@ def _lasting(message: Message) -> Message:
     if message.is_persistent:
         return message
     return make_message(
-        message.address,
+        message.raw,
         message.content,
         message.header_end,
         message.body,

@@ -7,9 +7,10 @@ cdef class Address:
     cdef readonly bytes raw
 
 @cython.final
+@cython.no_gc  # nothing in it can lead back to it
 @cython.freelist(4096)
 cdef class Message:
-    cdef public Address address
+    cdef public bytes raw
     cdef public bytes content
     cdef public list body
     cdef public unsigned long long body_size
@@ -24,7 +25,7 @@ cdef class Message:
     cpdef bytes body_bytes(self)
 
 @cython.locals(message=Message)
-cpdef Message make_message(Address address, bytes content, Py_ssize_t header_end, list body,
+cpdef Message make_message(bytes raw, bytes content, Py_ssize_t header_end, list body,
                            unsigned long long body_size, bint is_persistent, int priority, long long expiration,
                            long long timestamp)
 

@@ -37,8 +37,7 @@ NO_EXPIRATION = -1
 
 
 class Address:
-    """Where a message was published. `raw` is the exchange and the routing key as two short strings, as on the wire:
-    most messages need nothing else, and there may be as many addresses as messages."""
+    """Where a message was published, for who asks for the names. `raw`: as in a Message."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw
@@ -59,6 +58,8 @@ class Address:
 class Message:
     """One published message, shared by all queues that it was routed to. Made by `make_message`.
 
+    raw: where it was published, the exchange and the routing key as two short strings, as on the wire: most messages
+    need nothing else of it, and there may be as many addresses as messages.
     content: the header frame and, if `body` is None and body_size > 0, the body frame.
     body: the payloads of the body frames in order, or None when the body is in `content`.
     expiration: milliseconds from the `expiration` property, or NO_EXPIRATION.
@@ -66,7 +67,7 @@ class Message:
     size: what it counts against the memory budget, octets.
     """
 
-    address: Address
+    raw: bytes
     content: bytes
     header_end: int
     body: list[bytes] | None
@@ -76,6 +77,11 @@ class Message:
     expiration: int
     timestamp: int
     size: int
+
+    @property
+    def address(self) -> Address:
+        """Where it was published, to be asked for names."""
+        return Address(self.raw)
 
     def properties(self) -> bytes:
         """The raw property section: flags and values (AMQP 0-9-1 §2.3.5.2)."""
@@ -92,7 +98,7 @@ class Message:
 
 
 def make_message(
-    address: Address,
+    raw: bytes,
     content: bytes,
     header_end: int,
     body: list[bytes] | None,
@@ -104,7 +110,7 @@ def make_message(
 ) -> Message:
     """A message of these parts (a function, because a C call costs less than a constructor's argument tuple)."""
     message = Message.__new__(Message)
-    message.address = address
+    message.raw = raw
     message.content = content
     message.header_end = header_end
     message.body = body
@@ -138,7 +144,7 @@ def build_message(
     elif body:
         content += b"\x03\x00\x01" + len(body).to_bytes(4, "big") + body + b"\xce"
     return make_message(
-        address, content, header_end, separate, len(body), is_persistent, priority, expiration, timestamp
+        address.raw, content, header_end, separate, len(body), is_persistent, priority, expiration, timestamp
     )
 
 

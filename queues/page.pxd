@@ -12,8 +12,8 @@ cdef class AddressBook:
 
     @cython.locals(octets="const unsigned char*")
     cpdef Address find(self, bytes raw)
-    @cython.locals(address=Address, place=Py_ssize_t)
-    cdef Address find_in(self, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
+    @cython.locals(raw=bytes, place=Py_ssize_t)
+    cdef bytes find_in(self, const unsigned char* data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(size=Py_ssize_t)
 cpdef Py_ssize_t packed_size(Message message) except -1
@@ -23,7 +23,7 @@ cpdef int put_message(Buffer buffer, Message message) except -1
 
 @cython.locals(data="const unsigned char*", flags=int, priority=int, expiration="long long",
                timestamp="long long", header_end=Py_ssize_t, content_length=Py_ssize_t,
-               position=Py_ssize_t, address_length=Py_ssize_t, address=Address, content=bytes, body=list,
+               position=Py_ssize_t, address_length=Py_ssize_t, raw=bytes, content=bytes, body=list,
                body_size="unsigned long long", is_apart=bint, body_frame="unsigned long long")
 cpdef Message get_message(bytes blob, Py_ssize_t start, Py_ssize_t end, AddressBook addresses)
 

@@ -51,29 +51,29 @@ _PLACES = 256
 
 
 class AddressBook:
-    """Shares one Address between messages that have the same, as long as there are few: a place for each pair of a
-    length and last octets, where the newest replaces the one before."""
+    """Shares the octets of an address between messages that have the same, as long as there are few: a place for each
+    pair of a length and last octets, where the newest replaces the one before."""
 
     def __init__(self) -> None:
-        self._known: list[Address] = [Address(b"")] * _PLACES
+        self._known = [b""] * _PLACES
 
     def find(self, raw: bytes) -> Address:
         """The address with these octets (two short strings, so two at least)."""
         octets: Any = raw
-        return self.find_in(octets, 0, len(raw))
+        return Address(self.find_in(octets, 0, len(raw)))
 
-    def find_in(self, data: bytes, start: int, end: int) -> Address:
-        """The address with the octets data[start:end], at least two; compiled, `data` is a pointer."""
+    def find_in(self, data: bytes, start: int, end: int) -> bytes:
+        """The octets data[start:end] of an address, at least two; compiled, `data` is a pointer."""
         place = (end - start + 7 * data[end - 1] + 31 * data[end - 2]) % _PLACES
-        address = self._known[place]
-        if not is_same(address.raw, data, start, end):
-            address = self._known[place] = Address(data[start:end])
-        return address
+        raw = self._known[place]
+        if not is_same(raw, data, start, end):
+            raw = self._known[place] = data[start:end]
+        return raw
 
 
 def packed_size(message: Message) -> int:
     """Octets of a page's record of the message, but for the lengths of a separate body's chunks."""
-    size = 4 + _ENTRY_FIXED + _MESSAGE_FIXED + len(message.address.raw) + len(message.content)
+    size = 4 + _ENTRY_FIXED + _MESSAGE_FIXED + len(message.raw) + len(message.content)
     return size if message.body is None else size + message.body_size
 
 
@@ -84,7 +84,7 @@ def put_message(buffer: Buffer, message: Message) -> None:
         flags |= _FLAG_SEPARATE_BODY
     if message.priority >= 0:
         flags |= _FLAG_PRIORITY
-    raw, content, priority = message.address.raw, message.content, message.priority if message.priority >= 0 else 0
+    raw, content, priority = message.raw, message.content, message.priority if message.priority >= 0 else 0
     if cython.compiled:
         buffer.put_u8(flags)
         buffer.put_u8(priority)
@@ -133,7 +133,7 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         or (not is_apart and body_size > content_length)
     ):
         raise ValueError(f"content of {content_length} octets has a header of {header_end}, a body of {body_size}")
-    address = addresses.find_in(data, position, position + address_length)
+    raw = addresses.find_in(data, position, position + address_length)
     position += address_length
     content = blob[position : position + content_length]
     position += content_length
@@ -143,7 +143,7 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         if sum([len(chunk) for chunk in body]) != body_size:
             raise ValueError(f"a body of {body_size} octets has chunks of another length")
     return make_message(
-        address,
+        raw,
         content,
         header_end,
         body,

@@ -147,7 +147,7 @@ def on_basic_get(channel: Any, method: Any) -> None:
         queue.take_at_once(entry)
     else:
         getter = _getter(channel, queue)
-        getter.unacked += 1
+        getter.credit -= 1
         queue.take_held(entry, getter)
         tag = channel.hold(entry)
     reply_with_message(channel, tag, is_redelivered, message, queue.message_count())
@@ -158,7 +158,6 @@ def _getter(channel: Any, queue: Any) -> ChannelConsumer:
     getter: ChannelConsumer | None = channel.getters.get(queue)
     if getter is None or getter.queue is not queue:
         getter = ChannelConsumer(channel, "", False, False, 0, 0, None)
-        getter.prefix = b""
         getter.queue = queue
         getter.is_cancelled = True
         channel.getters[queue] = getter

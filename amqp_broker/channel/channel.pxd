@@ -1,7 +1,8 @@
 cimport cython
 from octets.buffer cimport get_u16, get_u32, get_u64
 from octets.index cimport is_same
-from queues.message cimport Address, Entry, Message, make_message
+from queues.classic cimport ClassicQueue
+from queues.message cimport Entry, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from amqp_broker.connection.output cimport Output
@@ -30,9 +31,11 @@ cdef class Channel:
     cdef public object last_queue
     cdef public int expecting
     cdef public RouteTable routes
-    cdef public Address address
-    cdef public PublishRoute route
-    cdef public bytes last_raw
+    cdef public Py_ssize_t number
+    cdef public ClassicQueue only
+    cdef public long long generation
+    cdef public long long forgotten
+    cdef public bytes raw
     cdef public bint is_mandatory
     cdef public bint is_immediate
     cdef public bytes header
@@ -70,17 +73,19 @@ cdef class Channel:
     cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(pager=Pager)
     cdef int _assemble(self, Py_ssize_t octets) except -1
-    @cython.locals(scanner=ContentScanner, vhost=VHost, route=PublishRoute, now="long long", message=Message, outcome=int,
-                   receipt=PublishReceipt)
+    @cython.locals(scanner=ContentScanner, vhost=VHost, now="long long", message=Message, outcome=int)
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
+    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt)
+    cdef void _publish(self, Message message) except *
     cpdef int note_outcome(self, int outcome) except -1
-    @cython.locals(address=Address, route=PublishRoute)
-    cdef PublishRoute _find_route(self)
+    @cython.locals(route=PublishRoute, vhost=VHost)
+    cdef void _find_route(self) except *
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Entry entry) except? 0
     cpdef unsigned long long pass_tag(self) except? 0
     @cython.locals(connection=Connection)
-    cpdef int write_deliver(self, bytes prefix, unsigned long long tag, bint is_redelivered, Message message) except -1
+    cdef int write_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
+                           bint is_redelivered, Message message) except -1
     @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
     @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=Queue)

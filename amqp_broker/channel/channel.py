@@ -31,7 +31,7 @@ from amqp_broker.errors import ConnectionException
 from amqp_broker.fan_out import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute, RouteTable
-from queues.message import SEPARATE_BODY_BYTES, Address, Entry, Message
+from queues.message import SEPARATE_BODY_BYTES, Entry, Message
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
@@ -80,9 +80,11 @@ class Channel:
         # Publishing.
         self.expecting = _METHOD
         self.routes: RouteTable = connection.vhost.routes_of(connection.session.user)
-        self.route: PublishRoute | None = None
-        self.address: Address = None  # type: ignore[assignment]  # that of `route`
-        self.last_raw = b""
+        self.raw = b""  # where the message goes that is being received: Message.raw
+        self.number = -1  # that of `raw` in `routes`, which holds until `forgotten` is another
+        self.forgotten = 0
+        self.only: Any = None  # the same of its route
+        self.generation = 0  # that of the virtual host for which these hold
         self.is_mandatory = False
         self.is_immediate = False
         self.header = b""
@@ -119,19 +121,21 @@ class Channel:
         start = position + 2
         if end - start < 3:
             raise malformed_publish()
-        if not is_same(self.last_raw, data, start, end - 1):
+        if not is_same(self.raw, data, start, end - 1):
             key = start + 1 + data[start]
             if key + 2 > end or key + 2 + data[key] != end:
                 raise malformed_publish()
             table = self.routes
             number = table.index.find(data, start, end - 1)
             if number >= 0:
-                self.address = table.addresses[number]
-                self.route = table.routes[number]
-                self.last_raw = self.address.raw
+                self.number = number
+                self.only = table.only[number]
+                self.raw = table.index.keys[number]
+                self.generation = self.vhost.routes_generation
+                self.forgotten = self.vhost.forgotten
             else:
-                self.route = None
-                self.last_raw = data[start : end - 1]
+                self.raw = data[start : end - 1]
+                self.generation = 0
         bits = data[end - 1]
         self.is_mandatory = (bits & 1) != 0
         self.is_immediate = (bits & 2) != 0
@@ -232,12 +236,11 @@ class Channel:
         if not scanner.scan(content, 19, header_end - 1):
             raise malformed_properties()
         vhost = self.vhost
-        route = self.route
-        if route is None or route.generation != vhost.generation:
-            route = self._find_route()
+        if self.generation != vhost.generation:
+            self._find_route()
         now = vhost.now
         message = make_message(
-            self.address,
+            self.raw,
             content,
             header_end,
             body,
@@ -249,12 +252,19 @@ class Channel:
         )
         if self.is_confirming:
             self.confirms.note_publish()
-        if (
-            scanner.is_special
-            or self.is_immediate
-            or not route.is_plain
-            or self.transaction is not None
-        ):
+        if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
+            self._publish(message)
+            return
+        outcome = vhost.publish_to(message, self.only, now)
+        if outcome:
+            self.note_outcome(outcome)
+
+    def _publish(self, message: Message) -> None:
+        """Hand a message to where its route leads, whatever that is."""
+        if self.forgotten != self.vhost.forgotten:
+            self._find_route()
+        route: PublishRoute = self.routes.routes[self.number]
+        if self.scanner.is_special or self.is_immediate or not route.is_plain or self.transaction is not None:
             self.connection.publisher.publish(self, route, message)
             return
         if not route.queues:
@@ -268,7 +278,7 @@ class Channel:
                 self.connection.note_homes(route.homes)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
-        outcome = vhost.publish(message, route.queues, now, receipt)
+        outcome = self.vhost.publish(message, route.queues, self.vhost.now, receipt)
         if outcome:
             self.note_outcome(outcome)
         if len(route.queues) >= _WIDE:
@@ -279,18 +289,19 @@ class Channel:
         if self.is_confirming:
             self.confirms.note_outcome(outcome)
 
-    def _find_route(self) -> PublishRoute:
-        """The present route of `last_raw`, permission checked. Raises ChannelException."""
+    def _find_route(self) -> None:
+        """The present route of `raw`, permission checked. Raises ChannelException."""
         publisher: Publisher = self.connection.publisher
-        address, route = publisher.find_route(self, self.last_raw)
-        self.vhost.remember_route(self.routes, address, route)
-        self.address = address
-        self.route = route
-        return route
+        _, route = publisher.find_route(self, self.raw)
+        vhost = self.vhost
+        self.number = vhost.remember_route(self.routes, self.raw, route)
+        self.only = route.only
+        self.generation = vhost.generation
+        self.forgotten = vhost.forgotten
 
     def return_message(self, message: Message) -> None:
         """basic.return: a mandatory message that no queue got."""
-        payload = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + message.address.raw
+        payload = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + message.raw
         self.output.put_frame(1, self.channel_id, payload)
         self.output.put_content(message, self.channel_id, self.connection.frame_max)
         self.connection.touch()
@@ -311,10 +322,12 @@ class Channel:
         self.first_tag += 1
         return self.first_tag - 1
 
-    def write_deliver(self, prefix: bytes, tag: int, is_redelivered: bool, message: Message) -> None:
-        """Put a delivery into the connection's output."""
+    def write_deliver(self, prefix: bytes, prefix_size: int, tag: int, is_redelivered: bool, message: Message) -> None:
+        """Put a delivery into the connection's output. Compiled, `prefix` is a pointer."""
         connection = self.connection
-        self.output.put_deliver(prefix, tag, is_redelivered, message, self.channel_id, connection.frame_max)
+        self.output.put_deliver(
+            prefix, prefix_size, tag, is_redelivered, message, self.channel_id, connection.frame_max
+        )
         if not connection.is_dirty:
             connection.touch()
 
@@ -416,8 +429,8 @@ class Channel:
 
     def _give_credit(self, consumer: ChannelConsumer) -> None:
         """One delivery of `consumer` is settled: it may take another."""
-        consumer.unacked -= 1
-        if consumer.prefix:
+        consumer.credit += 1
+        if consumer.prefix_size:
             self.unacked_deliveries -= 1
         if self.prefetch and self.unacked_deliveries + 1 >= self.prefetch:
             self._share_credit(consumer)

@@ -6,16 +6,23 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.connection.output cimport Output
 
+cdef Py_ssize_t _OWN_BYTES
+
 cdef class ChannelConsumer(Consumer):
+    # What every delivery touches: a line of memory, and then the octets that it begins with.
     cdef public Channel channel
-    cdef public Py_ssize_t prefetch
-    cdef public Py_ssize_t unacked
-    cdef public bytes prefix
+    cdef const unsigned char* prefix
+    cdef public int prefix_size
+    cdef public bint is_cancelled
+    cdef unsigned char _own[72]
+    cdef bytes _long
     cdef public str tag
     cdef public bint is_exclusive
-    cdef public bint is_cancelled
+    cdef public int prefetch
     cdef public object arguments
 
+    @cython.locals(source="const unsigned char*", own="unsigned char*")
+    cdef void _set_prefix(self, bytes octets)
     @cython.locals(channel=Channel, pager=Pager, connection=Connection, output=Output)
     cpdef bint has_credit(self)
     cpdef Message redelivered(self, Entry entry)

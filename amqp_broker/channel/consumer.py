@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import cython
+
 from amqp_broker.message_facts import MessageFacts, with_header
-from queues.consumer import Consumer
+from queues.consumer import UNLIMITED, Consumer
 from queues.message import Entry, Message
+
+if cython.compiled:  # pragma: no cover
+    from cython.cimports.libc.string import memcpy
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -31,12 +36,15 @@ def redelivered_message(queue: Any, entry: Entry) -> Message:
 
 #: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).
 _DELIVER_HEAD = b"\x00\x00\x00\x00\x00\x3c\x00\x3c"
+#: Such a prefix is kept within the consumer (consumer.pxd).
+_OWN_BYTES = 72
 
 
 class ChannelConsumer(Consumer):
     """One basic.consume, or (without a tag) the getter that holds what basic.get has fetched.
 
-    prefetch: the limit of unacknowledged deliveries, 0 for none. unacked: how many there are.
+    prefetch: the limit of unacknowledged deliveries, 0 for none. credit: how many of them are left. prefix: what its
+    deliveries begin with, the method frame up to the delivery tag, its size still open; a getter has none.
     """
 
     def __init__(
@@ -55,12 +63,26 @@ class ChannelConsumer(Consumer):
         self.is_exclusive = is_exclusive
         self.prefetch = prefetch
         self.arguments = arguments
-        self.unacked = 0
+        self.credit = prefetch or UNLIMITED
         self.is_cancelled = False
         octets = tag.encode("utf-8", "surrogateescape")
-        self.prefix = (
-            b"\x01" + channel.channel_id.to_bytes(2, "big") + _DELIVER_HEAD + bytes([len(octets)]) + octets
-        )
+        head = b"\x01" + channel.channel_id.to_bytes(2, "big") + _DELIVER_HEAD
+        self._set_prefix(head + bytes([len(octets)]) + octets if tag else b"")
+
+    def _set_prefix(self, octets: bytes) -> None:
+        """Keep what its deliveries begin with; compiled, within the consumer if it has room, because octets elsewhere
+        would be one more place in memory for each of ten thousand consumers in turn."""
+        self.prefix_size = len(octets)
+        if not cython.compiled:
+            self.prefix = octets
+            return
+        self._long = octets if len(octets) > _OWN_BYTES else b""
+        source: Any = octets
+        if len(octets) <= _OWN_BYTES:
+            own: Any = self._own  # type: ignore[attr-defined]  # an array
+            memcpy(own, source, len(octets))
+            source = own
+        self.prefix = source
 
     def has_credit(self) -> bool:
         channel = self.channel
@@ -69,7 +91,7 @@ class ChannelConsumer(Consumer):
         if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
             return False
         if not self.no_ack:
-            if self.prefetch and self.unacked >= self.prefetch:
+            if self.credit <= 0:
                 return False
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False
@@ -100,17 +122,17 @@ class ChannelConsumer(Consumer):
 
     def deliver(self, entry: Entry) -> None:
         channel = self.channel
-        self.unacked += 1
+        self.credit -= 1
         channel.unacked_deliveries += 1
         message = self.redelivered(entry) if entry.is_redelivered else entry.message
-        channel.write_deliver(self.prefix, channel.hold(entry), entry.is_redelivered, message)
+        channel.write_deliver(self.prefix, self.prefix_size, channel.hold(entry), entry.is_redelivered, message)
 
     def redelivered(self, entry: Entry) -> Message:
         return redelivered_message(self.queue, entry)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         channel = self.channel
-        channel.write_deliver(self.prefix, channel.pass_tag(), is_redelivered, message)
+        channel.write_deliver(self.prefix, self.prefix_size, channel.pass_tag(), is_redelivered, message)
 
     def on_queue_gone(self) -> None:
         self.is_cancelled = True

@@ -82,7 +82,7 @@ def get_elsewhere(channel: Any, queue: Any, getter: ChannelConsumer, no_ack: boo
             tag = channel.pass_tag()
             queue.ack(entry)
         else:
-            getter.unacked += 1
+            getter.credit -= 1
             tag = channel.hold(entry)
         reply_with_message(channel, tag, is_redelivered, message, left)
 

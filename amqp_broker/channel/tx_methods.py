@@ -87,7 +87,7 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     receipt = JointReceipt()
     for route, message, facts, is_mandatory in transaction.messages:
         if route.generation != channel.vhost.generation:
-            _, route = connection.publisher.find_route(channel, message.address.raw)
+            _, route = connection.publisher.find_route(channel, message.raw)
         connection.publisher.route_message(channel, route, message, facts, is_mandatory, receipt)
     holders = _holders_of(channel, transaction.settlements)
     for tag, outcome in transaction.settlements:

@@ -16,7 +16,7 @@ cdef class Output:
     cpdef int put_ack(self, unsigned int channel_id, unsigned int method_index, unsigned long long delivery_tag,
                        int bits) except -1
     @cython.locals(buffer=Buffer, start=Py_ssize_t, content=bytes, is_whole=bint)
-    cpdef int put_deliver(self, bytes prefix, unsigned long long delivery_tag, bint is_redelivered, Message message,
+    cpdef int put_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long delivery_tag, bint is_redelivered, Message message,
                            unsigned int channel_id, Py_ssize_t frame_max) except -1
     @cython.locals(buffer=Buffer, start=Py_ssize_t, chunk=bytes)
     cpdef void put_content(self, Message message, unsigned int channel_id, Py_ssize_t frame_max) except *

@@ -64,18 +64,20 @@ class Output:
     def put_deliver(
         self,
         prefix: bytes,
+        prefix_size: int,
         delivery_tag: int,
         is_redelivered: bool,
         message: Message,
         channel_id: int,
         frame_max: int,
     ) -> None:
-        """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open."""
+        """basic.deliver with its content. `prefix` is the method frame up to the delivery tag, its size still open;
+        compiled, a pointer."""
         buffer = self.buffer
         content = message.content
         is_whole = message.body is None and message.body_size + 8 <= frame_max
         if not cython.compiled:
-            raw, end = message.address.raw, message.header_end
+            raw, end = message.raw, message.header_end
             if prefix is not self._prefix or len(raw) != self._raw_length:
                 self._prefix = prefix
                 self._raw_length = len(raw)
@@ -92,12 +94,12 @@ class Output:
             if not is_whole:
                 self._put_body(message, channel_id, frame_max - 8)
         elif is_whole:
-            start = buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, content)
+            start = buffer.put_framed(prefix, prefix_size, delivery_tag, is_redelivered, message.raw, content)
             buffer.set_u16(start + 1, channel_id)
             if message.body_size:
                 buffer.set_u16(start + message.header_end + 1, channel_id)
         else:
-            buffer.put_framed(prefix, delivery_tag, is_redelivered, message.address.raw, b"")
+            buffer.put_framed(prefix, prefix_size, delivery_tag, is_redelivered, message.raw, b"")
             self.put_content(message, channel_id, frame_max)
 
     def put_content(self, message: Message, channel_id: int, frame_max: int) -> None:

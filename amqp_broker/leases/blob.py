@@ -105,7 +105,7 @@ class BlobWriter:
         columns = self._columns
         content = message.content
         header_end = message.header_end
-        raw = message.address.raw if columns & _ADDRESS else _NO_ADDRESS
+        raw = message.raw if columns & _ADDRESS else _NO_ADDRESS
         properties_bytes = header_end - 1 - _PROPERTIES_AT if columns & _PROPERTIES else 0
         body_bytes = message.body_size if columns & _BODY else 0
         if self._has_no_room(_FIXED + len(raw) + properties_bytes + body_bytes):

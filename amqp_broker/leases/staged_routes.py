@@ -50,7 +50,7 @@ class StagedRoutes:
 
     def find(self, message: Message) -> tuple[Message, Way]:
         """The way of the message that `message` has made last, and the message without what nobody is to see."""
-        raw = message.address.raw
+        raw = message.raw
         way = self._ways.get(raw)
         if way is None and raw not in self._ways:
             way = self._ways[raw] = self._plain(message)

@@ -63,7 +63,7 @@ class DelayQueue(QuorumQueue):
 def _with_expiration(message: Message, expiration: int) -> Message:
     """The message with another expiration for queues to go by; its octets stay."""
     return make_message(
-        message.address,
+        message.raw,
         message.content,
         message.header_end,
         message.body,

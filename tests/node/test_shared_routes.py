@@ -5,7 +5,7 @@ from __future__ import annotations
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
-from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets
+from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 
 
 def publish(client: Client, routing_key: str) -> None:
@@ -90,3 +90,26 @@ def test_keys_in_turn_and_a_binding_between_go_where_they_belong() -> None:
     delivered = [event.method for event in client.take() if isinstance(event.method, methods.BasicDeliver)]
     assert [method.routing_key for method in delivered] == ["one", "two"] * 3 + ["three", "three"]
     assert {method.exchange for method in delivered} == {"amq.direct"}
+
+
+def test_routes_are_forgotten_between_the_parts_of_a_message() -> None:
+    """The number under which a channel knows its route is another's when the table was emptied and filled again."""
+    driver = NodeDriver(small_config(max_cached_routes=2))
+    client = driver.client(1, 2)
+    client.send(1, declare("p", durable=False), declare("r", durable=False))
+    bind(driver, client, "one")
+    for name, keys in (("p", ("two", "both")), ("r", ("three", "both"))):
+        client.send(1, *(methods.QueueBind(0, name, "amq.direct", key, False, Table({})) for key in keys))
+    driver.settle()
+    keys = ("both", "one", "nobody", "two", "both", "three", "one")
+    for key in keys:
+        octets = encode_method_frame(2, methods.BasicPublish(0, "amq.direct", key, False, False))
+        client.send_octets(octets)
+        for between in keys:
+            publish(client, between)
+        client.send_octets(frame_octets(2, 2, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
+    driver.settle()
+    each = len(keys) + 1
+    counts = {name: driver.queue(name).message_count() for name in ("q", "p", "r")}
+    assert counts == {"q": 2 * each, "p": 3 * each, "r": 3 * each}
+    assert driver.node.broker.unroutable == each
