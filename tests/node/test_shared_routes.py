@@ -103,13 +103,14 @@ def test_routes_are_forgotten_between_the_parts_of_a_message() -> None:
     driver.settle()
     keys = ("both", "one", "nobody", "two", "both", "three", "one")
     for key in keys:
+        publish(client, key)
         octets = encode_method_frame(2, methods.BasicPublish(0, "amq.direct", key, False, False))
         client.send_octets(octets)
         for between in keys:
             publish(client, between)
         client.send_octets(frame_octets(2, 2, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
     driver.settle()
-    each = len(keys) + 1
+    each = len(keys) + 2
     counts = {name: driver.queue(name).message_count() for name in ("q", "p", "r")}
     assert counts == {"q": 2 * each, "p": 3 * each, "r": 3 * each}
     assert driver.node.broker.unroutable == each
