@@ -2,9 +2,9 @@
 
 Frames, journal entries and queue pages are all written through it. It knows nothing of what the octets mean.
 
-This is a leaf that every package may import. It is the only module whose methods have two bodies: compiled, they are
-pointer writes into a bytearray that is larger than its contents; plain, they extend a bytearray. Everything above it
-has one body (docs/decisions/0002-one-source.md).
+This is a leaf that every package may import. Its methods have two bodies: compiled, they are pointer writes into a
+bytearray that is larger than its contents; plain, they extend a bytearray. Above it there is hardly ever more than one
+(docs/decisions/0002-one-source.md).
 
 Invariants:
 1. `length` octets are valid; what lies behind them is undefined.

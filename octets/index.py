@@ -4,8 +4,8 @@ A publish is routed by the octets of its exchange and routing key. Looked up in 
 object, and with a hundred thousand keys nearly every look-up would wait for memory several times. Compiled, this is a
 table of four octets a key, open addressing, in which eight bits of the hash stand beside the number: it is small enough
 for a processor's cache, and of the keys that are not the one hardly any is looked at. The hash is two multiplications
-for up to 16 octets, keyed by two words of CPython's own keyed hash, so that nobody can choose keys that collide
-(docs/decisions/0018-routes-by-octets.md).
+for up to 16 octets, keyed by two words of CPython's own keyed hash: who does not know them cannot choose keys that
+collide (docs/decisions/0018-routes-by-octets.md).
 
 Like buffer.py it has a second body for plain code, which is a dict (docs/decisions/0002-one-source.md).
 
@@ -93,11 +93,12 @@ class OctetIndex:
 
     def clear(self) -> None:
         """Forget all strings and their numbers."""
-        self.keys.clear()
-        self._numbers.clear()
         if cython.compiled:
+            # First of all: slots never name a key that is not there, whatever there is no memory for.
             self._memory = bytearray(4 * _FIRST_SLOTS)
             self._mask = _FIRST_SLOTS - 1
+        self.keys.clear()
+        self._numbers.clear()
 
     def _grow(self) -> None:
         """Twice as many slots. Where there is no memory for them, nothing changes."""

@@ -7,8 +7,6 @@ cdef class Address:
     cdef readonly bytes raw
 
 @cython.final
-@cython.no_gc  # nothing in it can lead back to it
-@cython.freelist(4096)
 cdef class Message:
     cdef public bytes raw
     cdef public bytes content
@@ -30,7 +28,6 @@ cpdef Message make_message(bytes raw, bytes content, Py_ssize_t header_end, list
                            long long timestamp)
 
 @cython.final
-@cython.freelist(4096)
 cdef class Entry:
     cdef public Message message
     cdef public unsigned long long sequence

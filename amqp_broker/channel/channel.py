@@ -1,7 +1,7 @@
 """Channel: the hot half of a channel. Publishing, deliveries and acknowledgements; confirms are in confirms.py, the
 other methods in the handler modules beside it.
 
-    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish -> Confirms
+    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish_to -> Confirms
     deliver: ClassicQueue -> ChannelConsumer -> hold -> write_deliver
     ack:     on_basic_ack -> _take_one | _take_until -> Queue.ack -> credit -> dispatch
 

@@ -2,7 +2,6 @@ cimport cython
 from queues.message cimport Message
 
 @cython.final
-@cython.freelist(1024)
 cdef class Delivered:
     cdef public unsigned long long consumer
     cdef public unsigned long long delivery_id

@@ -7,7 +7,6 @@ from queues.quorum.traffic cimport Enqueue, Settle
 cdef Py_ssize_t _HEAD_BYTES
 
 @cython.final
-@cython.freelist(1024)
 cdef class Outcome:
     cdef public object token
     cdef public object refusal

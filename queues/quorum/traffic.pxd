@@ -10,7 +10,6 @@ cdef unsigned long long _MOST
 cdef tuple _HOWS
 
 @cython.final
-@cython.freelist(1024)
 cdef class Enqueue:
     cdef public tuple queue_ids
     cdef public Message message
@@ -19,7 +18,6 @@ cdef class Enqueue:
     cdef public bytes message_id
 
 @cython.final
-@cython.freelist(256)
 cdef class Settle:
     cdef public unsigned long long consumer
     cdef public object how
