@@ -2,8 +2,8 @@
 
 Each experiment runs the same load in two brokers of their own, small and large, in turn, and compares what a message
 cost round by round: how fast the machine is may change from one second to the next. What it cost is what one more cost:
-a tenth of the load is run too, before the whole or after it in turn, and subtracted, so that ten thousand consumers that
-come and go are not in it.
+a tenth of the load is run too, before the whole or after it in turn, and subtracted, so that ten thousand consumers
+that come and go are not in it.
 """
 
 from __future__ import annotations
