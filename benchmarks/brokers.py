@@ -114,14 +114,27 @@ def own_broker(
         raise BrokerError(f"our broker ended with status {process.returncode}: {last_lines(log)}")
 
 
-def read_ready_line(process: subprocess.Popen[str], log: Path) -> str:
-    """The URL that our broker prints once it accepts clients."""
+@contextmanager
+def floor_broker() -> Iterator[Broker]:
+    """The floor of benchmarks/floor.py in a process of its own."""
+    begin = time.monotonic()
+    command = [sys.executable, "-P", "-m", "benchmarks.floor"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own_environment())
+    try:
+        target = parse_target(read_ready_line(process))
+        yield Broker("floor", version_of(target), target, process.pid, time.monotonic() - begin)
+    finally:
+        end(process, signal.SIGKILL)
+
+
+def read_ready_line(process: subprocess.Popen[str], log: Path | None = None) -> str:
+    """The URL that a process prints once it accepts clients."""
     if process.stdout is None:
         raise ValueError("the broker's standard output is not a pipe")
     for line in process.stdout:
         if line.startswith(READY):
             return line.split()[1]
-    raise BrokerError(f"our broker did not become ready: {last_lines(log)}")
+    raise BrokerError(f"{process.args!r} did not become ready: {last_lines(log) if log else 'it keeps no log'}")
 
 
 def last_lines(log: Path) -> str:

@@ -2,7 +2,7 @@
 
 Both brokers run for all rows of one node, then both clusters for those of several; a pair is one run on each, right
 after one another, and every other pair begins with the other broker. The median of the pairs is quoted, with the lowest
-and the highest.
+and the highest. Where bodies are large, the floor (benchmarks/floor.py) runs between the two and has a line of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,13 +26,14 @@ from benchmarks.brokers import (
     Broker,
     BrokerError,
     check_rabbitmq,
+    floor_broker,
     own_broker,
     rabbitmq_broker,
     temporary_folder,
 )
 from benchmarks.clusters import own_cluster, rabbitmq_cluster
 from benchmarks.machine import commit, header, table
-from benchmarks.scenarios import ROWS, Measure, Row
+from benchmarks.scenarios import FLOOR_TARGET, ROWS, Measure, Row
 
 RESULTS = Path(__file__).parent / "results"
 WARM_UP_SECONDS = 2.0  # with many connections, a broker needs some time to find its pace
@@ -50,13 +51,13 @@ COLUMNS = [
 ]
 
 
-def run_pairs(row: Row, ours: Broker, rival: Broker, pairs: int, seconds: float) -> dict[str, list[Result]]:
+def run_pairs(row: Row, brokers: Sequence[Broker], pairs: int, seconds: float) -> dict[str, list[Result]]:
     """The results of a row by broker name, in the order of the pairs. Raises BrokerError for a run that
     failed.
     """
-    results: dict[str, list[Result]] = {ours.name: [], rival.name: []}
+    results: dict[str, list[Result]] = {broker.name: [] for broker in brokers}
     for number in range(pairs):
-        for broker in (ours, rival) if number % 2 == 0 else (rival, ours):
+        for broker in brokers if number % 2 == 0 else reversed(brokers):
             scenario = dataclasses.replace(
                 row.scenario, targets=(broker.target,), seconds=seconds, warm_up=WARM_UP_SECONDS
             )
@@ -97,18 +98,27 @@ def show(value: float) -> str:
 
 def table_rows(row: Row, ours: list[Result], rival: list[Result], plain: bool) -> list[list[str]]:
     """One line of the table for each figure of the row."""
-    lines = []
-    for measure in row.measures:
-        mine, theirs = figures(ours, measure), figures(rival, measure)
-        ratio = statistics.median(mine) / statistics.median(theirs)
-        target = measure.plain_target() if plain else measure.target
-        bound = f"{'>=' if measure.is_rate else '<='} {target:.2g}"
-        cells = [row.title, measure.unit]
-        for values in (mine, theirs):
-            cells += [show(statistics.median(values)), f"{show(values[0])} - {show(values[-1])}"]
-        verdict = "holds" if measure.holds(ratio, target) else "**misses**"
-        lines.append([*cells, f"{ratio:.2f}", bound, verdict])
-    return lines
+    return [
+        table_row(row.title, measure, ours, rival, measure.plain_target() if plain else measure.target)
+        for measure in row.measures
+    ]
+
+
+def floor_rows(row: Row, ours: list[Result], floor: list[Result]) -> list[list[str]]:
+    """The same against the floor, which stands where RabbitMQ stands else."""
+    title = f"{row.title}; the floor instead of RabbitMQ"
+    return [table_row(title, measure, ours, floor, FLOOR_TARGET) for measure in row.measures]
+
+
+def table_row(title: str, measure: Measure, ours: list[Result], rival: list[Result], target: float) -> list[str]:
+    """One figure of both, their ratio, and whether it is as good as `target` asks."""
+    mine, theirs = figures(ours, measure), figures(rival, measure)
+    ratio = statistics.median(mine) / statistics.median(theirs)
+    cells = [title, measure.unit]
+    for values in (mine, theirs):
+        cells += [show(statistics.median(values)), f"{show(values[0])} - {show(values[-1])}"]
+    bound = f"{'>=' if measure.is_rate else '<='} {target:.2g}"
+    return [*cells, f"{ratio:.2f}", bound, "holds" if measure.holds(ratio, target) else "**misses**"]
 
 
 def write(lines: list[str], raw: dict[str, dict[str, list[object]]], output: Path) -> None:
@@ -150,9 +160,13 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
                 if plain:
                     facts["amqp-broker"] = f"{ours.version}, without its compiled modules"
                 for row in (each for each in rows if each.nodes == nodes):
-                    results = run_pairs(row, ours, rival, pairs, seconds)
+                    with ExitStack() as stack:
+                        between = [stack.enter_context(floor_broker())] if row.has_floor else []
+                        results = run_pairs(row, [ours, *between, rival], pairs, seconds)
                     raw[row.name] = {name: [each.as_json() for each in found] for name, found in results.items()}
                     made = table_rows(row, results[ours.name], results[rival.name], plain)
+                    for floor in between:
+                        made += floor_rows(row, results[ours.name], results[floor.name])
                     for line in made:
                         click.echo(" | ".join(line))
                     lines += made

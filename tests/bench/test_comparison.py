@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Counts, Latency, Result
 from benchmarks import brokers
-from benchmarks.brokers import BrokerError
+from benchmarks.brokers import BrokerError, floor_broker
 from benchmarks.compare import compare as compare_command
-from benchmarks.compare import table_rows
+from benchmarks.compare import floor_rows, table_rows
 from benchmarks.findings import Finding
 from benchmarks.instructions import RECORD, compare, environment, measure, read_total
 from benchmarks.node_load import PATHS, carry
@@ -59,6 +61,23 @@ def test_the_ratio_is_that_of_the_medians(
 def test_the_spread_is_the_lowest_and_the_highest() -> None:
     cells = table_rows(RATE, results(3000, 1000, 2000), results(500, 300, 400), False)[0]
     assert cells[2:6] == ["2,000", "1,000 - 3,000", "400", "300 - 500"]
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [((900, 700, 910), "holds"), ((890, 700, 910), "**misses**")])
+def test_the_floor_has_a_line_and_a_target_of_its_own(ours: tuple[float, ...], verdict: str) -> None:
+    cells = floor_rows(RATE, results(*ours), results(900, 1000, 1100))[0]
+    assert "floor" in cells[0]
+    assert cells[-2:] == [">= 0.9", verdict]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.has_floor], ids=lambda row: row.name)
+def test_the_floor_carries_its_rows_one_after_the_other(row: Row) -> None:
+    """What arrives is as long as what was sent, or the load tells of it."""
+    with floor_broker() as floor:
+        for _ in range(2):
+            result = run_load(replace(row.scenario, targets=(floor.target,), seconds=0.3, warm_up=0.1))
+            assert not result.problems
+            assert result.counts.received > 10
 
 
 def test_rows_can_be_picked_by_name() -> None:
