@@ -258,6 +258,13 @@ class Config(ClusterConfig):
         "Size at which that head is long enough, even with fewer messages.",
         minimum=4 * KIB,
     )
+    queue_large_head_size_bytes: int = setting(
+        SIZE,
+        128 * MIB,
+        STORAGE,
+        "The same for messages of 16 KiB and more that are not durable: in the head they are not copied.",
+        minimum=0,
+    )
     verify_at_start_bytes: int = setting(
         SIZE,
         2048 * MIB,

@@ -111,13 +111,8 @@ class Node:
         self.now = now
         self.timers = Timers()
         page_store = PageStore(disk, config.page_segment_size_bytes)
-        pager = Pager(
-            page_store,
-            config.memory_budget_bytes,
-            config.page_size_bytes,
-            config.queue_head_messages,
-            config.queue_head_size_bytes,
-        )
+        head = (config.queue_head_messages, config.queue_head_size_bytes, config.queue_large_head_size_bytes)
+        pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, random_bytes)

@@ -19,6 +19,7 @@ cdef class Pager:
     cdef public Py_ssize_t pages_ahead
     cdef public Py_ssize_t head_messages
     cdef public long long head_bytes
+    cdef public long long large_head_bytes
     cdef public long long pages_stored
     cdef public long long pages_loaded
 

@@ -30,12 +30,19 @@ class Pager:
     """Shared by all queues of a node.
 
     budget_bytes: what queues may hold in RAM together. page_bytes: the size at which a page is sealed.
-    head_messages, head_bytes: what a queue keeps unpacked at its head before it begins to fill pages. has_named_pages:
+    head_messages, head_bytes: what a queue keeps unpacked at its head before it begins to fill pages. large_head_bytes:
+    the same for messages with large bodies that are not in the journal; 0: no more than for others. has_named_pages:
     something that is in the journal by now names pages, so they have to be synced with it or before it.
     """
 
     def __init__(
-        self, page_store: PageStore, budget_bytes: int, page_bytes: int, head_messages: int, head_bytes: int
+        self,
+        page_store: PageStore,
+        budget_bytes: int,
+        page_bytes: int,
+        head_messages: int,
+        head_bytes: int,
+        large_head_bytes: int = 0,
     ) -> None:
         self.page_store = page_store
         self.addresses = AddressBook()
@@ -45,6 +52,7 @@ class Pager:
         self.pages_ahead = max(1, _AHEAD_BYTES // page_bytes)
         self.head_messages = head_messages
         self.head_bytes = head_bytes
+        self.large_head_bytes = large_head_bytes
         self.used = 0
         self.elsewhere = 0
         self.assembling = 0

@@ -28,7 +28,7 @@ from typing import Any
 
 import cython
 
-from queues.message import Entry, Message
+from queues.message import SEPARATE_BODY_BYTES, Entry, Message
 from queues.page import Page, PageBuilder
 from queues.pager import Pager
 
@@ -36,6 +36,7 @@ if not cython.compiled:
     from queues.message import make_entry
 
 
+_SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 #: A head is long when it is above what it may hold by so many pages: one page unpacked does not make it so.
 _LONG_HEAD_PAGES = 4
 #: At most so many pages are unpacked to take in stragglers in one `relieve`.
@@ -101,9 +102,12 @@ class Ready:
         pager = self.pager
         if (
             self.pages is None
-            and self.head_size < pager.head_bytes
-            and self.count < pager.head_messages
             and pager.used < pager.tight_bytes
+            and (
+                (self.head_size < pager.head_bytes and self.count < pager.head_messages)
+                # To pack a large body is to copy it. Of what the journal has the head has little: it is copied forward.
+                or (message.body is not None and journal_segment == 0 and self.head_size < pager.large_head_bytes)
+            )
         ):
             if self.head is _NOTHING:
                 self.head = deque()
@@ -321,9 +325,10 @@ class Ready:
         return self.head_size > self.pager.head_bytes + _LONG_HEAD_PAGES * self.pager.page_bytes
 
     def shorten_head(self) -> None:
-        """Pack the end of a head that is long, also where memory is not short: an unpacked message takes more than it
-        is counted for, and a head grows without end when much is put back."""
-        if self._head_is_long() and not self.pager.has_no_room:
+        """Pack the end of a head that is long, also where memory is not short: a small message that is unpacked takes
+        more than it is counted for, and a head grows without end when much is put back."""
+        is_small = self.head_size < _SEPARATE_BODY_BYTES * len(self.head)
+        if is_small and self._head_is_long() and not self.pager.has_no_room:
             self._pack_head(self.head_size, self.pager.head_bytes)
 
     def _pack_head(self, want_bytes: int, keep_bytes: int) -> None:

@@ -109,6 +109,7 @@ def simulated_config(chance: random.Random) -> Config:
         "memory_budget_bytes": budget,
         "queue_head_messages": chance.choice([1, 2, 8, 64]),
         "queue_head_size_bytes": chance.choice([500, 4000]),
+        "queue_large_head_size_bytes": segment * 8,
         "output_limit_bytes": chance.choice([600, 5000, 100_000]),
         "publish_backlog_bytes": chance.choice([2000, 20_000, 1_000_000]),
         "disk_free_limit_bytes": 0,
