@@ -262,7 +262,7 @@ class Config(ClusterConfig):
         SIZE,
         128 * MIB,
         STORAGE,
-        "The same for messages of 16 KiB and more that are not durable: in the head they are not copied.",
+        "The same for messages of 16 KiB and more that are not in the journal: in the head they are not copied.",
         minimum=0,
     )
     verify_at_start_bytes: int = setting(

@@ -4,10 +4,11 @@
     put_back ------------------------------------------> head, at the original position
     relieve                       pages <--------------- head, what is too long of it
 
-While nothing waits behind it and memory is not short, a short head takes new messages directly. A page is unpacked into
-the head when the head runs out. Under memory pressure pages are stored from the newest backwards, so the oldest stay in
-RAM the longest; then a head that is long with messages that came back is packed into pages again. What comes back later
-and belongs among those waits in `stragglers` until its place is unpacked.
+While nothing waits behind it and memory is not short, a short head takes new messages directly, and a longer one those
+with large bodies that the journal does not have. A page is unpacked into the head when the head runs out. Under memory
+pressure pages are stored from the newest backwards, so the oldest stay in RAM the longest; then a head that is long,
+with large messages or with what came back, is packed into pages. What comes back later and belongs among those waits
+in `stragglers` until its place is unpacked.
 
 Invariants:
 1. Sequences rise from head to tail (within one priority); stragglers are above the first page's first.
@@ -28,7 +29,7 @@ from typing import Any
 
 import cython
 
-from queues.message import SEPARATE_BODY_BYTES, Entry, Message
+from queues.message import Entry, Message
 from queues.page import Page, PageBuilder
 from queues.pager import Pager
 
@@ -36,7 +37,6 @@ if not cython.compiled:
     from queues.message import make_entry
 
 
-_SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 #: A head is long when it is above what it may hold by so many pages: one page unpacked does not make it so.
 _LONG_HEAD_PAGES = 4
 #: At most so many pages are unpacked to take in stragglers in one `relieve`.
@@ -326,10 +326,14 @@ class Ready:
 
     def shorten_head(self) -> None:
         """Pack the end of a head that is long, also where memory is not short: a small message that is unpacked takes
-        more than it is counted for, and a head grows without end when much is put back."""
-        is_small = self.head_size < _SEPARATE_BODY_BYTES * len(self.head)
-        if is_small and self._head_is_long() and not self.pager.has_no_room:
-            self._pack_head(self.head_size, self.pager.head_bytes)
+        more than it is counted for, the journal is not to copy a long head forward, and a head grows without end when
+        much is put back."""
+        pager = self.pager
+        if self._head_is_long() and not pager.has_no_room:
+            last = self.head[-1]
+            is_large = last.message.body is not None and last.journal_segment == 0 and last.page is None
+            keep_bytes = max(pager.head_bytes, pager.large_head_bytes) if is_large else pager.head_bytes
+            self._pack_head(self.head_size, keep_bytes)
 
     def _pack_head(self, want_bytes: int, keep_bytes: int) -> None:
         """Pack the end of the head into pages in front of the others, until it is short enough or enough is free."""

@@ -16,7 +16,7 @@ from amqp_broker.vhost cimport VHost
 cdef int _METHOD, _HEADER, _BODY
 cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
-cdef Py_ssize_t _WIDE, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES
+cdef Py_ssize_t _WIDE, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _CRUMB_BYTES
 
 @cython.final
 cdef class Channel:

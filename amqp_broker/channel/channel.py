@@ -60,6 +60,8 @@ _WIDE = WIDE
 #: So many body frames, the last of them smaller than this, are kept as one chunk.
 _MANY_CHUNKS = 1024
 _SMALL_CHUNK_BYTES = 4096
+#: A body in chunks that are smaller on average waits in fewer: a message is not counted for what chunks take besides.
+_CRUMB_BYTES = 1024
 #: A prefix of settled deliveries of this length is cut off `unacked`.
 _CUT = 1024
 
@@ -220,6 +222,8 @@ class Channel:
                 frame = b"\x03\x00\x00" + size.to_bytes(4, "big") + joined + b"\xce"
                 self._complete(header + frame, len(header), None, size)
             else:
+                if size < _CRUMB_BYTES * len(body):
+                    body[self.merged :] = [b"".join(body[self.merged :])]
                 self._complete(header, len(header), body, size)
 
     def _assemble(self, octets: int) -> None:

@@ -55,3 +55,22 @@ def test_a_frame_above_the_negotiated_size_is_refused(size: int, is_split: bool)
     closes = [event.method for event in client.take() if isinstance(event.method, methods.ConnectionClose)]
     assert [close.reply_code for close in closes] == [ReplyCode.FRAME_ERROR]
     assert driver.queue("a").ready.count == 0
+
+
+@pytest.mark.parametrize("split", [1, 17, 500, 2000])
+@pytest.mark.parametrize("size", [16_384, 100_001])
+def test_a_body_that_came_in_crumbs_waits_in_few_pieces(size: int, split: int) -> None:
+    """A piece takes fifty octets besides, which nobody counts."""
+    driver = NodeDriver()
+    client = client_with(driver, FRAME_MAX)
+    client.send(1, declare("a", durable=False))
+    body = bytes(range(256)) * (size // 256 + 1)
+    client.send_octets(publish_octets(1, "a", body[:size], persistent=False, split=split) * 2)
+    driver.turn()
+    ready = driver.queue("a").ready
+    for entry in ready.head:
+        assert len(entry.message.body) <= size // 1000 + 1
+    client.send(1, consume("a", no_ack=True))
+    driver.turn()
+    delivered = [event.body for event in client.take() if event.method.name == "basic.deliver"]
+    assert delivered == [body[:size]] * 2

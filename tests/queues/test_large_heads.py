@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from queues.message import SEPARATE_BODY_BYTES, Message
 from queues.pager import Pager
 from queues.ready import Ready
@@ -105,3 +107,32 @@ def test_a_head_of_large_messages_can_be_brought_to_disk() -> None:
     assert pager.used < 6 * (SEPARATE_BODY_BYTES + 500) + PAGE_BYTES
     assert [name_of(message) for message in drain(ready)] == list(range(1, COUNT + 1))
     assert pager.used == 0
+
+
+@pytest.mark.parametrize("journal_segment", [0, 1])
+def test_of_what_comes_back_only_what_the_journal_does_not_have_stays_unpacked(journal_segment: int) -> None:
+    ready = ready_messages()
+    entries = []
+    for name in range(1, COUNT + 1):
+        push(ready, name, journal_segment)
+        entries.append(ready.pop())
+    ready.put_back(entries)
+    ready.shorten_head()
+    if journal_segment:
+        assert ready.head_size <= max(HEAD_BYTES, entries[0].message.size)
+    else:
+        assert len(ready.head) == COUNT
+    assert [name_of(message) for message in drain(ready)] == list(range(1, COUNT + 1))
+    assert ready.pager.used == 0
+
+
+def test_of_what_comes_back_no_more_stays_unpacked_than_the_setting_says() -> None:
+    ready = ready_messages(8 * SEPARATE_BODY_BYTES)
+    entries = []
+    for name in range(1, COUNT + 1):
+        push(ready, name)
+        entries.append(ready.pop())
+    ready.put_back(entries)
+    ready.shorten_head()
+    assert 7 <= len(ready.head) <= 8
+    assert [name_of(message) for message in drain(ready)] == list(range(1, COUNT + 1))
