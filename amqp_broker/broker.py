@@ -39,6 +39,7 @@ from queues.arguments import (
     parse_arguments,
     with_policy,
 )
+from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.leases import restore_lease
 from queues.queue import Queue
@@ -73,11 +74,13 @@ class Broker:
         config: Config,
         store: MessageStore,
         timers: Timers,
+        background: Background,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
         self.store = store
         self.timers = timers
+        self.background = background
         self.random_bytes = random_bytes
         self.metadata = Metadata()
         self.passwords = VerifiedPasswords(random_bytes)

@@ -336,6 +336,13 @@ class Config(ClusterConfig):
         "Copies of messages for 16 queues or more that are made at a time; then other connections have their turn.",
         minimum=1,
     )
+    background_time_ms: int = setting(
+        DURATION,
+        2,
+        LIMITS,
+        "How long work that costs by the number of messages, queues or bindings goes on before others have their turn.",
+        minimum=1,
+    )
     max_header_size_bytes: int = setting(
         SIZE,
         128 * KIB,

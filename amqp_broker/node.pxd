@@ -22,6 +22,8 @@ cdef class Node:
     cdef public object config
     cdef public long long now
     cdef public Timers timers
+    cdef public object background
+    cdef object _jobs
     cdef public MessageStore store
     cdef public object broker
     cdef public object system

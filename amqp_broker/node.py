@@ -10,8 +10,9 @@ The law: append, then sync, then confirm. What a turn wrote is confirmed (or ans
 after the turn's end has run; whatever arrives while one runs goes into the next, so commits group by themselves.
 
 Invariants:
-1. Between an input and `end_turn` everything runs to completion; nothing is left to a callback but timers, and what
-   waits for a command to be committed (`hold`).
+1. Between an input and `end_turn` everything runs to completion; nothing is left to a callback but timers, what waits
+   for a command to be committed (`hold`), and what costs by the number of messages, queues, bindings or consumers,
+   which is done in slices (`background`), some at the end of each turn.
 2. A confirm that needs the disk is put into an output only in `synced`.
 3. A connection is in `dirty` exactly while it has something to say that the driver has not taken.
 """
@@ -49,6 +50,7 @@ from amqp_broker.readers import choose_readers
 from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
+from queues.background import Background
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
@@ -110,12 +112,14 @@ class Node:
         self.config = config
         self.now = now
         self.timers = Timers()
+        self.background = Background()
+        self._jobs = self.background.jobs
         page_store = PageStore(disk, config.page_segment_size_bytes)
         head = (config.queue_head_messages, config.queue_head_size_bytes, config.queue_large_head_size_bytes)
         pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        self.broker = Broker(config, self.store, self.timers, random_bytes)
+        self.broker = Broker(config, self.store, self.timers, self.background, random_bytes)
         self.broker.declarations = Declarations(self.broker)
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
@@ -417,6 +421,8 @@ class Node:
         checks = self.logins.take() if self.has_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.fan_out.copies = 0
+        if self._jobs:
+            self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
         if self._letters:
@@ -484,6 +490,8 @@ class Node:
         return now >= self._lazy_at or ticket - self._synced_ticket > _LAZY_BYTES
 
     def _next_deadline(self) -> int | None:
+        if self._jobs:
+            return self.now
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at

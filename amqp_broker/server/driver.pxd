@@ -34,6 +34,7 @@ cdef class Driver:
     cdef long long _timer_at
     cdef long long _due
     cdef object _idle
+    cdef object _jobs
 
     @cython.locals(milliseconds=double)
     cpdef long long now(self)

@@ -55,6 +55,22 @@ _MOST_SYNCS = 4
 _FULL_DISK_RETRY_S = 1.0
 
 
+class TimedPace:
+    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace)."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._until = 0.0
+
+    def start(self) -> None:
+        """The turn's first slice begins."""
+        self._until = monotonic() + self._limit_s
+
+    def goes_on(self) -> bool:
+        """Whether there is time left."""
+        return monotonic() < self._until
+
+
 class Driver:
     """The bridge between a loop and a node. `failed` is set to an exception when the node must stop. `links`: to the
     other nodes, if there can be any. `after_turn`: called at the end of each turn, as long as it is there."""
@@ -87,6 +103,8 @@ class Driver:
         self._timer_at = 0
         self._due = 0
         self._idle: asyncio.Future[None] | None = None
+        self._jobs = node.background.jobs
+        node.background.set_pace(TimedPace(config.background_time_ms / 1000.0))
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
@@ -177,6 +195,8 @@ class Driver:
             self._wake_at(self._due, now)
         if self.after_turn is not None:
             self.after_turn()
+        if self._jobs:
+            self.wants_turn()  # after whatever else the loop has to deliver
         return is_synced
 
     def _revive(self, connection: Connection) -> None:

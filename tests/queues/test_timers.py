@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from queues.timers import Timers
+from queues.timers import SPARE, Timers
 
 
 def noting(into: list[tuple[str, int]], name: str) -> Callable[[int], None]:
@@ -37,3 +37,37 @@ def test_a_callback_may_ask_again() -> None:
     assert called == [7, 7, 7], "what is due at once is called in the same run"
     assert timers.next_deadline() is None
     assert len(timers) == 0
+
+
+def test_a_cancelled_timer_does_not_run_and_lets_go_at_once() -> None:
+    timers, called = Timers(), list[tuple[str, int]]()
+    first = timers.at(10, noting(called, "first"))
+    timers.at(20, noting(called, "second"))
+    first.cancel()
+    first.cancel()
+    assert not first.is_set
+    assert len(timers) == 1
+    assert timers.next_deadline() == 20
+    timers.run(30)
+    assert called == [("second", 30)]
+    assert len(timers) == 0
+
+
+def test_to_cancel_what_has_run_changes_nothing() -> None:
+    timers, called = Timers(), list[tuple[str, int]]()
+    first = timers.at(10, noting(called, "first"))
+    timers.at(20, noting(called, "second"))
+    timers.run(10)
+    first.cancel()
+    assert len(timers) == 1
+    assert timers.next_deadline() == 20
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    timers = Timers()
+    kept = [timers.at(1000 + each, lambda now: None) for each in range(100)]
+    for each in range(10_000):
+        timers.at(500 + each, lambda now: None).cancel()
+        assert timers.heap_length() <= 2 * (len(kept) + SPARE)
+    assert len(timers) == len(kept)
+    assert timers.next_deadline() == 1000

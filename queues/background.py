@@ -1,0 +1,75 @@
+"""Background: work that costs by the number of messages, queues, bindings or consumers, done in slices.
+
+Nothing of that kind runs to its end in one turn, or everybody else waits for it. It becomes a job: a callable that does
+one slice (some 100 microseconds at most) each time it is called and returns whether there is more to do. The jobs that
+are there take turns, slice by slice, until the pace says that this turn has done enough; the rest goes on in the next.
+
+Invariants:
+1. A slice leaves everything whole: what it has settled, it has also published, in the same turn. A crash between two
+   slices is a crash between two turns.
+2. A job keeps no position that others can make wrong: it looks anew at each slice (is the queue still there?).
+3. A job that waits for something is not here: it comes back with `add` when it has happened. So `run` ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+Job = Callable[[int], bool]
+
+
+class Pace(Protocol):
+    """How long slices may go on in one turn."""
+
+    def start(self) -> None:
+        """The turn's first slice begins."""
+
+    def goes_on(self) -> bool:
+        """Whether another slice may follow in this turn."""
+
+
+class Unhurried:
+    """A Pace without an end, for drivers with nobody else to serve."""
+
+    def start(self) -> None:
+        """The turn's first slice begins."""
+
+    def goes_on(self) -> bool:
+        """There is always another."""
+        return True
+
+
+class Background:
+    """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
+    always this object."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.jobs: deque[Job] = deque()
+        self._pace: Pace = pace or Unhurried()
+
+    def set_pace(self, pace: Pace) -> None:
+        """From now on slices go on as long as this one says."""
+        self._pace = pace
+
+    def add(self, job: Job) -> None:
+        """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn."""
+        self.jobs.append(job)
+
+    def remove(self, job: Job) -> None:
+        """The rest of a job, if there is any, is not done."""
+        if job in self.jobs:
+            self.jobs.remove(job)
+
+    def run(self, now: int) -> None:
+        """The slices of one turn: at least one, if there is a job."""
+        jobs = self.jobs
+        pace = self._pace
+        pace.start()
+        while jobs:
+            job = jobs.popleft()
+            if job(now):
+                jobs.append(job)
+            if not pace.goes_on():
+                return

@@ -1,0 +1,66 @@
+"""Background: jobs in slices, fair between jobs, ended by the pace."""
+
+from __future__ import annotations
+
+from queues.background import Background, Job
+
+
+class Slices:
+    """So many slices a turn."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._left = 0
+
+    def start(self) -> None:
+        self._left = self._most
+
+    def goes_on(self) -> bool:
+        self._left -= 1
+        return self._left > 0
+
+
+def job(done: list[str], name: str, slices: int) -> Job:
+    left = [slices]
+
+    def run(now: int) -> bool:
+        done.append(f"{name}@{now}")
+        left[0] -= 1
+        return left[0] > 0
+
+    return run
+
+
+def test_jobs_take_turns_and_the_pace_ends_a_turn() -> None:
+    done: list[str] = []
+    background = Background(Slices(3))
+    background.add(job(done, "a", 3))
+    background.add(job(done, "b", 1))
+    background.run(1)
+    assert done == ["a@1", "b@1", "a@1"]
+    assert len(background.jobs) == 1
+    background.run(2)
+    assert done[3:] == ["a@2"]
+    assert not background.jobs
+    background.run(3)
+    assert len(done) == 4
+
+
+def test_without_a_pace_everything_is_done() -> None:
+    done: list[str] = []
+    background = Background()
+    background.add(job(done, "a", 1000))
+    background.run(1)
+    assert len(done) == 1000
+
+
+def test_a_removed_job_does_not_go_on() -> None:
+    done: list[str] = []
+    background = Background(Slices(1))
+    first = job(done, "a", 3)
+    background.add(first)
+    background.run(1)
+    background.remove(first)
+    background.remove(first)
+    background.run(2)
+    assert done == ["a@1"]
