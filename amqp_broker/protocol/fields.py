@@ -269,6 +269,33 @@ def encode_timestamp(value: datetime | int) -> int:
     return seconds
 
 
+def table_fields(raw: bytes, position: int, end: int) -> list[tuple[bytes, bytes]]:
+    """The fields in raw[position:end] as (name, all of the field's octets), in order: to write some of them anew.
+
+    Raises FieldError where a name or value runs past the end; nested tables are not looked into.
+    """
+    fields = []
+    while position < end:
+        key_end = _key_end(raw, position, end)
+        value_end = _value_end(raw, key_end, end)
+        fields.append((raw[position + 1 : key_end], raw[position:value_end]))
+        position = value_end
+    return fields
+
+
+def array_values(raw: bytes, position: int, end: int) -> list[bytes]:
+    """The values of the array in raw[position:end], each with its type letter.
+
+    Raises FieldError where a value runs past the end; what is nested is not looked into.
+    """
+    values = []
+    while position < end:
+        value_end = _value_end(raw, position, end)
+        values.append(raw[position:value_end])
+        position = value_end
+    return values
+
+
 def split_table(raw: bytes) -> list[tuple[str, RawValue]]:
     """The fields as (name, type letter and octets of the value), in order: to edit one and keep the others.
 
