@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from amqp_broker.protocol.fields import RawValue, Table, join_table, table_fields
-from amqp_broker.protocol.properties import Properties, decode_properties, replace_properties
+from amqp_broker.protocol.fields import RawValue, Table, join_table, plain_longs, table_fields
+from amqp_broker.protocol.properties import Properties, decode_properties, read_property, replace_properties
 from queues.message import Message, remake_message
 
 _EMPTY: Table = Table({}, b"")
@@ -59,6 +59,17 @@ def with_header(message: Message, facts: MessageFacts, name: str, value: RawValu
         if each == key:
             new = b""  # of two equal names the later one counts, so it must not stay
     return _with_headers(message, b"".join((*fields, new)))
+
+
+def with_plain_longs(properties: bytes) -> bytes:
+    """The property section with no L in its headers: a letter for 64 bits that most clients do not know.
+
+    RabbitMQ takes it and passes it on as l. Raises PropertyError or FieldError where `properties` is malformed.
+    """
+    headers = read_property(properties, "headers", len(properties))
+    if not isinstance(headers, Table):
+        return properties
+    return replace_properties(properties, headers=Table({}, plain_longs(headers.raw)))
 
 
 def _with_headers(message: Message, raw: bytes) -> Message:
