@@ -41,8 +41,8 @@ class ContentScanner:
     """Facts of the header that was scanned last.
 
     headers_start, headers_end: the headers table without its length, relative to the scanned octets; 0 when absent.
-    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. has_capital_longs: a value of
-    type L is in the headers; left over from before where there are none. is_special: one of these four is there, or
+    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. has_capital_longs: one of
+    type L is in them; left over from before where there are none. is_special: one of these four is there, or
     an expiration that is no number.
     """
 
