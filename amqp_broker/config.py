@@ -402,7 +402,8 @@ class Config(ClusterConfig):
         COUNT,
         -1,
         QUEUES,
-        "Deliveries after which a message is dead-lettered, for queues that set no x-delivery-limit.",
+        "How often a message may come back to a classic queue that has no limit of its own (x-delivery-limit, the "
+        "policy key delivery-limit); then it is dead-lettered, or dropped. Quorum queues have a limit of 20 of their own.",
         minimum=-1,
         off=-1,
     )

@@ -39,8 +39,11 @@ class DeadLetters:
         self.cycles_dropped = 0
 
     def add(self, queue: Queue, message: Message, reason: str, now: int) -> None:
-        """Note a dead letter of a queue that has a dead letter exchange."""
-        self.noted.append((queue, message, reason))
+        """Note a dead letter; a queue without a dead letter exchange has only those above its delivery limit."""
+        if queue.settings.dead_letter_exchange is None:
+            self._broker.discards.note(queue.declaration.vhost, queue.name, 1, now)
+        else:
+            self.noted.append((queue, message, reason))
 
     def run(self, now: int) -> None:
         """Publish everything that was noted, and what that gives rise to."""
