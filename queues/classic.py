@@ -343,7 +343,7 @@ class ClassicQueue(Queue):
 
     def _drop(self, entry: Entry, reason: str, now: int) -> None:
         """A message leaves without being consumed."""
-        if self.has_dead_letters:
+        if self.has_dead_letters or reason == DELIVERY_LIMIT:
             self.dead_letter(self, entry.message, reason, now)
         self._forget(entry)
 
