@@ -124,7 +124,15 @@ clean: ## remove everything that was built (not the data)
 	find $(wildcard $(PACKAGES)) tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	find $(wildcard $(PACKAGES)) \( -name '*.so' -o -name '*.c' \) -exec rm -f {} +
 
-# The environment, in four steps, each with a stamp.
+# The environment, in steps, each with a stamp.
+
+# What takes long and is silent says every ten seconds that it is alive, until its recipe ends, however that is.
+define SHOW_TIME
+( seconds=0; while sleep 1; do seconds=$$((seconds + 1)); [ $$((seconds % 10)) -ne 0 ] || echo "setup: ... $$seconds s"; done ) &
+clock=$$!
+trap 'kill $$clock 2>/dev/null || true' EXIT
+trap 'exit 130' INT TERM
+endef
 
 $(VENV)/created.stamp:
 	@python=$${PYTHON:-}
@@ -162,23 +170,26 @@ $(VENV)/created.stamp:
 	touch $@
 
 $(VENV)/installed.stamp: $(VENV)/created.stamp pyproject.toml
-	@echo "setup: installing"
+	@$(SHOW_TIME)
+	echo "setup: installing the broker and what it stands on into $(VENV)"
 	$(PIP) install 'setuptools>=77' wheel 'cython>=3.2'
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)
-	@echo "setup: compiling the hot modules (the first time takes a minute or two)"
+	@echo "setup: compiling the hot modules (the first time takes a minute or two; without a C compiler they stay as they are)"
 	$(PY) setup.py --quiet build_ext --inplace
 	touch $@
 
 $(VENV)/tools.stamp: $(VENV)/installed.stamp $(VENV)/spark.stamp
-	@echo "setup: installing what the tests need"
+	@$(SHOW_TIME)
+	echo "setup: installing what the tests need"
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-compile --no-build-isolation --editable '.[test,dev]'
 	touch $@
 
 $(VENV)/spark.stamp: $(VENV)/installed.stamp
-	@echo "setup: installing Spark (some 450 MB)"
+	@$(SHOW_TIME)
+	echo "setup: installing Spark (some 450 MB)"
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-compile --no-build-isolation --editable '.[spark]' 'aio-pika>=9.4'
 	if ! $(PY) -m spark_connector.java >/dev/null 2>&1; then
 		echo "setup: there is no Java 17 or newer; installing one into $(VENV)"
@@ -188,6 +199,7 @@ $(VENV)/spark.stamp: $(VENV)/installed.stamp
 	touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/tools.stamp
-	@echo "setup: installing what the guided fuzzer needs"
+	@$(SHOW_TIME)
+	echo "setup: installing what the guided fuzzer needs"
 	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[fuzz]'
 	touch $@

@@ -1,25 +1,30 @@
 """Builds the hot modules: every .py with a sibling .pxd is compiled with Cython from the very same file.
 
 All of them or none: compiled modules call each other in C. Only what has changed is compiled again, on two
-cores. Without a C compiler or Python's headers the plain modules run, and one line says so and what to
-install; AMQP_BROKER_REQUIRE_COMPILED makes that an error. What was done is written to build/compiled.json.
-With AMQP_BROKER_NO_COMPILE set, compiling is left for later and nothing is written; BUILD_OPTIMISATION is
-the compiler's flag for how far to go.
+cores. Without a C compiler that works, or without Python's headers, the plain modules run, nothing compiled is
+left beside them, and one line says so and what to install; AMQP_BROKER_REQUIRE_COMPILED makes that an error.
+What was done is written to build/compiled.json. With AMQP_BROKER_NO_COMPILE set, compiling is left for later
+and nothing is written; BUILD_OPTIMISATION is the compiler's flag for how far to go.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).parent
 PACKAGES = ("octets", "exchanges", "queues", "storage", "raft", "amqp_broker", "spark_connector")
@@ -44,11 +49,15 @@ def hot_modules() -> list[Path]:
     return [path.with_suffix(".py").relative_to(ROOT) for path in found]
 
 
+class CannotCompile(Exception):
+    """The modules cannot be compiled here; the text says why."""
+
+
 def why_plain() -> str:
     """What keeps this machine from compiling, with the way out; an empty text if nothing does."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
-    if shutil.which(compiler) is None:
-        return f"there is no C compiler ({compiler}); on Debian and Ubuntu: apt-get install gcc libc6-dev"
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    if shutil.which(compiler[0]) is None:
+        return f"there is no C compiler ({compiler[0]}); on Debian and Ubuntu: apt-get install gcc libc6-dev"
     header = Path(sysconfig.get_path("include"), "Python.h")
     if not header.exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -57,17 +66,72 @@ def why_plain() -> str:
         import Cython.Build  # noqa: F401
     except ImportError:
         return "Cython is not installed; pip install cython"
-    return ""
+    return why_compiler_fails(compiler, header.parent)
+
+
+def why_compiler_fails(compiler: list[str], include: Path) -> str:
+    """Have it make an extension of nothing. An empty text if it can."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.c")
+        source.write_text("#include <Python.h>\nint probe(void) { return 0; }\n")
+        command = [*compiler, "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(Path(folder, "probe.so"))]
+        if sys.platform == "darwin":
+            command[len(compiler) : len(compiler) + 1] = ["-bundle", "-undefined", "dynamic_lookup"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        except OSError as error:
+            said = str(error)
+        else:
+            if done.returncode == 0:
+                return ""
+            lines = [line.strip() for line in done.stderr.splitlines()]
+            telling = next((line for line in lines if "error" in line), lines[0] if lines else "it says nothing")
+            said = f"status {done.returncode}: {telling}"
+    way_out = "set CC to one that works; on Debian and Ubuntu: apt-get install gcc libc6-dev"
+    return f"the C compiler ({shlex.join(compiler)}) does not work ({said}); {way_out}"
 
 
 def record(compiled: list[str], reason: str) -> None:
-    """Notes what was done, and tells the user if the slower plain modules are going to run."""
+    """Notes what was done. If the slower plain modules are to run, tells the user, and sees to it that they do."""
     if reason:
         print(f"amqp-broker: the hot modules stay plain Python (slower): {reason}", file=sys.stderr)
         if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
             raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
+        remove_compiled()
     RECORD.parent.mkdir(exist_ok=True)
     RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
+
+
+def remove_compiled() -> None:
+    """An earlier build's modules would run instead of the sources, or get into the wheel beside them."""
+    folders = [path for path in (ROOT / "build").glob("lib*") if path.is_dir()]
+    if {"--inplace", "editable_wheel"} & set(sys.argv):
+        folders.append(ROOT)
+    for folder in folders:
+        for source in hot_modules():
+            for path in (folder / source.parent).glob(f"{source.stem}.*{sysconfig.get_config_var('SHLIB_SUFFIX')}"):
+                path.unlink()
+
+
+class Progress:
+    """How far a step is: one line that is written over on a terminal, now and then a line elsewhere."""
+
+    def __init__(self, step: str, total: int) -> None:
+        self._step = step
+        self._total = total
+        self._done = 0
+
+    def advance(self) -> None:
+        self._done += 1
+        is_last = self._done == self._total
+        if sys.stderr.isatty():
+            end = "\n" if is_last else ""
+            print(f"\r{self._text()}", end=end, file=sys.stderr, flush=True)
+        elif is_last or self._done % 10 == 0:
+            print(self._text(), file=sys.stderr, flush=True)
+
+    def _text(self) -> str:
+        return f"setup: {self._step} {self._done} of {self._total} modules"
 
 
 class AllOrNone(build_ext):
@@ -80,35 +144,58 @@ class AllOrNone(build_ext):
     def run(self) -> None:
         if not self.extensions:
             return  # `extensions` has told why
+        names = [extension.name for extension in self.extensions]
+        self._progress = Progress("compiled", len(names))
         try:
+            self._translate()
             super().run()
-        except (BaseError, OSError) as error:
+        except (CannotCompile, BaseError, CCompilerError, OSError) as error:
+            self.extensions = self.distribution.ext_modules = []  # nobody is to look for what was not made
             record([], f"compiling failed: {' '.join(str(error).split())}")
         else:
-            record([extension.name for extension in self.extensions], "")
+            record(names, "")
+
+    def _translate(self) -> None:
+        """Have every extension's source be C, made anew where it is older than what it is made from. Raises
+        CannotCompile."""
+        from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError
+
+        progress = Progress("translated to C", len(self.extensions))
+        with ProcessPoolExecutor(CORES, multiprocessing.get_context("fork")) as pool:
+            jobs = {}
+            for each in self.extensions:
+                plain = [Extension(each.name, each.sources)]
+                options = {"compiler_directives": DIRECTIVES, "build_dir": "build/cython", "quiet": True}
+                jobs[pool.submit(cythonize, plain, **options)] = each
+            for job in as_completed(jobs):
+                try:
+                    (translated,) = job.result()
+                except (CompileError, BrokenProcessPool) as error:
+                    pool.shutdown(cancel_futures=True)
+                    raise CannotCompile(f"{jobs[job].name} cannot be translated to C: {error}") from None
+                jobs[job].sources = translated.sources
+                progress.advance()
+
+    def build_extension(self, extension: Extension) -> None:
+        try:
+            super().build_extension(extension)
+        except CCompilerError:
+            raise CannotCompile(f"the compiler fails at {extension.name} and says above why") from None
+        self._progress.advance()
 
 
 def extensions() -> list[Extension]:
-    """The extensions to build, translated to C as far as they have changed; none where none can be built."""
+    """The extensions to build; none where none can be built."""
     if os.environ.get("AMQP_BROKER_NO_COMPILE"):
         return []
     reason = why_plain()
     if reason:
         record([], reason)
         return []
-    from Cython.Build import cythonize
-    from Cython.Compiler.Errors import CompileError
-
-    modules = [
+    return [
         Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=FLAGS) for path in hot_modules()
     ]
-    try:
-        return list(
-            cythonize(modules, compiler_directives=DIRECTIVES, build_dir="build/cython", nthreads=CORES, quiet=True)
-        )
-    except CompileError as error:
-        record([], f"translating to C failed: {' '.join(str(error).split())}")
-        return []
 
 
 if __name__ == "__main__":

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from amqp_broker.client.connection import Connection
 from amqp_broker.client.errors import ChannelClosed
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 SYSTEM_EXCHANGE: Final = "amq.system"
 
@@ -21,10 +24,11 @@ class SystemRequestError(Exception):
 
 
 class SystemClient:
-    """A connection for requests; a context manager. Raises ClientError where there is no connection."""
+    """A connection for requests; a context manager. `ssl_context` is for amqps://, the standard library's default one
+    without it. Raises ClientError where there is no connection."""
 
-    def __init__(self, url: str) -> None:
-        self._connection = Connection.open(url, name="amqp-broker system client")
+    def __init__(self, url: str, ssl_context: SSLContext | None = None) -> None:
+        self._connection = Connection.open(url, ssl_context=ssl_context, name="amqp-broker system client")
         self._channel = self._connection.channel()
 
     def request(self, verb: str, **fields: object) -> dict[str, Any]:

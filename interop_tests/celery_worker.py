@@ -16,8 +16,8 @@ from typing import Any
 
 from interop_tests.broker_under_test import PROJECT_ROOT
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 120.0
 
 
 class CeleryWorker:

@@ -35,7 +35,8 @@ def get_u16(data: bytes, position: int) -> int:
     """The unsigned 16-bit integer at `position` (big endian). The caller has checked that two octets are there."""
     if cython.compiled:
         return (data[position] << 8) | data[position + 1]
-    return int(_unpack_u16(data, position)[0])
+    else:
+        return int(_unpack_u16(data, position)[0])
 
 
 def get_u32(data: bytes, position: int) -> int:
@@ -45,7 +46,8 @@ def get_u32(data: bytes, position: int) -> int:
         value = (value << 8) | data[position + 1]
         value = (value << 8) | data[position + 2]
         return (value << 8) | data[position + 3]
-    return int(_unpack_u32(data, position)[0])
+    else:
+        return int(_unpack_u32(data, position)[0])
 
 
 def get_u64(data: bytes, position: int) -> int:
@@ -53,7 +55,8 @@ def get_u64(data: bytes, position: int) -> int:
     if cython.compiled:
         high = get_u32(data, position)
         return (high << 32) | get_u32(data, position + 4)
-    return int(_unpack_u64(data, position)[0])
+    else:
+        return int(_unpack_u64(data, position)[0])
 
 
 class Buffer:

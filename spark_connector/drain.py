@@ -16,9 +16,9 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +38,8 @@ _POLL_S: Final = 1
 
 @dataclass(frozen=True)
 class Drain:
-    """What to do: the messages of `queue` into `folder`. body: how octets are written where a format has only text."""
+    """What to do: the messages of `queue` into `folder`. body: how octets are written where a format has only text.
+    tls: the connector's options for amqps://, by name."""
 
     url: str
     queue: str
@@ -47,6 +48,7 @@ class Drain:
     body: str = "text"
     batch: int = 100_000
     cores: int = 2
+    tls: Mapping[str, str] = field(default_factory=dict)
 
 
 def drain(order: Drain, on_progress: Callable[[int, int], None]) -> int:
@@ -89,7 +91,7 @@ def _group(order: Drain) -> str:
 
 def _waiting(order: Drain, group: str) -> int:
     """How many messages there are. Raises ConnectorError, before Spark is started for nothing."""
-    service = Service(Options.parse({"uri": order.url}), is_first=True)
+    service = Service(Options.parse({"uri": order.url, **order.tls}), is_first=True)
     try:
         found = service.ask("lease.stat", {"queue": order.queue, "group": group}).fields
     except Refused as error:
@@ -104,6 +106,7 @@ def _run(
     reader = session.readStream.format("amqp").options(
         uri=order.url, queue=order.queue, group=group, maxMessagesPerBatch=str(order.batch),
         numPartitions=str(order.cores), headersFormat="map" if order.format == "parquet" else "json",
+        **order.tls,
     )  # fmt: skip
     progress = Progress()
     query = (

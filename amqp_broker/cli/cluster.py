@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
 from amqp_broker.cluster.cluster_config import ClusterConfig, read_secret
@@ -43,7 +44,7 @@ def _add_options(command: Callable[..., object]) -> Callable[..., object]:
         help=f"Any node of the cluster; its user has to be an administrator. [{DEFAULT_URL}]",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-    return url(as_json(command))
+    return url(add_tls_options(as_json(command)))
 
 
 _timeout = click.option(
@@ -168,6 +169,7 @@ def remove_command(node: str, drop_queues: bool, timeout_s: float, url: str, as_
 
 @cluster.command("join")
 @click.option("--url", metavar="URL", required=True, help="Any node of the cluster to join.")
+@add_tls_options
 @click.option("--node-name", metavar="NAME", required=True, help="Name of the new node.")
 @click.option("--cluster-listen", metavar="HOST:PORT", required=True, help="Where it listens to the other members.")
 @click.option("--address", metavar="HOST:PORT", help="Where they reach it, if that is another address.")
@@ -304,7 +306,7 @@ def _asking(url: str) -> Iterator[SystemClient]:
     except ValueError as error:
         raise click.UsageError(f"--url: {error}") from error
     try:
-        with SystemClient(url) as client:
+        with SystemClient(url, tls_context(url)) as client:
             yield client
     except (ClientError, SystemRequestError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(explain(error, url)) from error

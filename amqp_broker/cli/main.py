@@ -1,5 +1,8 @@
 """The command amqp-broker: finds the subcommand, and turns every expected failure into one line and status 2.
 
+What was asked for and cannot be printed is a failure too, status 74 (EX_IOERR of sysexits.h): whoever reads the output
+would otherwise take half of it for the whole.
+
 Subcommands are loaded by name, so that `amqp-broker serve` never pays for the load generator or the
 inspector. A subcommand that cannot do what it was asked raises click.ClickException; nothing else is caught
 here, so that a defect of ours shows its traceback.
@@ -7,13 +10,16 @@ here, so that a defect of ours shows its traceback.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TextIO, cast
 
 import click
 
 from amqp_broker import __version__, plain
+from amqp_broker.cli.standard_output import WatchedOutput, abandon, hold_standard_descriptors
 from amqp_broker.setting import ConfigError
 
 COMMANDS = {
@@ -26,6 +32,7 @@ COMMANDS = {
     "serve": "amqp_broker.cli.serve:serve",
 }
 STATUS_USAGE = 2
+STATUS_OUTPUT = os.EX_IOERR
 
 
 class LazyGroup(click.Group):
@@ -53,7 +60,27 @@ def command() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command with these arguments (the process's, without any) and returns the exit status."""
+    hold_standard_descriptors()
     plain.pin_packages()
+    output = sys.stdout
+    watched = WatchedOutput(output)
+    sys.stdout = cast(TextIO, watched)
+    try:
+        status = _run(arguments)
+        watched.flush()
+    except (OSError, SystemExit):  # the latter is what click makes of a pipe that nobody reads
+        if watched.failure is None:
+            raise
+    finally:
+        sys.stdout = output
+    if watched.failure is None:
+        return status
+    abandon(output)
+    refuse(f"amqp-broker: standard output cannot be written: {watched.failure.strerror}")
+    return STATUS_OUTPUT
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         status = command.main(args=arguments, prog_name="amqp-broker", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -69,12 +69,13 @@ class ContentScanner:
         """Scan the property section data[position:end]. Returns whether it is well formed."""
         if cython.compiled:
             return self._scan(data, position, end)
-        # Publishers say the same again and again: what was found last is still there.
-        section = data[position:end]
-        if section != self._scanned or position != self._scanned_position:
-            self._scanned = section if self._scan(data, position, end) else None
-            self._scanned_position = position
-        return self._scanned is not None
+        else:
+            # Publishers say the same again and again: what was found last is still there.
+            section = data[position:end]
+            if section != self._scanned or position != self._scanned_position:
+                self._scanned = section if self._scan(data, position, end) else None
+                self._scanned_position = position
+            return self._scanned is not None
 
     def _scan(self, data: bytes, position: int, end: int) -> bool:
         self.is_persistent = False

@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -18,6 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker import __version__
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.driver import Driver
@@ -26,6 +28,7 @@ from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.tls_transport import TlsTransport
 from amqp_broker.server.verification import verify_at_start
+from amqp_broker.setting_kinds import show_size
 from storage.disk import FileDisk
 from storage.errors import StorageError
 
@@ -62,6 +65,7 @@ def serve(config: Config) -> int:
     disk.lock()
     try:
         config = cluster.settle(disk)
+        _log_start(config, doors)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes)
@@ -117,8 +121,12 @@ class Doors:
                     ssl_handshake_timeout=config.tls_handshake_timeout_ms / 1000,
                 )
             )
-        scheme = "amqp" if self._plain else "amqps"
-        return f"{scheme}://{address_of((self._plain or self._secure)[0])}"
+        return self.urls()[0]
+
+    def urls(self) -> list[str]:
+        """Where clients come in, once it is opened."""
+        plain = [f"amqp://{address_of(each)}" for each in self._plain]
+        return plain + [f"amqps://{address_of(each)}" for each in self._secure]
 
     def close(self) -> None:
         """Let nobody in any more."""
@@ -157,7 +165,7 @@ class Run:
             driver.wants_turn()
             is_ready = await self._get_ready(unverified)
             if is_ready:
-                print(f"ready {await self._doors.open(driver)}", flush=True)  # noqa: T201  # who started it reads it
+                _say(f"ready {await self._doors.open(driver)}")
                 await self._end()
             await self._leave()
         finally:
@@ -241,6 +249,31 @@ class Run:
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)
+
+
+def _say(line: str) -> None:
+    """On standard output, where who started the broker reads it. Clients do not depend on that, so it goes on where
+    nobody can."""
+    try:
+        os.write(1, f"{line}\n".encode())
+    except OSError as error:
+        log.warning("standard output cannot be written (%s), so it is said here: %s", error.strerror, line)
+
+
+def _log_start(config: Config, doors: Doors) -> None:
+    """What somebody who reads the log of a stranger's broker asks first."""
+    is_plain = (sys.modules[Node.__module__].__file__ or "").endswith(".py")
+    modules = "plain modules (without a C compiler: slower)" if is_plain else "compiled modules"
+    log.info("amqp-broker %s, %s, Python %s, process %d", __version__, modules, sys.version.split()[0], os.getpid())
+    log.info("data folder %s", config.data_dir.absolute())
+    log.info("listening on %s", ", ".join(doors.urls()))
+    log.info(
+        "limits: %d file descriptors, memory_budget %s, disk_free_limit %s, max_connections %d",
+        resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        show_size(config.memory_budget_bytes),
+        show_size(config.disk_free_limit_bytes),
+        config.max_connections,
+    )
 
 
 def _load_definitions(config: Config, node: Node) -> None:

@@ -9,13 +9,13 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster.peer_handshake import PeerLinkError, TlsFacts
+from amqp_broker.server.tls_files import load_authorities, load_certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class TlsCredentials:
 
 
 def load_credentials(config: ClusterConfig) -> TlsCredentials | None:
-    """The credentials that are configured, None for none. Raises OSError (ssl.SSLError is one)."""
+    """The credentials that are configured, None for none. Raises OSError, which names the file that cannot be used."""
     if config.cluster_cert is None or config.cluster_key is None or config.cluster_ca is None:
         return None
     contexts = []
@@ -45,15 +45,8 @@ def load_credentials(config: ClusterConfig) -> TlsCredentials | None:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False  # nodes have names of their own: PeerProtocol compares them
         context.verify_mode = ssl.CERT_REQUIRED
-        try:
-            context.load_cert_chain(config.cluster_cert, config.cluster_key)
-            context.load_verify_locations(config.cluster_ca)
-        except OSError as error:
-            raise OSError(
-                errno.EINVAL,
-                f"{error.strerror or error}: it takes PEM files that belong together",
-                f"{config.cluster_cert}, {config.cluster_key}, {config.cluster_ca}",
-            ) from error
+        load_certificate(context, config.cluster_cert, config.cluster_key)
+        load_authorities(context, config.cluster_ca)
         contexts.append(context)
     contexts[1].num_tickets = 0
     return TlsCredentials(contexts[0], contexts[1], _first_certificate(config.cluster_cert))

@@ -122,8 +122,9 @@ class TcpTransport:
         driver = self.driver
         if cython.compiled:
             return receive_into(self.socket, self.fd, driver.receive_buffer, count, most, flags)
-        driver.received = self.socket.recv(most, flags)
-        return len(driver.received)
+        else:
+            driver.received = self.socket.recv(most, flags)
+            return len(driver.received)
 
     def _handle(self, length: int) -> bool:
         """Have the node handle what is in the receive buffer. Returns whether its disk has taken it."""

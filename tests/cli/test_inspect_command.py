@@ -188,6 +188,34 @@ def test_a_folder_in_use_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert json.loads(capsys.readouterr().out)["is_in_use"] is True
 
 
+@pytest.mark.parametrize(
+    ("format_file", "said"),
+    [
+        ('{"format": "amqp-broker data folder", "version": 999}', "version 999"),
+        ('{"format": "amqp-broker data folder", "version": 1}', "version 1 "),
+        ('{"format": "diary", "version": 4}', "'diary'"),
+        ("dear diary", "cannot be read"),
+    ],
+)
+def test_a_folder_of_another_format_is_not_called_whole(
+    format_file: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "FORMAT").write_text(format_file)
+    before = contents(folder)
+    for flags in ([], ["--json"]):
+        assert main(["inspect", *flags, str(folder)]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "", "nothing that looks like a report"
+        assert str(folder) in captured.err
+        assert said in captured.err
+    assert contents(folder) == before
+
+
+def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path)]) == 2
+    assert "empty" in capsys.readouterr().err
+
+
 def test_a_folder_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     assert main(["inspect", str(tmp_path)]) == 2

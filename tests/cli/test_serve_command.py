@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import trustme
+
+import amqp_broker
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -112,6 +117,31 @@ def test_a_certificate_that_is_not_there_is_refused(tmp_path: Path) -> None:
     flags = ["--tls-listen", "127.0.0.1:0", "--tls-certificate", "no.pem", "--tls-key", "no.key"]
     assert "no.pem" in refused("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *flags)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_of_another_certificate_is_refused_by_the_names_of_both(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("localhost").cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    authority.issue_cert("localhost").private_key_pem.write_to_path(tmp_path / "key.pem")
+    flags = ["--tls-listen", "127.0.0.1:0", "--tls-certificate", str(tmp_path / "cert.pem")]
+    line = refused("--data-dir", str(tmp_path / "data"), *flags, "--tls-key", str(tmp_path / "key.pem"))
+    assert f"{tmp_path}/key.pem: the key is not that of the certificate in {tmp_path}/cert.pem" in line
+    assert "None" not in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_log_begins_with_what_runs_where_and_within_what(tmp_path: Path) -> None:
+    flags = ["--memory-budget", "64MiB", "--disk-free-limit", "7MiB", "--max-connections", "123"]
+    with serving("--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"), *flags) as (process, url):
+        process.send_signal(signal.SIGTERM)
+        log = process.communicate(timeout=TIMEOUT_S)[1].splitlines()
+    modules = "plain modules" if os.environ.get("AMQP_BROKER_PLAIN") else "(?:compiled|plain) modules"
+    start = rf"amqp-broker {re.escape(amqp_broker.__version__)}, {modules}.*, Python 3\.\d+.*, process {process.pid}$"
+    assert re.search(start, log[0]), log[0]
+    assert log[1].endswith(f"data folder {tmp_path}/data")
+    assert log[2].endswith(f"listening on {url}")
+    limits = r"limits: \d+ file descriptors, memory_budget 64MiB, disk_free_limit 7MiB, max_connections 123$"
+    assert re.search(limits, log[3]), log[3]
 
 
 def test_only_a_temporary_folder_is_ever_removed(tmp_path: Path) -> None:

@@ -68,6 +68,25 @@ def test_a_quotient_is_no_integer_where_it_is_compiled(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", HOT, ids=module_of)
+def test_nothing_is_out_of_reach_where_it_is_compiled(path: Path) -> None:
+    """Behind an `if cython.compiled` that returns, Cython warns of unreachable code unless it is in the `else`."""
+    blocks = [
+        block
+        for node in ast.walk(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8")))
+        for block in (getattr(node, "body", None), getattr(node, "orelse", None))
+        if isinstance(block, list)
+    ]
+    out_of_reach = [
+        f"line {each.lineno}"
+        for block in blocks
+        for each in block[:-1]
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "cython.compiled"
+        if isinstance(each.body[-1], ast.Return | ast.Raise) and not each.orelse
+    ]
+    assert not out_of_reach
+
+
+@pytest.mark.parametrize("path", HOT, ids=module_of)
 def test_every_pxd_has_its_source(path: Path) -> None:
     assert path.with_suffix(".py").exists()
 

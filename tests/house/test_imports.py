@@ -83,7 +83,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     CLIENT: frozenset({"select", "socket", "ssl", "time"}),
     "amqp_broker.server": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"secrets", "select", "time"}),
+    "amqp_broker.cli": frozenset({"secrets", "select", "ssl", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }

@@ -59,7 +59,7 @@ def test_mistakes_are_told_in_one_line_before_spark_is_started(
     assert "belongs to another drain (queue 'none'" in said
     monkeypatch.setitem(sys.modules, "spark_connector.drain", None)
     said = refused(capsys, "q", "--to", str(tmp_path / "c"), "--url", url)
-    assert "pip install 'amqp-broker[spark]'" in said
+    assert "pip install 'warrenmq[spark]'" in said
 
 
 @pytest.mark.parametrize(("file_format", "body", "expected"), [("json", "text", "0"), ("csv", "base64", "MA==")])

@@ -1,0 +1,80 @@
+"""Commands that connect, against a broker that speaks TLS and wants certificates of its clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from amqp_broker.cli.main import main
+from tests.spark_connector.tls_place import TlsPlace, tls_place
+
+COMMANDS = (("definitions", "export"), ("cluster", "status", "--json"))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsPlace]:
+    with tls_place(tmp_path_factory.mktemp("tls")) as place:
+        yield place
+
+
+def known(place: TlsPlace) -> list[str]:
+    return ["--url", place.url, "--ca-file", place.ca, "--cert-file", place.cert, "--key-file", place.key]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids="-".join)
+def test_whom_both_sides_trust_is_served(
+    command: tuple[str, ...], place: TlsPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *known(place)]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_definitions_are_imported(place: TlsPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.json").write_text('{"queues": [{"name": "q", "vhost": "/", "durable": true, "arguments": {}}]}')
+    assert main(["definitions", "import", str(tmp_path / "f.json"), *known(place)]) == 0
+    assert "1 changes made" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "name its authority with --ca-file"),
+        ({"ca": "other_ca"}, "name its authority with --ca-file"),
+        ({"ca": "ca"}, "this one's is missing: name one with --cert-file"),
+        ({"ca": "ca", "cert": "other_cert"}, "may not be one that it trusts"),
+        ({"ca": "ca", "key": "key"}, "name that with --cert-file"),
+        ({"ca": "ca", "cert": "cert", "key": "other_cert"}, "not that of the certificate"),
+        ({"ca": "key"}, "no certificates in PEM"),
+    ],
+)
+@pytest.mark.parametrize("command", COMMANDS, ids="-".join)
+def test_who_is_not_trusted_is_told_what_to_name(
+    command: tuple[str, ...],
+    files: dict[str, str],
+    said: str,
+    place: TlsPlace,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = [part for flag, name in files.items() for part in (f"--{flag}-file", getattr(place, name))]
+    assert main([*command, "--url", place.url, *flags]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+
+
+def test_a_port_without_tls(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    url = place.plain.replace("amqp:", "amqps:")
+    assert main(["cluster", "status", "--url", url, "--ca-file", place.ca]) == 2
+    assert "there is no TLS at this port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("drain", "q", "--to", "nowhere")], ids=lambda each: each[0])
+def test_certificates_make_no_sense_without_tls(
+    command: tuple[str, ...], place: TlsPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--url", place.plain, "--ca-file", place.ca]) == 2
+    assert "write amqps://" in capsys.readouterr().err
