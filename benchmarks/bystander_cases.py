@@ -371,10 +371,12 @@ def crowd(stage: Stage, count: int) -> Load:
 
 
 def cancel_each(stage: Stage, count: int) -> Iterator[None]:
-    """basic.cancel of each."""
+    """basic.cancel of each, the youngest first."""
     with crowd(stage, count) as load:
         yield
-        load.send_each(methods.BasicCancel(consumer_tag=f"c{number}", nowait=True) for number in range(count))
+        load.send_each(
+            methods.BasicCancel(consumer_tag=f"c{number}", nowait=True) for number in reversed(range(count))
+        )
         yield
         load.delete_queue("big")
 
