@@ -361,6 +361,13 @@ class Config(ClusterConfig):
         minimum=0,
     )
     max_tx_size_bytes: int = setting(SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB)
+    max_tx_at_once: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "A tx.commit of so many publishes and acknowledgements takes effect at once, a longer one in parts.",
+        minimum=0,
+    )
     max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
     max_exchanges: int = setting(

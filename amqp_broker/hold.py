@@ -18,12 +18,13 @@ Answer = Callable[[], None]
 
 class Hold:
     """Made by Node.hold for the method that is being handled. `what`: what is waited for, to be named when it does not
-    come. deadline: until when, milliseconds."""
+    come. deadline: until when, milliseconds. is_over: the node's (Node.end_hold)."""
 
     def __init__(self, node: Node, connection: Connection, what: str, deadline: int) -> None:
         self.connection = connection
         self.what = what
         self.deadline = deadline
+        self.is_over = False
         self._node = node
         self._channel = connection.current
         self._serving = connection.serving

@@ -351,17 +351,22 @@ class Node:
         connection.is_parked = True
         self._parked.append((ticket, connection, answer))
 
-    def hold(self, connection: Connection, what: str) -> Hold:
+    def hold(self, connection: Connection, what: str, is_timed: bool = True) -> Hold:
         """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
-        command_timeout the connection is closed."""
+        command_timeout the connection is closed, unless what is waited for is our own work (not `is_timed`)."""
         connection.is_parked = True
         hold = Hold(self, connection, what, self.now + self.config.command_timeout_ms)
-        self.holds[hold] = None
+        if is_timed:
+            self.holds[hold] = None
+        else:
+            self.alarms.has_paused = True  # so that it is looked at whether to read from it
         return hold
 
     def end_hold(self, hold: Hold) -> bool:
         """It is over. Returns whether it was not before."""
-        return self.holds.pop(hold, hold) is None
+        self.holds.pop(hold, None)
+        was_over, hold.is_over = hold.is_over, True
+        return not was_over
 
     def take_sync(self) -> SyncJob | None:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""

@@ -6,6 +6,7 @@ expiration and user-id checks, direct reply-to, delayed messages, transactions, 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 #: The exchange at which the broker itself answers requests (system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
+#: So many consumers hear in one slice that they were cancelled.
+_CANCELS = 32
 #: Routes by header octets that a virtual host remembers.
 _HEADER_ROUTES = 10_000
 
@@ -39,6 +42,7 @@ class Publisher:
         self._broker = broker
         self._system = system
         self._dependent: dict[tuple[str, str], tuple[int, bool]] = {}
+        self._cancels: deque[tuple[Channel, str]] = deque()
         self._header_routes: dict[tuple[str, bytes, bytes], tuple[int, list[Any]]] = {}
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
@@ -204,15 +208,26 @@ class Publisher:
         if connection.late_cancels is not None:
             connection.late_cancels.append((channel, consumer.tag))
         else:
-            self.tell_cancelled(channel, consumer.tag)
+            self.tell_cancelled([(channel, consumer.tag)])
 
-    def tell_cancelled(self, channel: Channel, consumer_tag: str) -> None:
-        """basic.cancel from the broker."""
-        connection = channel.connection
-        if "consumer_cancel_notify" in connection.session.capabilities and not channel.is_closing:
-            payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
-            channel.output.put_frame(1, channel.channel_id, payload)
-            connection.touch()
+    def tell_cancelled(self, cancels: list[tuple[Channel, str]]) -> None:
+        """basic.cancel from the broker for these consumers, by their tags: a queue may have very many."""
+        if cancels and not self._cancels:
+            self._broker.background.add(self._tell_some)
+        self._cancels.extend(cancels)
+
+    def _tell_some(self, now: int) -> bool:
+        cancels = self._cancels
+        for _ in range(min(_CANCELS, len(cancels))):
+            channel, consumer_tag = cancels.popleft()
+            connection = channel.connection
+            if not channel.is_open or channel.is_closing or consumer_tag in channel.consumers:
+                continue  # nobody is there to be told, or the client has cancelled it and used the tag again
+            if "consumer_cancel_notify" in connection.session.capabilities:
+                payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
+                channel.output.put_frame(1, channel.channel_id, payload)
+                connection.touch()
+        return bool(cancels)
 
 
 def depends_on_message(vhost: Any, exchange: str) -> bool:

@@ -69,11 +69,11 @@ def rabbitmq_cluster(folder: Path, nodes: int) -> Iterator[Broker]:
         first = started[0][1]["RABBITMQ_NODENAME"]
         for _, environment in started[1:]:
             for command in (["stop_app"], ["reset"], ["join_cluster", first], ["start_app"]):
-                _control(environment, command)
+                control(environment, command)
         yield started[0][0]
 
 
-def _control(environment: Mapping[str, str], command: list[str]) -> None:
+def control(environment: Mapping[str, str], command: list[str]) -> None:
     """Run rabbitmqctl for a node. Raises BrokerError."""
     call = [str(CONTROL_SCRIPT), "--node", environment["RABBITMQ_NODENAME"], *command]
     done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=CONTROL_SECONDS, check=False)

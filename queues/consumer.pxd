@@ -5,6 +5,8 @@ cdef class Consumer:
     cdef public bint no_ack
     cdef public bint is_waiting
     cdef public int priority
+    cdef public Consumer line_before
+    cdef public Consumer line_after
     cdef public int credit
 
     cpdef bint has_credit(self)

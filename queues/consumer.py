@@ -16,6 +16,7 @@ class Consumer:
     no_ack: deliveries are settled at once (`deliver_at_once`), the others are held until they are settled (`deliver`).
     priority: the argument x-priority; higher is served first.
     is_waiting: it stands in the dispatcher's line; cleared when it is found without credit.
+    line_before, line_after: the dispatcher's: the consumers beside it in the line where it stands.
     credit: how many more deliveries it may hold, where that is a matter of its own; `has_credit` has the last word.
     """
 
@@ -24,6 +25,8 @@ class Consumer:
         self.no_ack = no_ack
         self.priority = priority
         self.is_waiting = False
+        self.line_before: Consumer | None = None
+        self.line_after: Consumer | None = None
         self.credit = UNLIMITED
 
     def has_credit(self) -> bool:

@@ -2,21 +2,38 @@ cimport cython
 from queues.consumer cimport Consumer
 
 @cython.final
+cdef class Line:
+    cdef public int priority
+    cdef public Consumer first
+
+    @cython.locals(first=Consumer, last=Consumer)
+    cdef void append(self, Consumer consumer) except *
+    @cython.locals(before=Consumer, after=Consumer)
+    cdef void remove(self, Consumer consumer) except *
+
+@cython.locals(line=Line)
+cdef void _join(list lines, Consumer consumer) except *
+@cython.locals(line=Line)
+cdef void _part(list lines, Consumer consumer) except *
+
+@cython.final
 cdef class Dispatcher:
-    cdef public list consumers
+    cdef public dict consumers
     cdef public bint is_single_active
     cdef public Consumer active
     cdef Consumer _first
-    cdef dict _lines
+    cdef list _lines
+    cdef list _standing_by
 
     cpdef void add(self, Consumer consumer) except *
     cpdef int remove(self, Consumer consumer) except -1
-    @cython.locals(consumer=Consumer)
+    cpdef Consumer first(self)
+    @cython.locals(consumer=Consumer, line=Line, lines=list)
     cpdef Consumer next(self)
     cpdef bint credit_returned(self, Consumer consumer) except -1
     @cython.locals(first=Consumer)
     cdef void _enter(self, Consumer consumer) except *
-    cdef object _line(self, int priority)
+    @cython.locals(last=Consumer)
     cdef int _leave(self, Consumer consumer) except -1
-    @cython.locals(best=Consumer, consumer=Consumer)
+    @cython.locals(consumer=Consumer)
     cdef Consumer _successor(self)

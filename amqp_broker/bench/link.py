@@ -13,7 +13,7 @@ import socket
 import struct
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from amqp_broker.bench.target import Target
 from amqp_broker.protocol import constants, methods
@@ -68,7 +68,7 @@ class Link:
             self.sock.close()
             raise
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -81,34 +81,36 @@ class Link:
 
     def _shake_hands(self, name: str) -> None:
         target = self.target
-        self._send_octets(constants.PROTOCOL_HEADER)
-        self.server_properties = self._expect(methods.ConnectionStart, 0).server_properties
+        self.send_octets(constants.PROTOCOL_HEADER)
+        self.server_properties = self.expect(methods.ConnectionStart, 0).server_properties
         client = Table({**CLIENT_PROPERTIES, "connection_name": name})
         response = b"\0" + target.user.encode() + b"\0" + target.password.encode()
         self.send(methods.ConnectionStartOk(client, "PLAIN", response, "en_US"), 0)
-        tune = self._expect(methods.ConnectionTune, 0)
+        tune = self.expect(methods.ConnectionTune, 0)
         self.frame_max = min(tune.frame_max or constants.DEFAULT_FRAME_MAX, constants.DEFAULT_FRAME_MAX)
         self.send(methods.ConnectionTuneOk(tune.channel_max, self.frame_max, 0), 0)
         self.send(methods.ConnectionOpen(virtual_host=target.vhost), 0)
-        self._expect(methods.ConnectionOpenOk, 0)
+        self.expect(methods.ConnectionOpenOk, 0)
         self.call(methods.ChannelOpen(), methods.ChannelOpenOk)
 
     def send(self, method: methods.Method, channel: int = CHANNEL) -> None:
         """Send one method and wait for nothing."""
-        self._send_octets(encode_method_frame(channel, method))
+        self.send_octets(encode_method_frame(channel, method))
 
     def call(self, method: methods.Method, answer: type[M]) -> M:
         """Send one method and return its answer."""
         self.send(method)
-        return self._expect(answer, CHANNEL)
+        return self.expect(answer)
 
-    def _send_octets(self, octets: bytes) -> None:
+    def send_octets(self, octets: bytes) -> None:
+        """Send whole frames, as they are."""
         try:
             self.sock.sendall(octets)
         except OSError as error:
             raise LinkError(f"{self.target.location} is gone: {error}") from error
 
-    def _expect(self, answer: type[M], channel: int) -> M:
+    def expect(self, answer: type[M], channel: int = CHANNEL) -> M:
+        """The next method of this kind; what comes before it is passed over."""
         while True:
             kind, number, payload = self._read_frame()
             if kind != constants.FRAME_METHOD:
@@ -186,7 +188,7 @@ class Link:
     def close(self) -> None:
         """Close as the protocol wants it."""
         self.send(good_bye(), 0)
-        self._expect(methods.ConnectionCloseOk, 0)
+        self.expect(methods.ConnectionCloseOk, 0)
         self.sock.close()
 
 

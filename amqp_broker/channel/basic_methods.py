@@ -92,8 +92,8 @@ def _generated_tag(connection: Any) -> str:
 
 
 def _check_exclusive(channel: Any, queue: Any, is_exclusive: bool) -> None:
-    consumers = queue.dispatcher.consumers
-    if (consumers and (is_exclusive or consumers[0].is_exclusive)) or (
+    first = queue.dispatcher.first()
+    if (first is not None and (is_exclusive or first.is_exclusive)) or (
         is_exclusive and queue.dispatcher.is_single_active
     ):
         raise ChannelException(

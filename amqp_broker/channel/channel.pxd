@@ -88,6 +88,8 @@ cdef class Channel:
                            bint is_redelivered, Message message) except -1
     @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
+    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
+    cpdef void ack_taken(self, list entries) except *
     @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=Queue)
     cdef void _ack_until_tag(self, unsigned long long tag) except *
     @cython.locals(index=Py_ssize_t)

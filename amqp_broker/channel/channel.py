@@ -353,6 +353,16 @@ class Channel:
         if self._to_dispatch:
             self.dispatch()
 
+    def ack_taken(self, entries: list[Entry]) -> None:
+        """Deliveries that were taken out are acknowledged."""
+        for entry in entries:
+            consumer = entry.consumer
+            queue = consumer.queue
+            queue.ack(entry)
+            self._give_credit(consumer)
+        if self._to_dispatch:
+            self.dispatch()
+
     def _ack_until_tag(self, tag: int) -> None:
         if tag == 0 and self.head >= len(self.unacked):
             return
@@ -482,10 +492,11 @@ class Channel:
         for entry in entries:
             self._give_credit(entry.consumer)
 
-    def outstanding_tags(self, tag: int) -> list[int]:
-        """The tags up to `tag` (0: all) that wait for their acknowledgement, in order."""
+    def outstanding_tags(self, tag: int, begin: int = 0) -> list[int]:
+        """The tags from `begin` up to `tag` (0: all) that wait for their acknowledgement, in order."""
         last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
-        return [self.first_tag + i for i in range(self.head, last + 1) if self.unacked[i] is not None]
+        first = self.head if begin <= self.first_tag + self.head else begin - self.first_tag
+        return [self.first_tag + i for i in range(first, last + 1) if self.unacked[i] is not None]
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The broker ended the consumer: its queue is gone."""

@@ -64,8 +64,7 @@ def close_channels(channels: list[Channel]) -> None:
         channel.transaction = None
         channel.assemblies.end(channel)
         _stop_consumers(channel, queues)
-    for channel in channels:
-        return_entries(channel, channel.take_all(), queues)
+    _return_all(channels, queues)
     for queue in queues:
         if not queue.is_deleted:
             if queue.had_consumers and _is_abandoned(queue):
@@ -94,6 +93,20 @@ def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:
 def _is_abandoned(queue: Any) -> bool:
     """Whether an auto-delete queue has lost its last consumer. Of one whose log is elsewhere, that is seen there."""
     return queue.declaration.is_auto_delete and not queue.is_proxy and not queue.consumer_count()
+
+
+def _return_all(channels: list[Channel], queues: dict[Any, None]) -> None:
+    """Everything that the channels hold returns to its queues, which are added to `queues`. A queue gets all of it
+    together: to take back a few of very many, of thousands of channels each, would be to sort it thousands of times."""
+    by_queue: dict[Any, list[Any]] = {}
+    for channel in channels:
+        entries = channel.take_all()
+        for entry in entries:
+            by_queue.setdefault(entry.consumer.queue, []).append(entry)
+        channel.forget_holders(entries)
+    for queue, group in by_queue.items():
+        queue.put_back(group, channels[0].vhost.now)
+        queues[queue] = None
 
 
 def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]) -> None:

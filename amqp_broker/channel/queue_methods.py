@@ -111,8 +111,7 @@ def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None
 def _tell_cancels(connection: Any) -> None:
     """Clients count on hearing of the deletion that they have asked for before what comes of it."""
     cancels, connection.late_cancels = connection.late_cancels, None
-    for channel, consumer_tag in cancels:
-        connection.publisher.tell_cancelled(channel, consumer_tag)
+    connection.publisher.tell_cancelled(cancels)
 
 
 HANDLERS = {

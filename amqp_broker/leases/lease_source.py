@@ -8,11 +8,12 @@ ClassicSource is the one of a queue whose home is this node; QuorumSource (quoru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
 from amqp_broker.leases.errors import FENCED, GONE, INVALID, NOT_FOUND, LeaseError
+from queues.dispatcher import Dispatcher
 from queues.leases import open_lease
 from queues.message_log import RangeGone
 
@@ -114,7 +115,7 @@ class ClassicSource(LeaseSource):
 
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
-        return has_exclusive(self._queue.dispatcher.consumers)
+        return has_exclusive(self._queue.dispatcher)
 
     def _find(self, group: str, incarnation: str) -> LeaseGroup:
         if self._queue.is_deleted:
@@ -222,9 +223,10 @@ def giving(answer: Answer) -> Then:
     return give
 
 
-def has_exclusive(consumers: Sequence[Any]) -> bool:
+def has_exclusive(dispatcher: Dispatcher) -> bool:
     """Whether the first of a queue's consumers has it for himself alone."""
-    return bool(consumers) and bool(consumers[0].is_exclusive)
+    first: Any = dispatcher.first()
+    return first is not None and bool(first.is_exclusive)
 
 
 def write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:

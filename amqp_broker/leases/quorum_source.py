@@ -51,7 +51,7 @@ class QuorumSource(LeaseSource):
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
         state = self._queue.group.machine.queue_state(self.queue_id)
-        return state is not None and has_exclusive(state.dispatcher.consumers)
+        return state is not None and has_exclusive(state.dispatcher)
 
     def _error(self, refusal: Refusal, caller: Caller) -> LeaseError:
         if refusal is Refusal.FENCED:

@@ -461,7 +461,7 @@ def _is_locked(queue: ClassicQueue) -> bool:
 def _refuses_consumer(queue: ClassicQueue, is_exclusive: bool) -> bool:
     """As basic.consume on one node has it."""
     dispatcher = queue.dispatcher
-    consumers: list[Any] = dispatcher.consumers
-    return bool(consumers and (is_exclusive or consumers[0].is_exclusive)) or (
+    first: Any = dispatcher.first()
+    return (first is not None and (is_exclusive or bool(first.is_exclusive))) or (
         is_exclusive and dispatcher.is_single_active
     )

@@ -250,8 +250,9 @@ class QuorumQueue:
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def has_exclusive(self) -> bool:
-        """Whether an exclusive consumer is attached."""
-        return any(consumer.is_exclusive for consumer in self.holders.values() if consumer.is_attached)
+        """Whether an exclusive consumer is attached: it is the only one then."""
+        first: Any = self.dispatcher.first()
+        return first is not None and bool(first.is_exclusive)
 
     def attach(self, consumer: QuorumConsumer, clock: int) -> None:
         """A consumer joins."""

@@ -186,14 +186,16 @@ class NodeDriver:
         return self.node.broker.vhosts["/"].queues[name]
 
 
-def handshake_octets(heartbeat: int = 0, capabilities: Sequence[str] = (), frame_max: int = 4096) -> bytes:
+def handshake_octets(
+    heartbeat: int = 0, capabilities: Sequence[str] = (), frame_max: int = 4096, channel_max: int = 100
+) -> bytes:
     """All that a client says until the connection is open."""
     properties = Table({"capabilities": dict.fromkeys(capabilities, True)})
     return PROTOCOL_HEADER + b"".join(
         encode_method_frame(0, method)
         for method in (
             methods.ConnectionStartOk(properties, "PLAIN", f"\0{USER}\0{PASSWORD}".encode(), "en_US"),
-            methods.ConnectionTuneOk(100, frame_max, heartbeat),
+            methods.ConnectionTuneOk(channel_max, frame_max, heartbeat),
             methods.ConnectionOpen("/"),
         )
     )

@@ -358,7 +358,7 @@ def test_a_lost_link_gives_everything_back(world: HomeWorld, peer: Peer) -> None
     assert world.ready("q") == [4]
     peer.lose_link()
     assert world.ready("q") == [1, 2, 3, 4]
-    assert (world.queue("q").unacked, world.queue("q").dispatcher.consumers) == (0, [])
+    assert (world.queue("q").unacked, world.queue("q").dispatcher.consumers) == (0, {})
     world.say(consume("q"))
     delivered = [event.method for event in world.client.take() if event.method.name == "basic.deliver"]
     assert [method.redelivered for method in delivered] == [True, True, True, False]

@@ -70,7 +70,7 @@ def test_one_consumer_comes_and_goes() -> None:
     assert served(dispatcher, among, 1) == [0]
     dispatcher.remove(among[0])
     assert dispatcher.next() is None
-    assert dispatcher.consumers == []
+    assert not dispatcher.consumers
 
 
 def test_from_one_to_two_and_back() -> None:
@@ -123,3 +123,5 @@ def test_the_next_active_consumer_is_the_first_of_the_highest_priority() -> None
     dispatcher.remove(among[3])
     assert dispatcher.active is None
     assert dispatcher.next() is None
+
+

@@ -1,0 +1,244 @@
+"""Transaction and Commit: what a channel in tx mode has done since its last commit, and how that takes effect.
+
+    claims: the deliveries leave the channel -> publishes -> settlements -> the answer
+
+A short transaction does all that in the turn of its tx.commit. A long one does it in slices (queues/background.py),
+while none of its connection's frames are handled; others see what is done so far.
+
+Invariants:
+1. Settlements come after all publishes: whatever cuts a commit short, what it was to replace is delivered again.
+2. A commit that has begun to publish goes on to its end though its client be gone. Before that it is given up then, and
+   a commit that fails gives back what it has claimed and not settled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.channel.basic_methods import settle_negatively
+from amqp_broker.channel.lifecycle import return_entries
+from amqp_broker.channel.replies import reply_when_synced
+from amqp_broker.errors import AmqpException, precondition_failed
+from amqp_broker.fan_out import WIDE
+from amqp_broker.message_facts import MessageFacts
+from amqp_broker.protocol import methods
+from amqp_broker.receipts import JointReceipt
+from queues.quorum.effects import Refusal
+
+if TYPE_CHECKING:
+    from amqp_broker.hold import Hold
+
+log = logging.getLogger("amqp_broker")
+
+ACK = 0
+REJECT = 1
+REQUEUE = 2
+
+#: So many deliveries are claimed or settled, and so many messages published, in one slice.
+_CLAIMS = 400
+_PUBLISHES = 16
+_SETTLEMENTS = 100
+
+
+class Transaction:
+    """What a channel in tx mode has done since the last commit or rollback."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.messages: deque[tuple[Any, Any, MessageFacts, bool]] = deque()
+        self.settlements: deque[tuple[int, int]] = deque()
+        self._limit_bytes = limit_bytes
+        self._size = 0
+        self._claimed: set[int] = set()
+        self._claimed_until = 0
+
+    def __len__(self) -> int:
+        return len(self.messages) + len(self.settlements)
+
+    def add_message(self, route: Any, message: Any, facts: MessageFacts, is_mandatory: bool) -> None:
+        """A publish. Raises ChannelException when the transaction gets too big."""
+        self._size += message.size
+        if self._size > self._limit_bytes:
+            raise precondition_failed(
+                f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): "
+                "commit earlier"
+            )
+        self.messages.append((route, message, facts, is_mandatory))
+
+    def add_ack(self, channel: Any, tag: int, multiple: bool) -> None:
+        """An acknowledgement. Raises ChannelException (406) for an unknown tag."""
+        self._claim(channel, tag, multiple, ACK)
+
+    def add_nack(self, channel: Any, tag: int, multiple: bool, requeue: bool) -> None:
+        """A basic.nack or basic.reject. Raises ChannelException (406) for an unknown tag."""
+        self._claim(channel, tag, multiple, REQUEUE if requeue else REJECT)
+
+    def has_settled(self, tag: int) -> bool:
+        """Whether a delivery is to be settled by the commit."""
+        return tag in self._claimed
+
+    def _claim(self, channel: Any, tag: int, multiple: bool, outcome: int) -> None:
+        claimed = self._claimed
+        if tag in claimed or ((tag or not multiple) and not channel.is_outstanding(tag)):
+            raise precondition_failed(f"unknown delivery tag {tag}")
+        if not multiple:
+            claimed.add(tag)
+            self.settlements.append((tag, outcome))
+            return
+        # What an earlier one has claimed is not looked at again.
+        for each in channel.outstanding_tags(tag, self._claimed_until + 1):
+            if each not in claimed:
+                claimed.add(each)
+                self.settlements.append((each, outcome))
+            self._claimed_until = each
+
+
+class Commit:
+    """A transaction that takes effect. One of `run` and `start` is called, once."""
+
+    def __init__(self, channel: Any, transaction: Transaction) -> None:
+        self._channel = channel
+        self._connection = channel.connection
+        self._broker = channel.connection.node.broker
+        self._claims = transaction.settlements
+        self._messages = transaction.messages
+        self._entries: deque[tuple[Any, int]] = deque()
+        self._holders: dict[Any, None] = {}  # the consumers, in logs elsewhere, of what is settled
+        self._receipt = JointReceipt()
+        self._before = self._broker.ticket()
+        self._hold: Hold | None = None
+
+    def run(self) -> None:
+        """All of it in this turn. Raises AmqpException."""
+        now = self._channel.vhost.now
+        while self._work(now):
+            pass
+        self._answer(self._end(now))
+
+    def start(self) -> None:
+        """In slices, none of the connection's frames being handled meanwhile."""
+        node = self._connection.node
+        self._hold = node.hold(self._connection, "tx.commit", is_timed=False)
+        node.background.add(self._slice)
+
+    def _slice(self, now: int) -> bool:
+        hold = self._hold
+        assert hold is not None
+        try:
+            if self._work(now):
+                return True
+            ticket = self._end(now)
+        except Exception as error:
+            self._give_back(now)
+            if not self._is_client_there():
+                if not isinstance(error, AmqpException):
+                    raise
+                log.info("tx.commit of %s, which is gone, ended early: %s", self._connection.peer, error)
+            failure = error
+
+            def refuse() -> None:
+                raise failure
+
+            hold.release(refuse)
+            return False
+        hold.release(lambda: self._answer(ticket))
+        return False
+
+    def _work(self, now: int) -> bool:
+        """One slice. Returns whether there is more to do. Raises AmqpException."""
+        self._channel.vhost.now = now
+        if self._claims:
+            self._claim(now)
+        elif self._messages:
+            self._publish()
+        elif self._entries:
+            self._settle()
+        return bool(self._claims or self._messages or self._entries)
+
+    def _is_client_there(self) -> bool:
+        return self._channel.is_open and not self._channel.is_closing
+
+    def _claim(self, now: int) -> None:
+        if not self._is_client_there():
+            self._give_back(now)
+            return
+        channel, claims = self._channel, self._claims
+        for _ in range(min(_CLAIMS, len(claims))):
+            tag, outcome = claims.popleft()
+            entry = channel.take_one(tag)
+            self._entries.append((entry, outcome))
+            if entry.consumer.queue.is_proxy:
+                self._holders[entry.page] = None
+
+    def _publish(self) -> None:
+        channel, publisher = self._channel, self._connection.publisher
+        is_there = self._is_client_there()
+        for _ in range(min(_PUBLISHES, len(self._messages))):
+            route, message, facts, is_mandatory = self._messages.popleft()
+            if route.generation != channel.vhost.generation:
+                _, route = publisher.find_route(channel, message.raw)
+            is_told = is_mandatory and is_there
+            if publisher.route_message(channel, route, message, facts, is_told, self._receipt) >= WIDE:
+                return
+
+    def _settle(self) -> None:
+        """The next entries with the same outcome."""
+        outcome = self._entries[0][1]
+        entries: list[Any] = []
+        while self._entries and self._entries[0][1] == outcome and len(entries) < _SETTLEMENTS:
+            entries.append(self._entries.popleft()[0])
+        if outcome == ACK:
+            self._channel.ack_taken(entries)
+        else:
+            settle_negatively(self._channel, entries, outcome == REQUEUE)
+
+    def _give_back(self, now: int) -> None:
+        """It comes to nothing more: what was claimed returns to its queues."""
+        self._claims.clear()
+        self._messages.clear()
+        entries = [entry for entry, _ in self._entries]
+        self._entries.clear()
+        queues: dict[Any, None] = {}
+        return_entries(self._channel, entries, queues)
+        for queue in queues:
+            if not queue.is_deleted:
+                queue.dispatch(now)
+
+    def _end(self, now: int) -> int:
+        """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
+        self._broker.dead_letters.run(now)
+        self._broker.store.end_turn()
+        for holder in self._holders:
+            holder.flush(self._receipt)
+        ticket = int(self._broker.ticket())
+        return 0 if ticket == self._before else ticket
+
+    def _answer(self, ticket: int) -> None:
+        """Raises ChannelException when a queue elsewhere has refused some of it."""
+        self._channel.transaction = Transaction(self._connection.config.max_tx_size_bytes)
+        receipt = self._receipt
+        if not receipt.waiting:
+            self._tell(receipt.refusals, ticket)
+            return
+        hold = self._connection.node.hold(self._connection, "tx.commit")
+        receipt.seal(lambda refusals: hold.release(lambda: self._tell(refusals, ticket)))
+
+    def _tell(self, refusals: list[Refusal], ticket: int) -> None:
+        if refusals:
+            raise precondition_failed(_partly_done(refusals))
+        reply_when_synced(self._channel, ticket, methods.TxCommitOk())
+
+
+def _partly_done(refusals: list[Refusal]) -> str:
+    """What a client is told whose commit did not succeed everywhere (RabbitMQ's words first), and what to do. At most
+    255 octets reach it."""
+    if Refusal.UNKNOWN in refusals:
+        return (
+            "partial tx completion: the way to a queue was lost, and what was done there is not known: publish again "
+            "(it may then be there twice); what was not acknowledged is delivered again"
+        )
+    return (
+        "partial tx completion: a queue was full or gone and refused publishes, all else is done: publish those again "
+        "when there is room"
+    )

@@ -1,0 +1,225 @@
+"""`python -m benchmarks.bystander`: what an unrelated connection feels while something large happens.
+
+Two bystanders (bystander_watch.py) ask a hundred times a second, one with basic.get, one with a publish that is
+confirmed, while a case (bystander_cases.py) is played; quoted are the median wait, the 99th percentile and the longest,
+and the processor time that the broker took for the case. Our broker and RabbitMQ have their turns one after the other,
+every other round in the other order; every figure is the median of the rounds.
+
+RabbitMQ's policies, definitions and lists go through rabbitmqctl, which starts a machine of its own; that takes its
+part of the cores, and is not in the processor time.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from amqp_broker.bench.link import LinkError
+from amqp_broker.embedded import BrokerStartError
+from amqp_broker.system_client import SystemClient, SystemRequestError
+from benchmarks.brokers import (
+    Broker,
+    BrokerError,
+    check_rabbitmq,
+    own_broker,
+    rabbitmq_broker,
+    rabbitmq_environment,
+    temporary_folder,
+)
+from benchmarks.bystander_cases import CASES, Administration, Case, Stage
+from benchmarks.bystander_watch import Waits, bystanders, waits_of
+from benchmarks.clusters import control
+from benchmarks.machine import header, table
+
+RESULTS = Path(__file__).parent / "results" / "bystander.md"
+#: Bystanders go on for so long when a case is over: what it has left to be done is felt, too.
+AFTER_SECONDS = 0.3
+#: What some cases need more of than we allow by default.
+FLAGS = ["--max-consumers-per-channel", "100000", "--max-message-size", "128MiB"]
+COLUMNS = ["while", "broker", "get p50", "p99", "longest", "confirm p50", "p99", "longest", "CPU"]
+
+
+class OwnAdministration:
+    """Ours, over amq.system."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._url = f"{broker.target.location}/%2F"
+
+    def put_policy(self, name: str, pattern: str, definition: Mapping[str, object]) -> None:
+        self._ask("policy.put", name=name, pattern=pattern, definition=definition, apply_to="queues", vhost="/")
+
+    def delete_policy(self, name: str) -> None:
+        self._ask("policy.delete", name=name, vhost="/")
+
+    def import_definitions(self, path: Path) -> None:
+        self._ask("definitions.import", definitions=json.loads(path.read_text(encoding="utf-8")))
+
+    def list_queues(self) -> None:
+        self._ask("queue.list", vhost="/")
+
+    def _ask(self, verb: str, **fields: object) -> None:
+        with SystemClient(self._url) as client:
+            client.request(verb, **fields)
+
+
+class RabbitAdministration:
+    """RabbitMQ's, with rabbitmqctl. Raises BrokerError."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def put_policy(self, name: str, pattern: str, definition: Mapping[str, object]) -> None:
+        control(self._environment, ["set_policy", "--apply-to", "queues", name, pattern, json.dumps(definition)])
+
+    def delete_policy(self, name: str) -> None:
+        control(self._environment, ["clear_policy", name])
+
+    def import_definitions(self, path: Path) -> None:
+        control(self._environment, ["import_definitions", str(path)])
+
+    def list_queues(self) -> None:
+        control(self._environment, ["list_queues", "--silent", "name", "messages", "consumers"])
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """One round of a case: both bystanders' waits in milliseconds, the case's length and the broker's processor time
+    in seconds."""
+
+    get: Waits
+    confirm: Waits
+    seconds: float
+    cpu_seconds: float
+
+
+def play(case: Case, count: int, broker: Broker, administration: Administration, folder: Path) -> Felt:
+    """One round. Raises BrokerError, LinkError, OSError."""
+    steps = case.run(Stage(broker.target, administration, folder), count)
+    next(steps)
+    with bystanders(broker.target) as watchers:
+        used, begin = broker.cpu_seconds(), time.monotonic_ns()
+        next(steps)
+        seconds = (time.monotonic_ns() - begin) / 1e9
+        time.sleep(AFTER_SECONDS)
+        used, end = broker.cpu_seconds() - used, time.monotonic_ns()
+        waits = {each.kind: waits_of(each.stop(), begin, end) for each in watchers}
+    for _ in steps:
+        raise BrokerError(f"{case.title}: a case has two stops, this one has more")
+    return Felt(waits["get"], waits["confirm"], seconds, used)
+
+
+@contextmanager
+def own_stage(folder: Path, plain: bool) -> Iterator[tuple[Broker, Administration]]:
+    """Ours, running in `folder`."""
+    with own_broker(folder, FLAGS, plain) as broker:
+        yield broker, OwnAdministration(broker)
+
+
+@contextmanager
+def rabbitmq_stage(folder: Path) -> Iterator[tuple[Broker, Administration]]:
+    """RabbitMQ, running in `folder`."""
+    environment = rabbitmq_environment(folder)
+    with rabbitmq_broker(folder, environment) as broker:
+        yield broker, RabbitAdministration(environment)
+
+
+@contextmanager
+def stages(with_rival: bool, plain: bool) -> Iterator[list[tuple[Broker, Administration, Path]]]:
+    """Ours, and RabbitMQ if it is wanted, each with its folder."""
+    with temporary_folder() as folder, own_stage(folder / "ours", plain) as (ours, ours_of):
+        if not with_rival:
+            yield [(ours, ours_of, folder)]
+            return
+        with rabbitmq_stage(folder / "rabbitmq") as (rival, rivals):
+            yield [(ours, ours_of, folder), (rival, rivals, folder)]
+
+
+def rounds_of(
+    case: Case, count: int, brokers: list[tuple[Broker, Administration, Path]], rounds: int
+) -> dict[str, list[Felt]]:
+    """What was felt, by broker, in the order of the rounds."""
+    playing = [each for each in brokers if case.has_rival or each is brokers[0]]
+    felt: dict[str, list[Felt]] = {each[0].name: [] for each in playing}
+    for number in range(rounds):
+        for broker, administration, folder in playing if number % 2 == 0 else reversed(playing):
+            felt[broker.name].append(play(case, count, broker, administration, folder))
+    return felt
+
+
+def lines_of(case: Case, count: int, felt: dict[str, list[Felt]]) -> list[list[str]]:
+    """One line of the table for each broker."""
+    lines = []
+    for name, rounds in felt.items():
+        cells = [case.title.format(count=f"{count:,}"), name]
+        for kind in ("get", "confirm"):
+            waits = [getattr(each, kind) for each in rounds]
+            for part in ("median", "p99", "longest"):
+                cells.append(f"{statistics.median(getattr(each, part) for each in waits):.1f}")
+        lines.append([*cells, f"{statistics.median(each.cpu_seconds for each in rounds):.2f}"])
+    return lines
+
+
+def write(lines: list[list[str]], raw: dict[str, dict[str, list[object]]], facts: dict[str, str], path: Path) -> None:
+    """The page, and beside it every round as JSON, under the same facts."""
+    head = header("What a bystander feels", facts)
+    told = [
+        "Waits of a connection that has nothing to do with it, in milliseconds; the processor time of the broker in",
+        "seconds.",
+        "",
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*head, *told, *table(COLUMNS, lines)]) + "\n", encoding="utf-8")
+    named = dict(line[2:].split(": ", 1) for line in head if line.startswith("- "))
+    path.with_suffix(".json").write_text(json.dumps({"facts": named, "rounds": raw}, indent=1) + "\n", encoding="utf-8")
+
+
+@click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
+@click.option("--case", "names", multiple=True, type=click.Choice(list(CASES)), help="Only these. [all]")
+@click.option("--rounds", default=3, type=click.IntRange(1), help="Rounds of each case on each broker.")
+@click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
+@click.option("--ours", is_flag=True, help="Our broker alone, without RabbitMQ.")
+@click.option("--plain", is_flag=True, help="Run our broker without compiled modules.")
+@click.option("--output", default=RESULTS, type=click.Path(path_type=Path), help="The page to write; JSON beside it.")
+def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, plain: bool, output: Path) -> None:
+    """Measure what a bystander feels and write the table."""
+    raw: dict[str, dict[str, list[object]]] = {}
+    lines: list[list[str]] = []
+    facts: dict[str, str] = {}
+    failed: list[str] = []
+    try:
+        if not ours:
+            check_rabbitmq()
+        with stages(not ours, plain) as brokers:
+            facts |= {broker.name: broker.version for broker, _, _ in brokers[1:]}
+            for name in names or CASES:
+                case = CASES[name]
+                count = max(1, int(case.count * scale))
+                try:
+                    felt = rounds_of(case, count, brokers, rounds)
+                except (BrokerError, LinkError, OSError, subprocess.SubprocessError, SystemRequestError) as error:
+                    failed.append(f"{name}: {error}")
+                    click.echo(failed[-1], err=True)
+                    continue
+                raw[name] = {each: [asdict(one) for one in found] for each, found in felt.items()}
+                for line in lines_of(case, count, felt):
+                    click.echo(" | ".join(line))
+                    lines.append(line)
+    except (BrokerError, BrokerStartError) as error:
+        raise click.ClickException(str(error)) from error
+    facts["method"] = f"median of {rounds} rounds, the brokers in turn; each bystander asks 100 times a second"
+    write(lines, raw, facts, output)
+    click.echo(f"written to {output}", err=True)
+    if failed:
+        raise click.ClickException(f"{len(failed)} cases failed and are not in the table: {'; '.join(failed)}")
+
+
+if __name__ == "__main__":
+    bystander()

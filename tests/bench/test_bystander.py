@@ -1,0 +1,53 @@
+"""The cases of the bystander benchmark do what they say, and nobody stands still meanwhile. The bound is a stall that
+no machine's slowness explains for so few: a client would take it for a broken connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.brokers import Broker, BrokerError
+from benchmarks.bystander import Felt, OwnAdministration, lines_of, own_stage, play
+from benchmarks.bystander_cases import CASES
+from benchmarks.bystander_watch import Waits, waits_of
+
+MOST_MS = 5000
+
+pytestmark = pytest.mark.xdist_group("bystander")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, OwnAdministration, Path]]:
+    folder = tmp_path_factory.mktemp("bystander")
+    with own_stage(folder / "ours", plain=False) as (broker, administration):
+        assert isinstance(administration, OwnAdministration)
+        yield broker, administration, folder
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_case_ends_and_the_bystanders_are_answered(
+    name: str, stage: tuple[Broker, OwnAdministration, Path]
+) -> None:
+    """Each case waits until the broker has done it all, or fails."""
+    case = CASES[name]
+    felt = play(case, case.few, *stage)
+    for waits in (felt.get, felt.confirm):
+        assert 0 < waits.median <= waits.p99 <= waits.longest < MOST_MS
+
+
+def test_waits_are_those_of_the_case_alone() -> None:
+    samples = [(10, 90_000_000), (20, 1_000_000), (30, 3_000_000), (40, 2_000_000), (50, 80_000_000)]
+    assert waits_of(samples, 20, 40) == Waits(2.0, 3.0, 3.0, 3)
+    with pytest.raises(BrokerError, match="too soon"):
+        waits_of(samples, 41, 49)
+
+
+def test_a_line_has_the_medians_of_its_rounds() -> None:
+    waits = Waits(1.0, 2.0, 3.0, 100)
+    rounds = [Felt(replace(waits, longest=longest), waits, 1.0, cpu) for longest, cpu in ((9, 0.3), (5, 0.1), (7, 0.2))]
+    assert lines_of(CASES["nothing"], 2000, {"amqp-broker": rounds}) == [
+        ["nothing, 2,000 ms long", "amqp-broker", "1.0", "2.0", "7.0", "1.0", "2.0", "3.0", "0.20"]
+    ]

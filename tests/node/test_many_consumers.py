@@ -1,0 +1,125 @@
+"""Very many consumers that leave together."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from tests.node.node_driver import Client, NodeDriver, consume, declare, handshake_octets, publish_octets, small_config
+from tests.node.one_slice import OneSlice
+
+CONSUMERS = 500
+NOTIFIED = ("consumer_cancel_notify",)
+
+
+@pytest.fixture
+def driver() -> NodeDriver:
+    driver = NodeDriver()
+    driver.client(1).send(1, declare("q", durable=False))
+    driver.settle()
+    return driver
+
+
+def crowd(driver: NodeDriver) -> Client:
+    client = driver.client(1, 2, capabilities=NOTIFIED)
+    for number in range(CONSUMERS):
+        client.send(1, methods.BasicConsume(0, "q", f"c{number}", False, False, False, True, Table({})))
+    driver.turn()
+    assert driver.queue("q").consumer_count() == CONSUMERS
+    client.take()
+    return client
+
+
+def cancelled(client: Client) -> list[str]:
+    return [event.method.consumer_tag for event in client.take() if event.method.name == "basic.cancel"]
+
+
+def test_that_their_queue_is_gone_they_hear_a_few_at_a_time(driver: NodeDriver) -> None:
+    client = crowd(driver)
+    other = driver.client(1)
+    driver.node.background.set_pace(OneSlice())
+    other.send(1, methods.QueueDelete(0, "q", False, False, False))
+    heard = [cancelled(client)]
+    while driver.node.background.jobs:
+        other.send(1, methods.BasicQos(0, 1, False))
+        driver.turn()
+        heard.append(cancelled(client))
+    assert max(map(len, heard)) < 100
+    assert [tag for tags in heard for tag in tags] == [f"c{number}" for number in range(CONSUMERS)]
+    assert not client.connection.channels[1].consumers
+
+
+def test_who_deletes_the_queue_hears_of_that_first(driver: NodeDriver) -> None:
+    client = crowd(driver)
+    driver.node.background.set_pace(OneSlice())
+    client.send(2, methods.QueueDelete(0, "q", False, False, False))
+    driver.settle()
+    names = client.names()
+    while driver.node.background.jobs:
+        driver.turn()
+    assert names[0] == "queue.delete-ok"
+    assert names.count("basic.cancel") + client.names().count("basic.cancel") == CONSUMERS
+
+
+def test_a_tag_that_is_used_again_meanwhile_is_not_cancelled(driver: NodeDriver) -> None:
+    client = crowd(driver)
+    other = driver.client(1)
+    other.send(1, declare("new", durable=False))
+    driver.node.background.set_pace(OneSlice())
+    other.send(1, methods.QueueDelete(0, "q", False, False, False))
+    last = f"c{CONSUMERS - 1}"
+    client.send(1, methods.BasicCancel(last, False), consume("new", last))
+    heard: list[str] = []
+    while driver.node.background.jobs:
+        driver.turn()
+        heard += cancelled(client)
+    assert heard == [f"c{number}" for number in range(CONSUMERS - 1)]
+    assert driver.queue("new").consumer_count() == 1
+
+
+@pytest.mark.parametrize("channel_closes", [False, True])
+def test_who_goes_meanwhile_hears_nothing(driver: NodeDriver, channel_closes: bool) -> None:
+    client = crowd(driver)
+    other = driver.client(1)
+    driver.node.background.set_pace(OneSlice())
+    other.send(1, methods.QueueDelete(0, "q", False, False, False))
+    driver.turn()
+    assert cancelled(client)
+    if channel_closes:
+        client.send(1, methods.ChannelClose(200, "", 0, 0), methods.ChannelOpen())
+    else:
+        driver.lose(client)
+    while driver.node.background.jobs:
+        driver.turn()
+    assert cancelled(client) == []
+
+
+def test_what_thousands_of_channels_hold_returns_at_the_cost_of_what_one_holds() -> None:
+    """Each of them holds some from everywhere in the queue."""
+    assert _cost_of_a_loss(1000) < 10 * _cost_of_a_loss(10)
+
+
+def _cost_of_a_loss(channels: int, messages: int = 10_000) -> float:
+    """Processor seconds, the least of three."""
+    costs = []
+    for _ in range(3):
+        driver = NodeDriver(small_config(output_limit_bytes=1 << 30))
+        client = driver.raw_client()
+        client.send_octets(handshake_octets(channel_max=channels))
+        for number in range(1, channels + 1):
+            client.send(number, methods.ChannelOpen())
+        client.send(1, declare("q", durable=False))
+        driver.settle()
+        for number in range(1, channels + 1):
+            client.send(number, consume("q"))
+        driver.client(1).send_octets(publish_octets(1, "q", b"x", persistent=False) * messages)
+        driver.turn()
+        assert driver.queue("q").unacked_count() == messages
+        begin = time.process_time()
+        driver.node.connection_lost(client.connection, driver.now)
+        costs.append(time.process_time() - begin)
+        assert driver.queue("q").message_count() == messages
+    return min(costs)
