@@ -1,9 +1,9 @@
 """DeadLetters: messages that queues give up go to the dead letter exchange, with RabbitMQ's x-death headers.
 
-A classic queue hands a message over in the middle of its own work, so it is only noted here; `run` publishes what was
-noted when the node has finished with the input. Both happen in the same turn, so the journal has the new place of a
-message in the same batch as the settlement of the old one. Where the new place is a queue whose log is elsewhere,
-nobody waits for it: a dead letter of a classic queue gets there once, or with a crash at the wrong moment not at all.
+A classic queue posts them in slices (queues/letters.py), and settles what it posts in the same turn, so the journal has
+the new place of a message in the same batch as the settlement of the old one. Where the new place is a queue of another
+node, the old one is settled when that has confirmed: a letter gets there at least once. A node alone has the log of a
+quorum queue in the same journal, and does not wait.
 
 Those of quorum queues come through `publish`, with a receipt (proxies/letter_carrier.py).
 """
@@ -17,47 +17,72 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.message_facts import MessageFacts, copy_keys
 from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table, typed
 from amqp_broker.protocol.properties import replace_properties
-from amqp_broker.receipts import Receipt
+from amqp_broker.receipts import JointReceipt, Receipt
 from exchanges.router import UnknownExchange
 from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from queues.message import Address, Message, build_message
+from queues.letters import MOST_NOTED, UNDER_WAY
+from queues.message import Address, Entry, Message, build_message
 from queues.queue import Queue
+from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
 
 log = logging.getLogger("amqp_broker")
 
+#: So many letters of all queues may wait before publishers wait too.
+_MOST_WAITING = MOST_NOTED
+
 _REASONS = {REJECTED: "rejected", EXPIRED: "expired", MAXLEN: "maxlen", DELIVERY_LIMIT: "delivery_limit"}
 
 
 class DeadLetters:
-    """The dead letters of a node that are still to be published."""
+    """Publishes the dead letters of a node (Post of queues/letters.py). is_behind: so many wait for that, that
+    publishers are to wait too."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.noted: list[tuple[Queue, Message, str]] = []  # always this list: the node looks into it in every turn
+        self._backlog = 0
+        self.is_behind = False
         self.cycles_dropped = 0
 
-    def add(self, queue: Queue, message: Message, reason: str, now: int) -> None:
-        """Note a dead letter of a queue that has a dead letter exchange."""
-        self.noted.append((queue, message, reason))
+    @property
+    def backlog(self) -> int:
+        """How many letters of classic queues wait to be posted, and can be."""
+        return self._backlog
 
-    def run(self, now: int) -> None:
-        """Publish everything that was noted, and what that gives rise to."""
-        while self.noted:
-            noted = self.noted.copy()
-            self.noted.clear()
-            for queue, message, reason in noted:
-                self.publish(queue, message, reason, now, None)
+    @backlog.setter
+    def backlog(self, count: int) -> None:
+        self._backlog = count
+        self.is_behind = count > _MOST_WAITING
+
+    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+        """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
+        is called when its fate is known."""
+        if self._broker.replication.is_alone:
+            return max(0, self._publish(queue, entry.message, reason, now, None))
+        receipt = JointReceipt()
+        copies = self._publish(queue, entry.message, reason, now, receipt)
+        if not receipt.waiting:
+            return max(0, copies)
+
+        def done(refusals: list[Refusal]) -> None:
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.now)
+
+        receipt.seal(done)
+        return UNDER_WAY
 
     def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
         whether it went somewhere, or nowhere because it was going round in a circle."""
+        return self._publish(queue, message, reason, now, receipt) >= 0
+
+    def _publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> int:
+        """The same; returns to how many queues, -1 if there was none for it."""
         vhost = self._broker.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
-            return False
+            return -1
         facts = MessageFacts(message)
         own_key = queue.settings.dead_letter_routing_key
         routing_keys = [message.address.routing_key, *copy_keys(facts)] if own_key is None else [own_key]
@@ -65,7 +90,7 @@ class DeadLetters:
         try:
             route = vhost.router.route(exchange, routing_keys, MessageFacts(letter))
         except UnknownExchange:
-            return False
+            return -1
         deaths = facts.headers.get("x-death")
         names = [name for name in route.queues if not self._is_cycle(queue, name, reason, deaths)]
         queues = [vhost.queues[name] for name in names if name in vhost.queues]
@@ -73,7 +98,9 @@ class DeadLetters:
             vhost.publish(letter, queues, now, receipt, True)
         for name in route.delayed:
             vhost.delayed[name].add(letter, now, receipt, True)
-        return bool(route.queues or route.delayed)
+        if not route.queues and not route.delayed:
+            return -1
+        return len(queues) + len(route.delayed)
 
     def _is_cycle(self, source: Queue, target: str, reason: str, deaths: object) -> bool:
         """A message that comes back to a queue in a cycle without a single rejection is dropped."""

@@ -90,12 +90,17 @@ def on_tx_commit(channel: Any, method: Any) -> None:
             _, route = connection.publisher.find_route(channel, message.raw)
         connection.publisher.route_message(channel, route, message, facts, is_mandatory, receipt)
     holders = _holders_of(channel, transaction.settlements)
+    refusing: dict[Any, None] = {}
     for tag, outcome in transaction.settlements:
         if outcome == _ACK:
             channel.receive_ack(tag, False)
         else:
-            settle_negatively(channel, [channel.take_one(tag)], outcome == _REQUEUE)
-    broker.dead_letters.run(channel.vhost.now)
+            entry = channel.take_one(tag)
+            refusing[entry.consumer.queue] = None
+            settle_negatively(channel, [entry], outcome == _REQUEUE)
+    for queue in refusing:  # what it refuses is done when its dead letters are where they go
+        if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
+            receipt.expect()
     broker.store.end_turn()
     for holder in holders:
         holder.flush(receipt)
@@ -111,7 +116,8 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     def answer(refusals: list[Refusal]) -> None:
         if refusals:
             raise precondition_failed(_partly_done(refusals))
-        reply_when_synced(channel, ticket, methods.TxCommitOk())
+        broker.store.end_turn()
+        reply_when_synced(channel, broker.ticket(), methods.TxCommitOk())
 
     receipt.seal(lambda refusals: hold.release(lambda: answer(refusals)))
 
