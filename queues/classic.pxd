@@ -9,8 +9,6 @@ from queues.queue cimport Queue
 from queues.ready cimport Ready
 from queues.store cimport MessageStore
 
-cdef Py_ssize_t _AT_ONCE, _SLICE
-
 cdef class ClassicQueue(Queue):
     # What every message touches comes first, side by side: with many queues each line of it comes from memory.
     cdef public bint rejects_overflow
@@ -38,6 +36,7 @@ cdef class ClassicQueue(Queue):
     cdef public object post
     cdef public Letters letters
     cdef public bint is_working
+    cdef Py_ssize_t _at_once
     cdef list _waiting
     cdef public unsigned int last_segment
     cdef public long long redelivered

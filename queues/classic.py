@@ -8,7 +8,7 @@
 
 It knows consumers as a Protocol, who publishes dead letters as another (Post), time as an argument.
 
-What many messages cost is done in slices: whoever meets something expired, or too much, does `_AT_ONCE` of it, and
+What many messages cost is done in slices: whoever meets something expired, or too much, does half a slice of it, and
 the rest is the work of `background`. Until then it stands where it stood, and counts as ready; but nobody gets what has
 expired: what stands behind it waits.
 
@@ -50,13 +50,6 @@ EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
 
-#: So much of what has expired or is too much is given up by whoever meets it.
-AT_ONCE = 64
-#: A slice of work: so many messages that are given up; a letter that is posted counts for several.
-SLICE = 128
-_AT_ONCE = AT_ONCE
-_SLICE = SLICE
-
 
 class ClassicQueue(Queue):
     """One classic queue.
@@ -82,6 +75,7 @@ class ClassicQueue(Queue):
         self.pager = store.pager
         self.timers = timers
         self.background = background
+        self._at_once = background.slice // 2
         self.post = post
         self.letters: Letters | None = None
         self.is_working = False
@@ -228,7 +222,7 @@ class ClassicQueue(Queue):
         return most
 
     def _drop_excess_at_once(self) -> None:
-        if self._drop_excess(_AT_ONCE) <= 0:
+        if self._drop_excess(self._at_once) <= 0:
             self.work_on()
 
     # -- delivering ----------------------------------------------------------------------------------------------
@@ -436,7 +430,7 @@ class ClassicQueue(Queue):
     def work(self, now: int) -> bool:
         """A slice (queues/background.py): post dead letters, give up what is too much and what has expired."""
         letters = self.letters
-        left = _SLICE
+        left = self.background.slice
         if letters is not None:
             left = letters.work(left, now)
         if not self.is_deleted:
@@ -502,7 +496,7 @@ class ClassicQueue(Queue):
 
     def _drop_expired_at_once(self, now: int) -> bool:
         """Give up some of what has expired at the head. Returns whether that was all: else it goes on in slices."""
-        if self._drop_expired(_AT_ONCE, now) > 0 and not self._is_held_up():
+        if self._drop_expired(self._at_once, now) > 0 and not self._is_held_up():
             return True
         if not self._head_has_expired(now):
             return True
