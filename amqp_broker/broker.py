@@ -22,6 +22,7 @@ from amqp_broker.config import Config
 from amqp_broker.dead_letters import DeadLetters
 from amqp_broker.declared import QueueDeclaration
 from amqp_broker.delayed import DelayedMessages
+from amqp_broker.discards import Discards
 from amqp_broker.page_check import PageCheck, page_checks
 from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
@@ -86,6 +87,7 @@ class Broker:
         self.passwords = VerifiedPasswords(random_bytes)
         self.vhosts: dict[str, VHost] = {}
         self.reply_consumers = ReplyConsumers(random_bytes)
+        self.discards = Discards(timers)
         self.dead_letters = DeadLetters(self)
         self.now = 0
         self.queue_count = 0

@@ -353,6 +353,13 @@ class Config(ClusterConfig):
     max_table_depth: int = setting(
         COUNT, 128, LIMITS, "Nesting of tables and arrays in a field table.", minimum=1, maximum=500
     )
+    max_death_history_bytes: int = setting(
+        SIZE,
+        64 * KIB,
+        LIMITS,
+        "What the header x-death of a dead letter grows to; above it the oldest deaths are left out.",
+        minimum=0,
+    )
     max_tx_size_bytes: int = setting(SIZE, 128 * MIB, LIMITS, "Messages held by one open transaction.", minimum=1 * KIB)
     max_vhosts: int = setting(COUNT, 10_000, LIMITS, "Virtual hosts of the node.", minimum=1)
     max_queues: int = setting(COUNT, 1_000_000, LIMITS, "Queues of the node.", minimum=1)
@@ -395,7 +402,8 @@ class Config(ClusterConfig):
         COUNT,
         -1,
         QUEUES,
-        "Deliveries after which a message is dead-lettered, for queues that set no x-delivery-limit.",
+        "How often a message may come back to a classic queue that has no limit of its own (x-delivery-limit, the "
+        "policy key delivery-limit); then it is dead-lettered, or dropped. Quorum queues have a limit of 20 of their own.",
         minimum=-1,
         off=-1,
     )

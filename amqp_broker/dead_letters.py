@@ -11,17 +11,15 @@ Those of quorum queues come through `publish`, with a receipt (proxies/letter_ca
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.message_facts import MessageFacts, copy_keys
-from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table, typed
-from amqp_broker.protocol.properties import replace_properties
+from amqp_broker.deaths import Deaths, past_deaths
+from amqp_broker.message_facts import MessageFacts
 from amqp_broker.receipts import JointReceipt, Receipt
 from exchanges.router import UnknownExchange
 from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from queues.letters import MOST_NOTED, UNDER_WAY
-from queues.message import Address, Entry, Message, build_message
+from queues.message import Entry, Message
 from queues.queue import Queue
 from queues.quorum.effects import Refusal
 
@@ -42,9 +40,14 @@ class DeadLetters:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._deaths = Deaths(broker.config.max_death_history_bytes)
         self._backlog = 0
         self.is_behind = False
         self.cycles_dropped = 0
+
+    def discard(self, queue: Queue) -> None:
+        """A queue without a dead letter exchange drops a message that is above its delivery limit."""
+        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.now)
 
     @property
     def backlog(self) -> int:
@@ -83,16 +86,13 @@ class DeadLetters:
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return -1
-        facts = MessageFacts(message)
         own_key = queue.settings.dead_letter_routing_key
-        routing_keys = [message.address.routing_key, *copy_keys(facts)] if own_key is None else [own_key]
-        letter = _make_letter(queue, message, reason, facts, exchange, routing_keys[0], own_key is not None, now)
+        letter, routing_keys = self._deaths.letter(message, queue.name, _REASONS[reason], exchange, own_key, now)
         try:
             route = vhost.router.route(exchange, routing_keys, MessageFacts(letter))
         except UnknownExchange:
             return -1
-        deaths = facts.headers.get("x-death")
-        names = [name for name in route.queues if not self._is_cycle(queue, name, reason, deaths)]
+        names = [name for name in route.queues if not self._is_cycle(queue, name, reason, message)]
         queues = [vhost.queues[name] for name in names if name in vhost.queues]
         if queues:
             vhost.publish(letter, queues, now, receipt, True)
@@ -102,7 +102,7 @@ class DeadLetters:
             return -1
         return len(queues) + len(route.delayed)
 
-    def _is_cycle(self, source: Queue, target: str, reason: str, deaths: object) -> bool:
+    def _is_cycle(self, source: Queue, target: str, reason: str, message: Message) -> bool:
         """A message that comes back to a queue in a cycle without a single rejection is dropped."""
         if reason == REJECTED:
             return False
@@ -110,15 +110,12 @@ class DeadLetters:
             is_cycle = True
         else:
             is_cycle = False
-            if isinstance(deaths, list):
-                for death in deaths:
-                    if not isinstance(death, dict):
-                        continue
-                    if death.get("reason") == REJECTED:
-                        return False
-                    if death.get("queue") == target:
-                        is_cycle = True
-                        break
+            for queue, past_reason in past_deaths(message):
+                if past_reason == _REASONS[REJECTED]:
+                    return False
+                if queue == target:
+                    is_cycle = True
+                    break
         if is_cycle:
             self.cycles_dropped += 1
             log.warning(
@@ -126,68 +123,3 @@ class DeadLetters:
             )
         return is_cycle
 
-
-def _make_letter(
-    queue: Queue,
-    message: Message,
-    reason: str,
-    facts: MessageFacts,
-    exchange: str,
-    routing_key: str,
-    has_own_key: bool,
-    now: int,
-) -> Message:
-    """The message with its death recorded: other headers and properties stay octet for octet."""
-    raw = facts.headers_raw
-    pairs = [] if raw is None else list(split_table(raw))
-    old = facts.headers.get("x-death")
-    deaths = _record_death(old if isinstance(old, list) else [], queue, message, reason, facts, now)
-    drop = {"x-death", "BCC"} | ({"CC"} if has_own_key else set())
-    kept: list[tuple[str, bytes]] = [(key, value) for key, value in pairs if key not in drop]
-    present = {key for key, _ in kept}
-    facts_of_death = {"reason": _REASONS[reason], "queue": queue.name, "exchange": message.address.exchange}
-    for key, value in facts_of_death.items():
-        if f"x-first-death-{key}" not in present:
-            kept.append((f"x-first-death-{key}", encode_value(value)))
-    kept = [(key, value) for key, value in kept if not key.startswith("x-last-death-")]
-    for key, value in facts_of_death.items():
-        kept.append((f"x-last-death-{key}", encode_value(value)))
-    kept.insert(0, ("x-death", encode_value(deaths)))
-    properties = replace_properties(message.properties(), headers=Table({}, join_table(kept)), expiration=None)
-    names = [name.encode("utf-8", "surrogateescape") for name in (exchange, routing_key)]
-    address = Address(b"".join(bytes([len(name)]) + name for name in names))
-    return build_message(
-        address, properties, message.body_bytes(), message.is_persistent, message.priority, -1, message.timestamp
-    )
-
-
-def _record_death(
-    deaths: list[Any], queue: Queue, message: Message, reason: str, facts: MessageFacts, now: int
-) -> list[Any]:
-    """x-death with this death counted: one entry for each (queue, reason), the newest first."""
-    found = None
-    others = []
-    for death in deaths:
-        if isinstance(death, dict) and death.get("queue") == queue.name and death.get("reason") == _REASONS[reason]:
-            found = death
-        else:
-            others.append(death)
-    if found is not None:
-        count = found.get("count", 0)
-        entry = {**found, "count": typed("l", (count if isinstance(count, int) else 0) + 1)}
-    else:
-        keys = [message.address.routing_key]
-        copies = facts.headers.get("CC")
-        if isinstance(copies, list):
-            keys += [key for key in copies if isinstance(key, str)]
-        entry = {
-            "count": typed("l", 1),
-            "reason": _REASONS[reason],
-            "queue": queue.name,
-            "time": datetime.fromtimestamp(now // 1000, UTC).replace(tzinfo=None),
-            "exchange": message.address.exchange,
-            "routing-keys": keys,
-        }
-        if message.expiration >= 0:
-            entry["original-expiration"] = str(message.expiration)
-    return [entry, *others]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amqp_broker.errors import ChannelException, inequivalent, precondition_failed
-from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.fields import KIND_NAMES, Table
 
 #: Arguments of a queue that a declaration is compared by, in the order in which differences are reported.
 _QUEUE_ARGUMENTS = (
@@ -37,26 +37,6 @@ _QUEUE_ARGUMENTS = (
 )
 
 _TYPE = "x-queue-type"
-
-_KIND_NAMES = {
-    "t": "bool",
-    "b": "byte",
-    "B": "unsignedbyte",
-    "s": "short",
-    "u": "unsignedshort",
-    "I": "signedint",
-    "i": "unsignedint",
-    "l": "long",
-    "f": "float",
-    "d": "double",
-    "D": "decimal",
-    "S": "longstr",
-    "A": "array",
-    "T": "timestamp",
-    "F": "table",
-    "V": "void",
-    "x": "binary",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +108,12 @@ def _differing(key: str, kind: str, name: str, vhost: str, received: Table, curr
 def _described(key: str, table: Table) -> str:
     if key not in table:
         return "none"
-    return f"the value '{_text(table[key])}' of type '{_KIND_NAMES.get(table.kind(key), '?')}'"
+    return f"the value '{_text(table[key])}' of type '{KIND_NAMES.get(table.kind(key), '?')}'"
 
 
 def kind_name(table: Table, key: str) -> str:
     """The type of an argument as reply texts call it."""
-    return _KIND_NAMES.get(table.kind(key), "unknown")
+    return KIND_NAMES.get(table.kind(key), "unknown")
 
 
 def _text(value: object) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from amqp_broker.protocol.fields import Table, encode_value, join_table, split_table
-from amqp_broker.protocol.properties import Properties, decode_properties, replace_properties
-from queues.message import Message, build_message
+from amqp_broker.protocol.fields import RawValue, Table, join_table, plain_longs, table_fields
+from amqp_broker.protocol.properties import Properties, decode_properties, read_property, replace_properties
+from queues.message import Message, remake_message
 
 _EMPTY: Table = Table({}, b"")
 
@@ -42,31 +42,43 @@ class MessageFacts:
 
 def without_header(message: Message, facts: MessageFacts, name: str) -> Message:
     """The message without one header; everything else stays octet for octet."""
-    if name not in facts.headers or facts.headers_raw is None:
+    raw, key = facts.headers_raw, name.encode()
+    if raw is None or name not in facts.headers:
         return message
-    pairs = [(key, value) for key, value in split_table(facts.headers_raw) if key != name]
-    return with_properties(message, replace_properties(message.properties(), headers=Table({}, join_table(pairs))))
+    kept = [field for each, field in table_fields(raw, 0, len(raw)) if each != key]
+    return _with_headers(message, b"".join(kept))
 
 
-def with_header(message: Message, facts: MessageFacts, name: str, value: object) -> Message:
-    """The message with one header set; everything else stays octet for octet."""
-    raw = facts.headers_raw
-    pairs = [(key, octets) for key, octets in split_table(raw) if key != name] if raw is not None else []
-    pairs.append((name, encode_value(value)))
-    return with_properties(message, replace_properties(message.properties(), headers=Table({}, join_table(pairs))))
+def with_header(message: Message, facts: MessageFacts, name: str, value: RawValue) -> Message:
+    """The message with one header set, in its place where it had one; everything else stays octet for octet."""
+    raw, key = facts.headers_raw or b"", name.encode()
+    new = join_table([(name, value)])
+    fields = []
+    for each, field in table_fields(raw, 0, len(raw)):
+        fields.append(field if each != key else new)
+        if each == key:
+            new = b""  # of two equal names the later one counts, so it must not stay
+    return _with_headers(message, b"".join((*fields, new)))
+
+
+def with_plain_longs(properties: bytes) -> bytes:
+    """The property section with no L in its headers: a letter for 64 bits that most clients do not know.
+
+    RabbitMQ takes it and passes it on as l. Raises PropertyError or FieldError where `properties` is malformed.
+    """
+    headers = read_property(properties, "headers", len(properties))
+    if not isinstance(headers, Table):
+        return properties
+    return replace_properties(properties, headers=Table({}, plain_longs(headers.raw)))
+
+
+def _with_headers(message: Message, raw: bytes) -> Message:
+    return with_properties(message, replace_properties(message.properties(), headers=Table({}, raw)))
 
 
 def with_properties(message: Message, properties: bytes) -> Message:
     """The message with another raw property section, which keeps what routing and storing look at."""
-    return build_message(
-        message.address,
-        properties,
-        message.body_bytes(),
-        message.is_persistent,
-        message.priority,
-        message.expiration,
-        message.timestamp,
-    )
+    return remake_message(message, message.raw, properties, message.expiration)
 
 
 def copy_keys(facts: MessageFacts) -> list[str]:

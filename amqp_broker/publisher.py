@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.fan_out import WIDE
-from amqp_broker.message_facts import MessageFacts, copy_keys, with_properties, without_header
+from amqp_broker.message_facts import MessageFacts, copy_keys, with_plain_longs, with_properties, without_header
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
@@ -77,6 +77,8 @@ class Publisher:
 
     def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
         """Check and route one message. Raises ChannelException or ConnectionException."""
+        if channel.scanner.headers_end and channel.scanner.has_capital_longs:
+            message = with_properties(message, with_plain_longs(message.properties()))
         facts = MessageFacts(message)
         self._check(channel, message, facts)
         if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:

@@ -48,6 +48,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "lease_claims_waiting": node.leases.claims.waiting_count,
         "txn_staged_messages": broker.apps.staged_messages(),
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
+        "delivery_limit_dropped": broker.discards.total,
         "is_blocked": node.alarms.is_on,
     }
 

@@ -18,22 +18,27 @@ from celery import Celery, shared_task
 from kombu import Exchange, Queue
 
 
-def make_queue(name: str, **options: Any) -> Queue:
-    """A durable queue on a direct exchange of its own name."""
-    return Queue(name, Exchange(name, "direct"), routing_key=name, durable=True, **options)
+def make_queue(name: str, exchange_type: str = "direct", **options: Any) -> Queue:
+    """A durable queue on an exchange of its own name."""
+    return Queue(name, Exchange(name, exchange_type), routing_key=name, durable=True, **options)
 
 
-def make_app(url: str, queue: str, queue_type: str = "classic") -> Any:
+def make_app(url: str, queue: str, queue_type: str = "classic", exchange_type: str = "direct") -> Any:
     """The application with its tasks, at a broker, with a queue of this name and type, and one with priorities beside
-    it.
+    it. Tasks for later are held by the broker where the queue is a quorum queue and the exchange is not direct.
     """
     arguments = {"x-queue-type": queue_type} if queue_type != "classic" else {}
     app = Celery("interop", broker=url, backend="rpc://", set_as_current=False)
     app.conf.update(
         task_default_queue=queue,
         task_default_exchange=queue,
+        task_default_exchange_type=exchange_type,
         task_default_routing_key=queue,
-        task_queues=[make_queue(queue, queue_arguments=arguments), make_queue(f"{queue}-priority", max_priority=10)],
+        task_default_queue_type=queue_type,
+        task_queues=[
+            make_queue(queue, exchange_type, queue_arguments=arguments),
+            make_queue(f"{queue}-priority", exchange_type, max_priority=10),
+        ],
         result_expires=60,
         worker_send_task_events=True,
         task_send_sent_event=True,
@@ -87,4 +92,5 @@ app = make_app(
     os.environ.get("INTEROP_BROKER_URL", "amqp://"),
     os.environ.get("INTEROP_QUEUE", "interop"),
     os.environ.get("INTEROP_QUEUE_TYPE", "classic"),
+    os.environ.get("INTEROP_EXCHANGE_TYPE", "direct"),
 )

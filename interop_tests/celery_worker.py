@@ -32,6 +32,7 @@ class CeleryWorker:
         name: str = "worker",
         concurrency: int = 2,
         queue_type: str = "classic",
+        exchange_type: str = "direct",
     ) -> None:
         self.name = f"{name}@{queue}"
         self._app = app
@@ -50,6 +51,7 @@ class CeleryWorker:
         path = os.pathsep.join(filter(None, [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]))
         # a worker as root is fine here: its pickles are our own
         own = {"INTEROP_BROKER_URL": url, "INTEROP_QUEUE": queue, "INTEROP_QUEUE_TYPE": queue_type}
+        own |= {"INTEROP_EXCHANGE_TYPE": exchange_type}
         own |= {"PYTHONPATH": path, "C_FORCE_ROOT": "1"}
         self._environment = {**os.environ, **own}
         self._process: subprocess.Popen[bytes] | None = None

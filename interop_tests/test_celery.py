@@ -96,6 +96,30 @@ def test_an_eta_is_kept(app: Any) -> None:
         assert time.monotonic() - started >= 0.9
 
 
+@pytest.mark.parametrize("option", ["countdown", "eta"])
+def test_the_broker_holds_what_is_for_later(url: str, tmp_path: Path, option: str) -> None:
+    """Celery's native delayed delivery: with a quorum queue it makes 28 queues with a TTL each, up to 2^27 s, and sends
+    a task for later through those that make up its delay. No worker has it before its time.
+    """
+    queue = f"later-{uuid.uuid4().hex[:8]}"
+    app = make_app(url, queue, "quorum", "topic")
+    worker = CeleryWorker(app, url, queue, tmp_path, queue_type="quorum", exchange_type="topic").start()
+    try:
+        started = time.monotonic()
+        when = 5 if option == "countdown" else datetime.now(UTC) + timedelta(seconds=5.5)
+        later = _task(app, "add").apply_async((1, 2), **{option: when})
+        assert _task(app, "add").delay(2, 2).get(timeout=PATIENCE_S) == 4
+        answer = app.control.inspect([worker.name]).scheduled()
+        assert time.monotonic() - started < 4.5
+        assert answer == {worker.name: []}
+        assert later.get(timeout=PATIENCE_S) == 3
+        assert 4.9 <= time.monotonic() - started < 10
+        assert "delayed delivery for" not in worker.log()
+    finally:
+        worker.kill()
+        app.close()
+
+
 @pytest.mark.usefixtures("worker")
 def test_groups_and_chains(app: Any) -> None:
     """What the rpc:// backend allows; chords it does not."""

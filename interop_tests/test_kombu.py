@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pika
 import pytest
 from amqp.exceptions import NotFound, PreconditionFailed  # type: ignore[import-untyped]
 from kombu import Connection, Consumer, Exchange, Producer, Queue
@@ -234,3 +235,14 @@ def test_kombu_knows_the_qos_semantics(connection: Any) -> None:
     """
     properties = connection.connection.server_properties
     assert connection.qos_semantics_matches_spec is False, properties
+
+
+def test_integers_beyond_32_bits(connection: Any, url: str, named: Named) -> None:
+    """py-amqp writes them with the letter L, which other clients do not know: pika gets them all the same."""
+    numbers = {"ts": 1_700_000_000_000, "low": -(1 << 63), "deep": [{"high": (1 << 63) - 1}]}
+    queue = Queue(named("queue"), auto_delete=True, queue_arguments={"x-expires": 1 << 33})
+    Producer(connection).publish("body", routing_key=queue.name, declare=[queue], headers=numbers)
+    with pika.BlockingConnection(pika.URLParameters(url)) as other:
+        _, properties, _ = other.channel().basic_get(queue.name, auto_ack=True)
+    assert properties is not None
+    assert properties.headers == numbers

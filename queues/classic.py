@@ -386,6 +386,8 @@ class ClassicQueue(Queue):
             if not self.is_working:
                 self.work_on()
         else:
+            if reason == DELIVERY_LIMIT and self.post is not None:
+                self.post.discard(self)
             self._forget(entry)
 
     def _give_up(self, entry: Entry, reason: str) -> None:

@@ -47,6 +47,9 @@ class Post(Protocol):
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish one. Returns how many queues have it, or UNDER_WAY: `queue.letters.done` is called later."""
 
+    def discard(self, queue: Any) -> None:
+        """A queue without a dead letter exchange drops a message that came back too often."""
+
 
 class Letters:
     """noted: what is to be posted and why, in order; and who is to be called then. is_blocked: too many are under

@@ -148,6 +148,18 @@ def build_message(
     )
 
 
+def remake_message(message: Message, raw: bytes, properties: bytes, expiration: int) -> Message:
+    """The message with another address and property section; it shares the body."""
+    size = (12 + len(properties)).to_bytes(4, "big")
+    body_size = message.body_size.to_bytes(8, "big")
+    header = b"".join((b"\x02\x00\x01", size, b"\x00\x3c\x00\x00", body_size, properties, b"\xce"))
+    content = header + message.content[message.header_end :]
+    return make_message(
+        raw, content, len(header), message.body, message.body_size, message.is_persistent, message.priority,
+        expiration, message.timestamp,
+    )  # fmt: skip
+
+
 class Entry:
     """A message in one queue.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import cython
 
 from amqp_broker.message_facts import MessageFacts, with_header
+from amqp_broker.protocol.fields import typed
 from queues.consumer import UNLIMITED, Consumer
 from queues.message import Entry, Message
 
@@ -31,7 +32,8 @@ def redelivered_message(queue: Any, entry: Entry) -> Message:
     """What a client gets of an entry that came back: with the count in a header where the queue counts."""
     if entry.returns == 0 or not queue.counts_returns:
         return entry.message
-    return with_header(entry.message, MessageFacts(entry.message), "x-delivery-count", entry.returns)
+    count = typed("l", entry.returns)
+    return with_header(entry.message, MessageFacts(entry.message), "x-delivery-count", count)
 
 
 #: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).

@@ -1,10 +1,10 @@
 """Field tables as JSON and back.
 
-RabbitMQ's definitions have no form for byte arrays, timestamps and decimals: they come out as strings and
-numbers, and stay such when they are read again. Where that would lose something, our definitions hold the
-octets of the table besides, under `arguments_raw`, which RabbitMQ passes over.
+RabbitMQ's definitions have no form for byte arrays, timestamps, decimals and the width of an integer: they come
+out as strings and numbers, and stay such when they are read again. Where that would lose something, our definitions
+hold the octets of the table besides, under `arguments_raw`, which RabbitMQ passes over.
 
-Invariant: `read_arguments` of what `describe_arguments` wrote gives a table with equal values of equal types.
+Invariant: `read_arguments` of what `describe_arguments` wrote gives the same table, octet for octet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def describe_arguments(raw: bytes) -> dict[str, object]:
     table = decode_table(raw, max_bytes=len(raw))
     as_json = {key: _to_json(value) for key, value in table.items()}
     described: dict[str, object] = {"arguments": as_json}
-    if not _is_same(as_json, table):
+    if not _is_encoded_as(as_json, raw):
         described["arguments_raw"] = base64.b64encode(raw).decode("ascii")
     return described
 
@@ -84,6 +84,14 @@ def _to_json(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _to_json(item) for key, item in value.items()}
     return value
+
+
+def _is_encoded_as(arguments: Mapping[str, object], raw: bytes) -> bool:
+    """Whether the table of what JSON holds has these octets: JSON knows one kind of integer only, for one thing."""
+    try:
+        return encode_table(arguments) == raw
+    except EncodeError:
+        return False
 
 
 def _is_same(one: object, other: object) -> bool:

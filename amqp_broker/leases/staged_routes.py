@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amqp_broker.message_facts import MessageFacts, copy_keys, without_header
+from amqp_broker.message_facts import MessageFacts, copy_keys, with_plain_longs, without_header
 from amqp_broker.protocol.content import ContentScanner
 from amqp_broker.publisher import depends_on_message
 from exchanges.router import UnknownExchange
@@ -43,6 +43,8 @@ class StagedRoutes:
         scanner = self._scanner
         if not scanner.scan(properties, 0, len(properties)):
             raise ValueError(f"message {reader.index} of a blob has malformed properties")
+        if scanner.headers_end and scanner.has_capital_longs:
+            properties = with_plain_longs(properties)
         return build_message(
             self._addresses.find(reader.address), properties, reader.body(), True, scanner.priority,
             scanner.expiration, now,

@@ -10,6 +10,7 @@ cdef class ContentScanner:
     cdef public int max_depth
     cdef public bint is_persistent
     cdef public bint has_copies
+    cdef public bint has_capital_longs
     cdef public bint is_special
     cdef bytes _scanned
     cdef Py_ssize_t _scanned_position

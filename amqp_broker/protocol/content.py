@@ -41,8 +41,9 @@ class ContentScanner:
     """Facts of the header that was scanned last.
 
     headers_start, headers_end: the headers table without its length, relative to the scanned octets; 0 when absent.
-    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. is_special: one of these
-    three is there, or an expiration that is no number.
+    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. has_capital_longs: one of
+    type L is in them; left over from before where there are none. is_special: one of these four is there, or
+    an expiration that is no number.
     """
 
     def __init__(self, max_depth: int) -> None:
@@ -59,6 +60,7 @@ class ContentScanner:
         self.expiration_start = 0
         self.expiration_end = 0
         self.has_copies = False
+        self.has_capital_longs = False
         self.is_special = False
         self._scanned: bytes | None = None
         self._scanned_position = 0
@@ -175,6 +177,7 @@ class ContentScanner:
             return -1
         self.headers_start = position
         self.headers_end = position + size
+        self.has_capital_longs = False
         return self._walk(data, position, position + size, True, 1)
 
     def _walk(self, data: bytes, position: int, end: int, has_keys: bool, depth: int) -> int:
@@ -229,4 +232,8 @@ class ContentScanner:
             return 2
         if kind == 68:  # D
             return 5
+        if kind == 76:  # L
+            self.has_capital_longs = True
+            self.is_special = True
+            return 8
         return 1 << 40

@@ -32,3 +32,9 @@ cdef object _decode_rare(bytes data, str kind, Py_ssize_t position)
 
 @cython.locals(position=Py_ssize_t, end=Py_ssize_t, key_end=Py_ssize_t, value_end=Py_ssize_t)
 cpdef list split_table(bytes raw)
+
+@cython.locals(key_end=Py_ssize_t, value_end=Py_ssize_t)
+cpdef list table_fields(bytes raw, Py_ssize_t position, Py_ssize_t end)
+
+@cython.locals(value_end=Py_ssize_t)
+cpdef list array_values(bytes raw, Py_ssize_t position, Py_ssize_t end)

@@ -3,10 +3,13 @@
 This is hot: a headers exchange decodes a table per message, so the module has a .pxd and is written as
 position arithmetic over one bytes object. It knows nothing of methods, properties or what a key means.
 
-What a value becomes: t bool; b B s u I i l int (8, 16, 32, 64 bits; B u i unsigned); f d float; D Decimal
+What a value becomes: t bool; b B s u I i l L int (8, 16, 32, 64 bits; B u i unsigned); f d float; D Decimal
 (signed, as every client sends it); S str, or bytes where it is not UTF-8; x bytes; T naive UTC datetime, or
 int beyond the year 9999; A list; F dict; V None. Keys are UTF-8 with surrogateescape. Of two equal keys the
 later one counts.
+
+L is a second letter for l: py-amqp writes it, RabbitMQ reads it, most clients do not know it. It is read wherever a
+value may stand, and never written.
 
 Invariants:
 1. A value is decoded only after `_value_end` has found all of its octets inside its container.
@@ -39,6 +42,7 @@ KIND_NAMES: Final[Mapping[str, str]] = {
     "I": "signedint",
     "i": "unsignedint",
     "l": "long",
+    "L": "long",
     "f": "float",
     "d": "double",
     "D": "decimal",
@@ -51,6 +55,7 @@ KIND_NAMES: Final[Mapping[str, str]] = {
 }
 """The words that RabbitMQ's error texts use for the type letters."""
 
+_WRITTEN: Final = {"L": "l"}
 _LENGTH_PREFIXED = 254
 _UNKNOWN = 255
 _FIXED_WIDTHS: Final = {
@@ -62,6 +67,7 @@ _FIXED_WIDTHS: Final = {
     "I": 4,
     "i": 4,
     "l": 8,
+    "L": 8,
     "f": 4,
     "d": 8,
     "D": 5,
@@ -77,7 +83,7 @@ _WIDTHS = bytes(
 _NUMBERS: Final = {
     kind: struct.Struct(form)
     for kind, form in {
-        "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "f": ">f", "d": ">d",
+        "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q", "f": ">f", "d": ">d",
     }.items()
 }  # fmt: skip
 _U32: Final = struct.Struct(">I")
@@ -107,11 +113,11 @@ class Table(dict):  # type: ignore[type-arg]  # compiled, the base must be a bar
         self.raw = encode_table(fields) if raw is None else raw
 
     def kind(self, key: str) -> str:
-        """The type letter of a key's value, such as "I"; KeyError when the table has no such key."""
+        """The type letter of a key's value, such as "I" ("l" for L); KeyError when the table has no such key."""
         found = ""
         for name, value in split_table(self.raw):
             if name == key:
-                found = chr(value[0])
+                found = _WRITTEN.get(chr(value[0]), chr(value[0]))
         if not found:
             raise KeyError(key)
         return found
@@ -269,6 +275,55 @@ def encode_timestamp(value: datetime | int) -> int:
     return seconds
 
 
+def table_fields(raw: bytes, position: int, end: int) -> list[tuple[bytes, bytes]]:
+    """The fields in raw[position:end] as (name, all of the field's octets), in order: to write some of them anew.
+
+    Raises FieldError where a name or value runs past the end; nested tables are not looked into.
+    """
+    fields = []
+    while position < end:
+        key_end = _key_end(raw, position, end)
+        value_end = _value_end(raw, key_end, end)
+        fields.append((raw[position + 1 : key_end], raw[position:value_end]))
+        position = value_end
+    return fields
+
+
+def array_values(raw: bytes, position: int, end: int) -> list[bytes]:
+    """The values of the array in raw[position:end], each with its type letter.
+
+    Raises FieldError where a value runs past the end; what is nested is not looked into.
+    """
+    values = []
+    while position < end:
+        value_end = _value_end(raw, position, end)
+        values.append(raw[position:value_end])
+        position = value_end
+    return values
+
+
+def plain_longs(raw: bytes) -> bytes:
+    """The octets of a table with every L in it written as l, at any depth: the same length, and nothing else changes.
+
+    Raises FieldError where `raw` is malformed.
+    """
+    out = bytearray(raw)
+    places = [(0, len(raw), True)]
+    while places:
+        position, end, has_keys = places.pop()
+        while position < end:
+            if has_keys:
+                position = _key_end(raw, position, end)
+            value_end = _value_end(raw, position, end)
+            kind = raw[position]
+            if kind == 76:  # L
+                out[position] = 108
+            elif kind == 70 or kind == 65:  # F, A
+                places.append((position + 5, value_end, kind == 70))
+            position = value_end
+    return bytes(out)
+
+
 def split_table(raw: bytes) -> list[tuple[str, RawValue]]:
     """The fields as (name, type letter and octets of the value), in order: to edit one and keep the others.
 
@@ -390,7 +445,7 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def _put_typed(out: bytearray, kind: str, value: object, depth: int) -> None:
-    out += kind.encode("ascii")
+    out += _WRITTEN.get(kind, kind).encode("ascii")
     number = _NUMBERS.get(kind)
     try:
         if number is not None:

@@ -101,6 +101,7 @@ _Value: Final[Any] = Struct(
             b"I": Int32sb,
             b"i": Int32ub,
             b"l": Int64sb,
+            b"L": Int64sb,
             b"f": Float32b,
             b"d": Float64b,
             b"D": Struct("scale" / Int8ub, "unscaled" / Int32sb),

@@ -39,7 +39,7 @@ from queues.quorum.commands import (
     encode_leader_batch,
     origin_of,
 )
-from queues.quorum.effects import DeadLettered, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
+from queues.quorum.effects import DeadLettered, Discarded, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
@@ -285,6 +285,10 @@ class QueueGroup(CommandSink):
         """See CommandSink."""
         if isinstance(effect, DeadLettered):
             self.letters.note(effect)
+        elif isinstance(effect, Discarded):
+            queue = self.queues.get(effect.queue_id)
+            if queue is not None:
+                self.broker.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
         elif isinstance(effect, SessionClosed):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):

@@ -156,6 +156,13 @@ class DeadLettered(NamedTuple):
     delivery_count: int
 
 
+class Discarded(NamedTuple):
+    """On the leader only: so many messages came back too often, and the queue has no dead letter exchange."""
+
+    queue_id: int
+    messages: int
+
+
 class QueueOpened(NamedTuple):
     """On the leader only: a queue is new. Whoever wanted it may have wanted it before it was deleted."""
 
@@ -182,6 +189,7 @@ Effect = (
     | SettleMissed
     | ConsumerCancelled
     | DeadLettered
+    | Discarded
     | QueueOpened
     | QueueGone
     | SessionClosed

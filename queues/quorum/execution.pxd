@@ -49,4 +49,5 @@ cdef class Execution(Sink):
     cdef int _watch_at(self, QuorumQueue queue, long long due) except -1
     cpdef int delivered(self, QuorumConsumer consumer, unsigned long long delivery_id, Entry entry) except -1
     cpdef int lettered(self, Letters letters, Entry entry) except -1
+    cpdef int discarded(self, unsigned long long queue_id, Py_ssize_t messages) except -1
     cdef int _forget_if_done(self, Origin origin, QuorumConsumer consumer) except -1

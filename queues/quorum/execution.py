@@ -35,6 +35,7 @@ from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.effects import (
     Cancel,
     Confirmed,
+    Discarded,
     Effect,
     Gone,
     QueueGone,
@@ -419,6 +420,11 @@ class Execution(Sink):
         """A dead letter is in transit."""
         if self.is_leader:
             self.effects.append(letters.effect(entry))
+
+    def discarded(self, queue_id: int, messages: int) -> None:
+        """So many messages that came back too often are nowhere now."""
+        if self.is_leader:
+            self.effects.append(Discarded(queue_id, messages))
 
     def set_leader(self, is_leader: bool) -> None:
         """Whether this member leads. A new leader has all letters in transit before it."""

@@ -17,6 +17,7 @@ cdef long long _MOST_TIME
 cdef class Sink:
     cpdef int delivered(self, QuorumConsumer consumer, unsigned long long delivery_id, Entry entry) except -1
     cpdef int lettered(self, Letters letters, Entry entry) except -1
+    cpdef int discarded(self, unsigned long long queue_id, Py_ssize_t messages) except -1
 
 @cython.final
 cdef class QuorumQueue:

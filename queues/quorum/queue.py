@@ -65,6 +65,10 @@ class Sink:
         """A dead letter is in transit."""
         raise NotImplementedError
 
+    def discarded(self, queue_id: int, messages: int) -> None:
+        """So many messages that came back too often are nowhere now."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
@@ -308,6 +312,7 @@ class QuorumQueue:
     def _put_back(self, entries: list[Entry], counts: bool) -> None:
         """To their original positions."""
         kept = []
+        dropped = 0
         limit = self._delivery_limit
         self.unacked -= len(entries)
         for entry in entries:
@@ -317,10 +322,13 @@ class QuorumQueue:
                 entry.returns = min(entry.returns + 1, _MOST_RETURNS)
                 if 0 <= limit < entry.returns:
                     self._drop(entry, Reason.DELIVERY_LIMIT)
+                    dropped += 1
                     continue
             kept.append(entry)
             if entry.expires_at:
                 self.may_expire = True
+        if dropped and not self._has_dead_letters:
+            self.sink.discarded(self.queue_id, dropped)
         if kept:
             self.ready.put_back(kept)
         if self._drops_head:

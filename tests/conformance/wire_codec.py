@@ -126,7 +126,7 @@ METHODS_WITH_CONTENT = frozenset({"basic.publish", "basic.return", "basic.delive
 
 _STRUCTS = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q"}
 _TABLE_STRUCTS = {
-    "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "f": ">f", "d": ">d",
+    "b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">q", "f": ">f", "d": ">d",
     "T": ">Q",
 }  # fmt: skip
 

@@ -26,6 +26,7 @@ from amqp_broker.protocol.fields import (
     encode_table,
     encode_value,
     join_table,
+    plain_longs,
     split_table,
     typed,
 )
@@ -68,7 +69,39 @@ def test_each_type_letter(kind: str, octets: str, value: object) -> None:
 
 
 def test_vectors_cover_every_type_letter() -> None:
-    assert {kind for kind, _, _ in VECTORS} == set(KIND_NAMES)
+    assert {kind for kind, _, _ in VECTORS} | {"L"} == set(KIND_NAMES)
+
+
+@pytest.mark.parametrize("number", [1_700_000_000_000, -(1 << 63), (1 << 63) - 1])
+def test_a_capital_l_is_a_long(number: int) -> None:
+    """py-amqp writes so what is beyond 32 bits. It is read, never written."""
+    octets = struct.pack(">q", number)
+    table = decode_table(b"\x03keyL" + octets)
+    assert (table, table.kind("key")) == ({"key": number}, "l")
+    assert encode_table({"key": typed("L", number)}) == encode_table(dict(table)) == b"\x03keyl" + octets
+
+
+@settings(deadline=None)
+@given(TABLES)
+def test_plain_longs_changes_one_letter_only(entries: Any) -> None:
+    raw = grammar.TableContents.build(entries)
+    plain = plain_longs(raw)
+    assert same(dict(decode_table(plain)), dict(decode_table(raw)))
+    changed = [position for position in range(len(raw)) if raw[position] != plain[position]]
+    assert all((raw[position], plain[position]) == (ord("L"), ord("l")) for position in changed)
+    assert capital_longs(entries) == len(changed)
+    assert plain_longs(plain) == plain
+
+
+def capital_longs(entries: Any) -> int:
+    """How many values of type L there are, at any depth."""
+    count = 0
+    for entry in entries:
+        field = entry.get("field", entry)
+        count += field["kind"] == b"L"
+        if field["kind"] in (b"A", b"F"):
+            count += capital_longs(field["value"])
+    return count
 
 
 def test_long_string_that_is_not_utf8_stays_bytes() -> None:
@@ -325,7 +358,8 @@ def test_the_size_limit() -> None:
         (b"\x01aS\0\0\0\2a", "runs past"),
         (b"\x01aS\xff\xff\xff\xffabc", "runs past"),
         (b"\x01ax\x80\0\0\0abc", "runs past"),
-        (b"\x01aL\0\0\0\0\0\0\0\0", "unknown type 'L'"),
+        (b"\x01aU\0\0\0\0\0\0\0\0", "unknown type 'U'"),
+        (b"\x01aL\0\0\0\0\0\0\0", "runs past"),
         (b"\x01a\x00", "unknown type"),
         (b"\x01a\xff", "unknown type"),
         (b"\x01aF\0\0\0\3\x01bt\x01", "runs past"),

@@ -120,6 +120,9 @@ class World:
         self.dead_letters.append((queue.queue_id, entry.message, reason))
         return 1
 
+    def discard(self, queue: ClassicQueue) -> None:
+        """As Post of queues/letters.py."""
+
     def _look_at(self, recovered: RecoveredQueue, queue_id: int) -> list[tuple[int, int, int]]:
         found = []
         for item in recovered.items:
