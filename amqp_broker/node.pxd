@@ -7,7 +7,7 @@ from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
 
-cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS
+cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS, _MOST_LETTERS
 
 @cython.final
 cdef class Turn:

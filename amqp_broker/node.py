@@ -51,6 +51,7 @@ from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from queues.background import Background
+from queues.letters import MOST_NOTED
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
@@ -62,6 +63,7 @@ log = logging.getLogger("amqp_broker")
 
 # Names of others as integers of this module, which a compiled one compares in C.
 _LAZY_BYTES = LAZY_BYTES
+_MOST_LETTERS = MOST_NOTED
 #: Settlements that nobody waits for are written after this time at the latest, milliseconds.
 LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
@@ -453,7 +455,7 @@ class Node:
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
-        is_behind = ticket - self._synced_ticket > self._publish_backlog or self._dead_letters.is_behind
+        is_behind = ticket - self._synced_ticket > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
         is_home_behind = bool(self._home_links) and homes.is_behind(self._publish_backlog)

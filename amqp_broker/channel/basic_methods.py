@@ -209,14 +209,7 @@ def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
     queues: dict[Any, None] = {}
     if requeue:
         return_entries(channel, entries, queues)
-    else:
-        now = channel.vhost.now
-        channel.forget_holders(entries)
-        for entry in entries:
-            queue = entry.consumer.queue
-            queue.reject(entry, now)
-            queues[queue] = None
-    for queue in queues:
+    for queue in queues if requeue else channel.refuse(entries):
         channel.wants_dispatch(queue)
     channel.dispatch()
 
