@@ -399,7 +399,8 @@ class Broker:
             settings,
             self.store,
             self.timers,
-            self.dead_letters.add,
+            self.background,
+            self.dead_letters,
         )
         self._take_in(vhost, queue, declaration)
         self.watch_unused(vhost, queue)

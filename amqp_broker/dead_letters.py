@@ -1,9 +1,9 @@
 """DeadLetters: messages that queues give up go to the dead letter exchange, with RabbitMQ's x-death headers.
 
-A classic queue hands a message over in the middle of its own work, so it is only noted here; `run` publishes what was
-noted when the node has finished with the input. Both happen in the same turn, so the journal has the new place of a
-message in the same batch as the settlement of the old one. Where the new place is a queue whose log is elsewhere,
-nobody waits for it: a dead letter of a classic queue gets there once, or with a crash at the wrong moment not at all.
+A classic queue posts them in slices (queues/letters.py), and settles what it posts in the same turn, so the journal has
+the new place of a message in the same batch as the settlement of the old one. Where the new place is a queue of another
+node, the old one is settled when that has confirmed: a letter gets there at least once. A node alone has the log of a
+quorum queue in the same journal, and does not wait.
 
 Those of quorum queues come through `publish`, with a receipt (proxies/letter_carrier.py).
 """
@@ -11,68 +11,166 @@ Those of quorum queues come through `publish`, with a receipt (proxies/letter_ca
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from amqp_broker.deaths import Deaths, past_deaths
+from amqp_broker.deaths import Deaths, past_deaths, short_string
 from amqp_broker.message_facts import MessageFacts
-from amqp_broker.receipts import Receipt
+from amqp_broker.publisher import depends_on_message
+from amqp_broker.receipts import JointReceipt, Receipt
 from exchanges.router import UnknownExchange
-from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from queues.message import Message
+from queues.classic import REJECTED
+from queues.letters import UNDER_WAY
+from queues.message import Entry, Message
 from queues.queue import Queue
+from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
+    from amqp_broker.vhost import VHost
 
 log = logging.getLogger("amqp_broker")
 
-_REASONS = {REJECTED: "rejected", EXPIRED: "expired", MAXLEN: "maxlen", DELIVERY_LIMIT: "delivery_limit"}
+#: So many queues, and addresses of the letters of each, are remembered with where they lead.
+_MOST_WAYS = 1000
+_MOST_ROUTES = 1000
+
+
+class Way:
+    """Where the letters of one queue go, remembered while nothing changes.
+
+    exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
+    routing key decides; then `routes` has the queues by address. has_proxies: the log of some of them is elsewhere.
+    """
+
+    def __init__(self, queue: Any, vhost: VHost, exchange: str) -> None:
+        self.queue = queue
+        self.vhost = vhost
+        self.settings = queue.settings
+        self.generation = vhost.generation
+        self.exchange = short_string(exchange)
+        own_key = queue.settings.dead_letter_routing_key
+        self.own_key = None if own_key is None else short_string(own_key)
+        self.is_plain = not depends_on_message(vhost, exchange)
+        self.has_proxies = not self.is_plain
+        self.routes: dict[bytes, list[Any]] = {}
+
+    def holds(self, vhosts: dict[str, VHost]) -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.queue.settings is self.settings
+            and self.vhost.generation == self.generation
+            and vhosts.get(self.vhost.name) is self.vhost
+        )
+
+    def remember(self, letter: Message) -> list[Any]:
+        """The queues of a letter, which is plain; none where there is no exchange any more."""
+        if len(self.routes) >= _MOST_ROUTES:
+            self.routes.clear()
+        address = letter.address
+        try:
+            found = self.vhost.router.route(address.exchange, [address.routing_key], None)
+        except UnknownExchange:
+            return []
+        queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]
+        self.has_proxies = self.has_proxies or any(queue.is_proxy for queue in queues)
+        self.routes[letter.raw] = queues
+        return queues
 
 
 class DeadLetters:
-    """The dead letters of a node that are still to be published."""
+    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many of classic queues wait to be posted, and can be."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._deaths = Deaths(broker.config.max_death_history_bytes)
-        self.noted: list[tuple[Queue, Message, str]] = []  # always this list: the node looks into it in every turn
+        self.backlog = 0
+        self._ways: dict[Any, Way] = {}
+        self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
 
-    def add(self, queue: Queue, message: Message, reason: str, now: int) -> None:
-        """Note a dead letter; a queue without a dead letter exchange has only those above its delivery limit."""
-        if queue.settings.dead_letter_exchange is None:
-            self._broker.discards.note(queue.declaration.vhost, queue.name, 1, now)
-        else:
-            self.noted.append((queue, message, reason))
+    def discard(self, queue: Queue) -> None:
+        """A queue without a dead letter exchange drops a message that is above its delivery limit."""
+        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.now)
 
-    def run(self, now: int) -> None:
-        """Publish everything that was noted, and what that gives rise to."""
-        while self.noted:
-            noted = self.noted.copy()
-            self.noted.clear()
-            for queue, message, reason in noted:
-                self.publish(queue, message, reason, now, None)
+    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+        """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
+        is called when its fate is known."""
+        self._receipt = None
+        copies = self._publish(queue, entry.message, reason, now, None, not self._broker.replication.is_alone)
+        receipt = self._receipt
+        if receipt is None or not receipt.waiting:
+            return max(0, copies)
+        self._await(receipt, queue, entry)
+        return UNDER_WAY
+
+    def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
+        def done(refusals: list[Refusal]) -> None:
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.now)
+
+        receipt.seal(done)
 
     def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
         whether it went somewhere, or nowhere because it was going round in a circle."""
+        return self._publish(queue, message, reason, now, receipt, False) >= 0
+
+    def _publish(
+        self, queue: Any, message: Message, reason: str, now: int, receipt: Receipt | None, makes_receipt: bool
+    ) -> int:
+        """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
+        receipt, if one is needed."""
+        way = self._ways.get(queue)
+        if way is None or not way.holds(self._broker.vhosts):
+            way = self._find_way(queue)
+            if way is None:
+                return -1
+        deaths, vhost = self._deaths, way.vhost
+        letter = deaths.letter(message, queue.name, reason, way.exchange, way.own_key, now)
+        delayed: list[str] = []
+        if way.is_plain and not deaths.copies:
+            queues = way.routes.get(letter.raw)
+            if queues is None:
+                queues = way.remember(letter)
+            if not queues:
+                return -1
+        else:
+            routing_keys = [letter.address.routing_key, *deaths.copies]
+            route = vhost.router.route(letter.address.exchange, routing_keys, MessageFacts(letter))
+            queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]
+            delayed = route.delayed
+            if not route.queues and not delayed:
+                return -1
+        if reason != REJECTED:
+            queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
+        if makes_receipt and (delayed or (way.has_proxies and any([each.is_proxy for each in queues]))):
+            receipt = self._receipt = JointReceipt()
+        if queues:
+            vhost.publish(letter, queues, now, receipt, True)
+        for name in delayed:
+            vhost.delayed[name].add(letter, now, receipt, True)
+        return len(queues) + len(delayed)
+
+    def _find_way(self, queue: Any) -> Way | None:
+        """Where the letters of a queue go now; None: nowhere."""
+        self._ways.pop(queue, None)
         vhost = self._broker.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
-            return False
-        own_key = queue.settings.dead_letter_routing_key
-        letter, routing_keys = self._deaths.letter(message, queue.name, _REASONS[reason], exchange, own_key, now)
-        try:
-            route = vhost.router.route(exchange, routing_keys, MessageFacts(letter))
-        except UnknownExchange:
-            return False
-        names = [name for name in route.queues if not self._is_cycle(queue, name, reason, message)]
-        queues = [vhost.queues[name] for name in names if name in vhost.queues]
-        if queues:
-            vhost.publish(letter, queues, now, receipt, True)
-        for name in route.delayed:
-            vhost.delayed[name].add(letter, now, receipt, True)
-        return bool(route.queues or route.delayed)
+            return None
+        if len(self._ways) >= _MOST_WAYS:
+            self._ways.clear()
+        way = self._ways[queue] = Way(queue, vhost, exchange)
+        return way
+
+    def _without_cycles(
+        self, source: Any, queues: list[Any], reason: str, message: Message, has_history: bool
+    ) -> list[Any]:
+        """The queues to which the letter does not come back in a circle."""
+        name = source.name
+        for queue in queues:
+            if has_history or queue.name == name:
+                return [each for each in queues if not self._is_cycle(source, each.name, reason, message)]
+        return queues
 
     def _is_cycle(self, source: Queue, target: str, reason: str, message: Message) -> bool:
         """A message that comes back to a queue in a cycle without a single rejection is dropped."""
@@ -83,7 +181,7 @@ class DeadLetters:
         else:
             is_cycle = False
             for queue, past_reason in past_deaths(message):
-                if past_reason == _REASONS[REJECTED]:
+                if past_reason == REJECTED:
                     return False
                 if queue == target:
                     is_cycle = True

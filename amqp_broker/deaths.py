@@ -23,7 +23,7 @@ Invariants:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from amqp_broker.protocol.content import ContentScanner
 from amqp_broker.protocol.fields import array_values, decode_table, encode_value, table_fields, typed
@@ -42,16 +42,18 @@ _INTEGERS: Final = b"bBsuIilL"
 
 class Death:
     """What all messages have in common that die in one queue, of one reason, in one second, and were published to one
-    address. Fields of tables are whole: name, type and value.
+    exchange. Fields of tables are whole: name, type and value.
 
-    queue_field, reason_field: of an entry. head: an entry's fields up to the routing keys. routing_key: a value. entry:
-    a whole entry, of a message without CC and expiration. first, last: the fields beside x-death, by name. headers: the
-    table of a message that had none and died of it.
+    queue_field, reason_field: of an entry. head: an entry's fields up to the routing keys. first, last: the fields
+    beside x-death, by name. entry, history: of the message that `take` has named last, without CC and expiration: an
+    entry of x-death, and x-death with nothing else; companions: what comes behind the other headers of such a message.
     """
 
-    def __init__(self, queue: str, reason: str, raw_address: bytes, second: int) -> None:
-        end = 1 + raw_address[0]
-        exchange, routing_key = raw_address[1:end], raw_address[end + 1 :]
+    def __init__(self, queue: str, reason: str, exchange: bytes, second: int) -> None:
+        self.queue = queue
+        self.reason = reason
+        self.exchange = exchange
+        self.second = second
         names = {"reason": encode_value(reason), "queue": encode_value(queue), "exchange": _long_string(exchange)}
         self.queue_field = _field("queue", names["queue"])
         self.reason_field = _field("reason", names["reason"])
@@ -64,19 +66,29 @@ class Death:
                 _field("exchange", names["exchange"]),
             )
         )
-        self.routing_key = _long_string(routing_key)
-        self.entry = self.make_entry(b"", NO_EXPIRATION)
         self.first, self.last = (
             {name.encode(): _field(name, value) for name, value in fields.items()}
             for fields in (
                 {f"x-{which}-death-{name}": value for name, value in names.items()} for which in ("first", "last")
             )
         )
-        self.headers = b"".join((_field("x-death", _sized("A", self.entry)), *self.first.values(), *self.last.values()))
+        self.companions = b"".join((*self.first.values(), *self.last.values()))
+        self.raw = b""
+        self.expiration = NO_EXPIRATION
+        self.entry = self.history = b""
 
-    def make_entry(self, copies: bytes, expiration: int) -> bytes:
-        """An entry of x-death. copies: the values in the header CC."""
-        fields = self.head + _field("routing-keys", _sized("A", self.routing_key + copies))
+    def take(self, raw: bytes, expiration: int) -> None:
+        """The message that is dealt with was published to the address `raw`: `entry` and `history` are its."""
+        if self.raw != raw or self.expiration != expiration:
+            self.raw = raw
+            self.expiration = expiration
+            self.entry = self.make_entry(raw, b"", expiration)
+            self.history = _field("x-death", _sized("A", self.entry))
+
+    def make_entry(self, raw: bytes, copies: bytes, expiration: int) -> bytes:
+        """An entry of x-death. raw: the address of its message; copies: the values in the header CC."""
+        key = _long_string(raw[2 + raw[0] :])
+        fields = self.head + _field("routing-keys", _sized("A", key + copies))
         if expiration != NO_EXPIRATION:
             fields += _field("original-expiration", encode_value(str(expiration)))
         return _sized("F", fields)
@@ -93,56 +105,65 @@ class Death:
 death_of = lru_cache(_KNOWN_DEATHS)(Death)
 
 
-class Letter(NamedTuple):
-    """A dead letter, and the keys that route it: that of its address, or the queue's, and copies."""
-
-    message: Message
-    routing_keys: list[str]
-
-
 class Deaths:
-    """Makes letters. max_history_bytes: what x-death may grow to."""
+    """Makes letters. max_history_bytes: what x-death may grow to. copies: the routing keys in CC and BCC of the message
+    whose letter was made last, as far as they are to route it; has_history: whether it had an x-death."""
 
     def __init__(self, max_history_bytes: int) -> None:
+        self.copies: list[str] = []
+        self.has_history = False
         self._max_history_bytes = max_history_bytes
         self._scanner = ContentScanner(_MAX_DEPTH)
+        self._death: Death | None = None
 
     def letter(
-        self, message: Message, queue: str, reason: str, exchange: str, own_key: str | None, now: int
-    ) -> Letter:
+        self, message: Message, queue: str, reason: str, exchange: bytes, own_key: bytes | None, now: int
+    ) -> Message:
         """The letter that a message becomes in `queue`, to be published to `exchange`. own_key: the routing key that
-        the queue gives its letters; without it the message keeps its keys."""
-        death = death_of(queue, reason, message.raw, now // 1000)
+        the queue gives its letters; without it the message keeps its keys. Both are short strings."""
         content, scanner = message.content, self._scanner
+        raw, expiration = message.raw, message.expiration
+        split = 1 + raw[0]
+        death = self._death_of(queue, reason, raw[1:split], now // 1000)
+        death.take(raw, expiration)
         start, end = PROPERTIES_OFFSET, message.header_end - 1
         if not scanner.scan(content, start, end):
             raise AssertionError(f"a message in queue '{queue}' has malformed properties")
-        headers = death.headers
-        copies: list[str] = []
-        if scanner.headers_start:
-            fields = table_fields(content, scanner.headers_start, scanner.headers_end)
-            headers, copies = self._headers(fields, death, message.expiration, own_key is not None)
-        elif message.expiration != NO_EXPIRATION:
-            headers, _ = self._headers([], death, message.expiration, False)
-        routing_key = message.address.routing_key if own_key is None else own_key
-        letter = remake_message(
-            message,
-            _short_string(exchange) + _short_string(routing_key),
-            _replace_headers(content, start, end, scanner, headers),
-            NO_EXPIRATION,
-        )
-        return Letter(letter, [routing_key] if own_key is not None else [routing_key, *copies])
+        self.copies = []
+        self.has_history = False
+        first, last = scanner.headers_start, scanner.headers_end
+        if not first or (not scanner.has_copies and content.find(b"-death", first, last) < 0):
+            # Nearly every message: what it has stays as it is.
+            headers = b"".join((death.history, content[first:last] if first else b"", death.companions))
+        else:
+            headers = self._headers(table_fields(content, first, last), death, own_key is not None)
+        properties = _replace_headers(content, start, end, scanner, headers)
+        key = raw[split:] if own_key is None else own_key
+        return remake_message(message, exchange + key, properties, NO_EXPIRATION)
 
-    def _headers(
-        self, fields: list[tuple[bytes, bytes]], death: Death, expiration: int, drops_copies: bool
-    ) -> tuple[bytes, list[str]]:
-        """The table of a letter, and the keys in CC and BCC."""
+    def _death_of(self, queue: str, reason: str, exchange: bytes, second: int) -> Death:
+        """Mostly that of the message before."""
+        death = self._death
+        if (
+            death is None
+            or death.second != second
+            or death.exchange != exchange
+            or death.queue != queue
+            or death.reason != reason
+        ):
+            death = self._death = death_of(queue, reason, exchange, second)
+        return death
+
+    def _headers(self, fields: list[tuple[bytes, bytes]], death: Death, drops_copies: bool) -> bytes:
+        """The table of a letter."""
         found = dict(fields)
-        copies = _copies(found)
+        if not drops_copies:
+            self.copies = _copies(found)
         history = _array(found.get(b"x-death"), b"x-death")
+        self.has_history = history is not None
         entry = death.entry
-        if b"CC" in found or expiration != NO_EXPIRATION:
-            entry = death.make_entry(_array(found.get(b"CC"), b"CC") or b"", expiration)
+        if b"CC" in found:
+            entry = death.make_entry(death.raw, _array(found[b"CC"], b"CC") or b"", death.expiration)
         new = {b"x-death": _field("x-death", _sized("A", self._history(history or b"", death, entry)))}
         new.update(death.first if history is None else {k: v for k, v in death.first.items() if k not in found})
         new.update(death.last)
@@ -158,7 +179,7 @@ class Deaths:
             elif name not in dropped:
                 parts.append(field)
         parts += [field for name, field in new.items() if not written[name]]
-        return b"".join(parts), copies
+        return b"".join(parts)
 
     def _history(self, old: bytes, death: Death, entry: bytes) -> bytes:
         """The values of x-death with a death counted in those of `old`; `entry` is what it says for the first time."""
@@ -248,10 +269,11 @@ def _array(field: bytes | None, name: bytes) -> bytes | None:
 
 
 def _field(name: str, value: bytes) -> bytes:
-    return _short_string(name) + value
+    return short_string(name) + value
 
 
-def _short_string(text: str) -> bytes:
+def short_string(text: str) -> bytes:
+    """A name with its length, as an address has it."""
     octets = text.encode("utf-8", "surrogateescape")
     return len(octets).to_bytes(1) + octets
 

@@ -84,7 +84,6 @@ class DelayedMessages:
             self._under_way[entry.sequence] = entry
             self.publish(entry.message, now, receipt)
             receipt.seal(lambda refusals, entry=entry: self._published(entry, refusals))  # type: ignore[misc]
-        self._broker.dead_letters.run(now)
         if self._due:
             self._hold(heapq.heappop(self._due)[2])
 

@@ -2,11 +2,12 @@ cimport cython
 from amqp_broker.channel.confirms cimport Confirms
 from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
+from amqp_broker.dead_letters cimport DeadLetters
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
 
-cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS
+cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS, _MOST_LETTERS
 
 @cython.final
 cdef class Turn:
@@ -52,7 +53,7 @@ cdef class Node:
     cdef public bint serves_leases
     cdef dict _home_links
     cdef dict _home_sessions
-    cdef list _letters
+    cdef DeadLetters _dead_letters
     cdef public object fan_out
     cdef public object membership
     cdef object _projection

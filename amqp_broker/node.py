@@ -51,6 +51,7 @@ from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from queues.background import Background
+from queues.letters import MOST_NOTED
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
@@ -62,6 +63,7 @@ log = logging.getLogger("amqp_broker")
 
 # Names of others as integers of this module, which a compiled one compares in C.
 _LAZY_BYTES = LAZY_BYTES
+_MOST_LETTERS = MOST_NOTED
 #: Settlements that nobody waits for are written after this time at the latest, milliseconds.
 LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
@@ -141,7 +143,7 @@ class Node:
         self.alarms = Alarms(self, disk)
         self._publish_backlog = config.publish_backlog_bytes
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
-        self._letters = self.broker.dead_letters.noted
+        self._dead_letters = self.broker.dead_letters
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.dirty: list[Connection] = []
@@ -430,8 +432,6 @@ class Node:
             self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
-        if self._letters:
-            self.broker.dead_letters.run(now)
         if self._home_links:
             homes.begin_end_of_turn(now)
         if replication.is_busy:
@@ -460,7 +460,7 @@ class Node:
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
-        is_behind = ticket - self._synced_ticket > self._publish_backlog
+        is_behind = ticket - self._synced_ticket > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
         is_home_behind = bool(self._home_links) and homes.is_behind(self._publish_backlog)

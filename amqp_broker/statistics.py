@@ -81,6 +81,7 @@ def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
             "delivered": queue.delivered,
             "redelivered": queue.redelivered,
             "settled": queue.settled_count,
+            "dead_letters": queue.letters.count if queue.letters is not None else 0,
             "lease_groups": group_list(queue.lease_groups, now),
         }
     return found

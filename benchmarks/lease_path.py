@@ -20,6 +20,7 @@ from amqp_broker.vhost import VHost
 from benchmarks.brokers import temporary_folder
 from benchmarks.machine import is_compiled
 from queues.arguments import QueueArguments
+from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.leases import groups_of, open_lease
 from queues.message import Address, Message, build_message
@@ -49,7 +50,7 @@ class Room:
             pass
         self.vhost = VHost("/", self.store, 1, 1000)
         self.timers = Timers()
-        self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, self.timers, lambda *_: None)
+        self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, self.timers, Background(), None)
         self.spent: dict[str, float] = {}
         self.cpu: dict[str, float] = {}
         self.most_used = 0

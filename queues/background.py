@@ -19,6 +19,9 @@ from typing import Protocol
 
 Job = Callable[[int], bool]
 
+#: What a slice does, unless somebody wants smaller ones: some 100 microseconds.
+SLICE = 128
+
 
 class Pace(Protocol):
     """How long slices may go on in one turn."""
@@ -43,10 +46,11 @@ class Unhurried:
 
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
-    always this object."""
+    always this object. slice: how much a slice is to do, in units of about a microsecond."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
+        self.slice = SLICE
         self._pace: Pace = pace or Unhurried()
 
     def set_pace(self, pace: Pace) -> None:

@@ -1,6 +1,7 @@
 cimport cython
 from queues.consumer cimport Consumer
 from queues.dispatcher cimport Dispatcher
+from queues.letters cimport Letters
 from queues.message cimport Entry, Message, make_entry
 from queues.page cimport Page, packed_size
 from queues.pager cimport Pager
@@ -31,7 +32,12 @@ cdef class ClassicQueue(Queue):
     cdef public MessageStore store
     cdef public object watcher
     cdef public object timers
-    cdef public object dead_letter
+    cdef public object background
+    cdef public object post
+    cdef public Letters letters
+    cdef public bint is_working
+    cdef Py_ssize_t _at_once
+    cdef list _waiting
     cdef public unsigned int last_segment
     cdef public long long redelivered
     cdef public long long _expiry_at
@@ -51,9 +57,12 @@ cdef class ClassicQueue(Queue):
                        long long now) except *
     cdef void _became_ready(self) except *
     cdef int _hand_over(self, Entry entry, Consumer consumer) except -1
-    @cython.locals(ready=Ready, entry=Entry)
-    cdef void _enforce_limits(self, long long now) except *
-    @cython.locals(ready=Ready, entry=Entry, consumer=Consumer, message=Message)
+    @cython.locals(ready=Ready)
+    cdef bint _is_too_long(self) except -1
+    @cython.locals(entry=Entry)
+    cdef Py_ssize_t _drop_excess(self, Py_ssize_t most) except? -1
+    cdef int _drop_excess_at_once(self) except -1
+    @cython.locals(ready=Ready, entry=Entry, consumer=Consumer, message=Message, is_over=bint)
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cpdef Entry get(self, long long now)
@@ -69,7 +78,17 @@ cdef class ClassicQueue(Queue):
     cdef int _forget(self, Entry entry) except -1
     cdef void _leave_page(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1
-    cdef int _drop(self, Entry entry, str reason, long long now) except -1
-    cdef int _watch(self, long long expires_at) except -1
+    cdef int _drop(self, Entry entry, str reason) except -1
+    @cython.locals(letters=Letters)
+    cdef int _give_up(self, Entry entry, str reason) except -1
+    cpdef int settle_letter(self, Entry entry) except -1
+    cpdef int work_on(self) except -1
+    @cython.locals(left=Py_ssize_t, letters=Letters, is_done=bint)
+    cpdef bint work(self, long long now) except -1
+    cdef bint _is_held_up(self) except -1
+    @cython.locals(entry=Entry)
+    cdef bint _head_has_expired(self, long long now) except -1
     @cython.locals(ready=Ready, entry=Entry)
-    cpdef void expire(self, long long now) except *
+    cdef Py_ssize_t _drop_expired(self, Py_ssize_t most, long long now) except? -1
+    cdef bint _drop_expired_at_once(self, long long now) except -1
+    cdef int _watch(self, long long expires_at) except -1

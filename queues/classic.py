@@ -2,13 +2,18 @@
 
     publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready
     deliver: ready -> dispatcher -> consumer, `held` while unacknowledged
-    settle:  `ack` | `put_back` | `reject`; `expire`, length limits and purge settle ready messages
+    settle:  `ack` | `put_back` | `reject`; expiry, length limits and purge settle ready messages
     lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
+    work:    in slices (background.py): give up what has expired or is too much, post dead letters (letters.py)
 
-It knows consumers as a Protocol, dead letters as a callable, time as an argument.
+It knows consumers as a Protocol, who publishes dead letters as another (Post), time as an argument.
+
+What many messages cost is done in slices: whoever meets something expired, or too much, does half a slice of it, and
+the rest is the work of `background`. Until then it stands where it stood, and counts as ready; but nobody gets what has
+expired: what stands behind it waits.
 
 Invariants:
-1. While a message is ready, no consumer in line has credit (after `dispatch`).
+1. While a message is ready, no consumer in line has credit (after `dispatch`), unless there is work to do.
 2. `unacked` counts the entries that consumers hold; `held` has those of them that have a durable copy.
 3. Everything with a durable copy that leaves the queue is named in `settled` (or in ranges written at once).
 """
@@ -21,9 +26,11 @@ from typing import Any
 import cython
 
 from queues.arguments import Overflow, QueueArguments
+from queues.background import Background
 from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.leases import LeaseGroup, groups_of
+from queues.letters import Letters, Post
 from queues.message import Entry, Message
 from queues.page import Page
 from queues.priority import PriorityReady
@@ -43,15 +50,13 @@ EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
 
-DeadLetter = Callable[[Any, Message, str, int], None]
-
 
 class ClassicQueue(Queue):
     """One classic queue.
 
-    queue_id: the number under which its messages are stored. dead_letter: called with (queue, message, reason, now) for
-    a message that goes to the dead letter exchange; the queue forgets the message afterwards. lease_groups: by name;
-    parting: by id, those that are putting back what they hold. watcher: called once, when something becomes ready.
+    queue_id: the number under which its messages are stored. post: who publishes its dead letters, None where it never
+    has a dead letter exchange; letters: those that have not got there yet, None if it never had any. lease_groups: by
+    name; parting: by id, those that put back what they hold. watcher: called once, when something becomes ready.
     """
 
     def __init__(
@@ -62,13 +67,19 @@ class ClassicQueue(Queue):
         settings: QueueArguments,
         store: MessageStore,
         timers: Timers,
-        dead_letter: DeadLetter,
+        background: Background,
+        post: Post | None,
     ) -> None:
         super().__init__(name, queue_id, is_durable)
         self.store = store
         self.pager = store.pager
         self.timers = timers
-        self.dead_letter = dead_letter
+        self.background = background
+        self._at_once = background.slice // 2
+        self.post = post
+        self.letters: Letters | None = None
+        self.is_working = False
+        self._waiting: list[Callable[[], None]] = []
         self.next_sequence = 1
         self.unacked = 0
         self.settled: list[int] = []
@@ -96,7 +107,9 @@ class ClassicQueue(Queue):
         self.max_length_bytes = -1 if settings.max_length_bytes is None else settings.max_length_bytes
         self.is_limited = self.max_length >= 0 or self.max_length_bytes >= 0
         self.rejects_overflow = self.is_limited and settings.overflow is not Overflow.DROP_HEAD
-        self.has_dead_letters = settings.dead_letter_exchange is not None
+        self.has_dead_letters = settings.dead_letter_exchange is not None and self.post is not None
+        if self._is_too_long():
+            self.work_on()
 
     def message_count(self) -> int:
         """How many messages are ready."""
@@ -122,7 +135,9 @@ class ClassicQueue(Queue):
         ):
             return False
         if self.settings.overflow is Overflow.REJECT_PUBLISH_DLX and self.has_dead_letters:
-            self.dead_letter(self, message, MAXLEN, now)
+            self.pager.used += message.size
+            self._give_up(make_entry(message, 0, 0, 0), MAXLEN)
+            self.work_on()
         return True
 
     def expiry_of(self, message: Message, now: int) -> int:
@@ -135,7 +150,7 @@ class ClassicQueue(Queue):
     def taker(self) -> Consumer | None:
         """The consumer who gets a message published now, or None when it has to wait."""
         if not self.is_drained:
-            if self.ready.count:
+            if self.ready.count or self._is_held_up():
                 return None
             self.is_drained = True
         consumer = self.only_consumer
@@ -168,11 +183,11 @@ class ClassicQueue(Queue):
             if expires_at <= now:
                 # It may have expired behind others: then it goes when it becomes the first.
                 self._expires_soon = True
-                self.expire(now)
+                self._drop_expired_at_once(now)
             else:
                 self._watch(expires_at)
         if self.is_limited and not self.rejects_overflow:
-            self._enforce_limits(now)
+            self._drop_excess_at_once()
 
     def _became_ready(self) -> None:
         self.is_drained = False
@@ -188,20 +203,35 @@ class ClassicQueue(Queue):
             self.held[entry.sequence] = entry
         consumer.deliver(entry)
 
-    def _enforce_limits(self, now: int) -> None:
+    def _is_too_long(self) -> bool:
         ready = self.ready
-        while (0 <= self.max_length < ready.count) or (0 <= self.max_length_bytes < ready.message_bytes):
-            entry = ready.pop()
+        return (
+            self.is_limited
+            and not self.rejects_overflow
+            and ((0 <= self.max_length < ready.count) or (0 <= self.max_length_bytes < ready.message_bytes))
+        )
+
+    def _drop_excess(self, most: int) -> int:
+        """Give up what is too much, at the head. Returns how many of `most` are left."""
+        while most > 0 and self._is_too_long() and not self._is_held_up():
+            entry = self.ready.pop()
             if entry is None:
-                return
-            self._drop(entry, MAXLEN, now)
+                break
+            self._drop(entry, MAXLEN)
+            most -= 1
+        return most
+
+    def _drop_excess_at_once(self) -> None:
+        if self._drop_excess(self._at_once) <= 0:
+            self.work_on()
 
     # -- delivering ----------------------------------------------------------------------------------------------
 
     def dispatch(self, now: int) -> None:
         """Hand ready messages to consumers while there are both."""
         ready = self.ready
-        while ready.count:
+        is_over = self._is_held_up()
+        while ready.count and not is_over:
             consumer = self.dispatcher.next()
             if consumer is None:
                 break
@@ -209,7 +239,9 @@ class ClassicQueue(Queue):
             if entry is None:
                 break
             if entry.expires_at and entry.expires_at <= now:
-                self._drop(entry, EXPIRED, now)
+                ready.put_back([entry])
+                self._expires_soon = True
+                is_over = not self._drop_expired_at_once(now)
                 continue
             if entry.is_redelivered:
                 self.redelivered += 1
@@ -221,24 +253,30 @@ class ClassicQueue(Queue):
             else:
                 self._hand_over(entry, consumer)
         if self._expires_soon:
-            self.expire(now)
+            self._drop_expired_at_once(now)
 
     def get(self, now: int) -> Entry | None:
-        """The first ready message for basic.get: settle it with `take_at_once`, or hold it with `take_held`."""
-        ready = self.ready
-        while True:
-            entry = ready.pop()
-            if entry is None:
-                return None
-            if entry.expires_at and entry.expires_at <= now:
-                self._drop(entry, EXPIRED, now)
-                continue
-            if entry.is_redelivered:
-                self.redelivered += 1
-            self.delivered += 1
-            if self._expires_soon:
-                self.expire(now)
-            return entry
+        """The first ready message for basic.get: settle it with `take_at_once`, or hold it with `take_held`. None
+        where there is none; or, if `waits` says so, not yet."""
+        if self._expires_soon and not self._drop_expired_at_once(now):
+            return None
+        entry = self.ready.pop()
+        if entry is None:
+            return None
+        if entry.is_redelivered:
+            self.redelivered += 1
+        self.delivered += 1
+        if self._expires_soon:
+            self._drop_expired_at_once(now)
+        return entry
+
+    def waits(self, now: int) -> bool:
+        """Whether ready messages stand behind others that have expired, and are to be given up in turns to come."""
+        return self.is_working and not self.is_deleted and self._head_has_expired(now)
+
+    def wait(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when `waits` is over."""
+        self._waiting.append(callback)
 
     def take_at_once(self, entry: Entry) -> None:
         """An entry from `get` is settled without an acknowledgement."""
@@ -279,7 +317,7 @@ class ClassicQueue(Queue):
         """The consumer refuses it for good: dead letter, or gone."""
         self.unacked -= 1
         entry.consumer = None
-        self._drop(entry, REJECTED, now)
+        self._drop(entry, REJECTED)
 
     def put_back(self, entries: list[Entry], now: int) -> None:
         """Entries come back unprocessed, to their original positions; call `dispatch` afterwards."""
@@ -293,7 +331,7 @@ class ClassicQueue(Queue):
             if self.is_deleted:
                 self._forget(entry)
             elif limit is not None and entry.returns > limit:
-                self._drop(entry, DELIVERY_LIMIT, now)
+                self._drop(entry, DELIVERY_LIMIT)
             else:
                 if limit is not None and entry.sequence in self.held:
                     self.store.append_returned(self, entry.sequence, entry.returns)
@@ -320,7 +358,7 @@ class ClassicQueue(Queue):
             self.ready.put_back(entries)
             self._became_ready()
         if self.is_limited and not self.rejects_overflow:
-            self._enforce_limits(now)
+            self._drop_excess_at_once()
 
     def _forget(self, entry: Entry) -> None:
         """The entry leaves the queue: give back its RAM and note that its durable copy is settled."""
@@ -341,11 +379,84 @@ class ClassicQueue(Queue):
                 self.store.settling(self)
             self.settled.append(sequence)
 
-    def _drop(self, entry: Entry, reason: str, now: int) -> None:
+    def _drop(self, entry: Entry, reason: str) -> None:
         """A message leaves without being consumed."""
-        if self.has_dead_letters or reason == DELIVERY_LIMIT:
-            self.dead_letter(self, entry.message, reason, now)
-        self._forget(entry)
+        if self.has_dead_letters:
+            self._give_up(entry, reason)
+            if not self.is_working:
+                self.work_on()
+        else:
+            if reason == DELIVERY_LIMIT and self.post is not None:
+                self.post.discard(self)
+            self._forget(entry)
+
+    def _give_up(self, entry: Entry, reason: str) -> None:
+        """It becomes a dead letter; its copy here is kept until `settle_letter`."""
+        if entry.journal_segment or entry.page is not None:
+            self.held[entry.sequence] = entry
+        letters = self.letters
+        if letters is None:
+            post: Any = self.post
+            letters = self.letters = Letters(self, post)
+        letters.add(entry, reason)
+
+    def settle_letter(self, entry: Entry) -> None:
+        """A dead letter is in its new places, or nobody wants it."""
+        if entry.sequence == 0:  # it never stood here
+            self.pager.used -= entry.message.size
+        elif self.is_deleted and (entry.journal_segment or entry.page is not None):
+            # A crash may undo the deletion, but not the letter.
+            self._forget(entry)
+            self._mark_settled(entry.sequence)
+        else:
+            self._forget(entry)
+
+    def call_when_posted(self, callback: Callable[[], None]) -> bool:
+        """Call back when all dead letters are posted that wait for it now (Letters.call_when_posted). False: none
+        does."""
+        letters = self.letters
+        if letters is None or not letters.noted:
+            return False
+        letters.call_when_posted(callback)
+        self.work_on()
+        return True
+
+    # -- work in slices ----------------------------------------------------------------------------------------------
+
+    def work_on(self) -> None:
+        """There is something to give up, or to post: see `work`."""
+        if not self.is_working:
+            self.is_working = True
+            self.background.add(self.work)
+
+    def work(self, now: int) -> bool:
+        """A slice (queues/background.py): post dead letters, give up what is too much and what has expired."""
+        letters = self.letters
+        left = self.background.slice
+        if letters is not None:
+            left = letters.work(left, now)
+        if not self.is_deleted:
+            left = self._drop_excess(left)
+            left = self._drop_expired(left, now)
+        letters = self.letters
+        is_done = left > 0 and (letters is None or letters.is_blocked or not letters.noted)
+        self.is_working = not is_done
+        if self._waiting and not self.waits(now):
+            self._call_back()
+        if not self.is_deleted and self.ready.count and not self._head_has_expired(now):
+            self.dispatch(now)
+            if is_done and self.ready.count and self.watcher is not None:
+                self._became_ready()
+        return not is_done
+
+    def _call_back(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _is_held_up(self) -> bool:
+        """Whether so many dead letters wait that nothing more is to leave the queue."""
+        return self.letters is not None and self.letters.is_full
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -358,23 +469,42 @@ class ClassicQueue(Queue):
     def _on_expiry(self, now: int) -> None:
         if self._expiry_at <= now and not self.is_deleted:
             self._expiry_at = 0
-            self.expire(now)
+            self.work_on()
 
-    def expire(self, now: int) -> None:
-        """Drop expired messages from the head, and look again when the new head expires."""
+    def _head_has_expired(self, now: int) -> bool:
+        if not self._expires_soon:
+            return False
+        entry = self.ready.peek()
+        return entry is not None and 0 < entry.expires_at <= now
+
+    def _drop_expired(self, most: int, now: int) -> int:
+        """Give up what has expired at the head, and look again when the new head expires. Returns how many of `most`
+        are left: none, if there is more to do."""
         ready = self.ready
-        while True:
+        while self._expires_soon and most > 0 and not self._is_held_up():
             entry = ready.peek()
             if entry is None:
                 self._expires_soon = False
-                return
+                break
             if not entry.expires_at:
-                return
+                break
             if entry.expires_at > now:
                 self._watch(entry.expires_at)
-                return
+                break
             ready.pop()
-            self._drop(entry, EXPIRED, now)
+            self._drop(entry, EXPIRED)
+            most -= 1
+        return most
+
+    def _drop_expired_at_once(self, now: int) -> bool:
+        """Give up some of what has expired at the head. Returns whether that was all: else it goes on in slices."""
+        if self._drop_expired(self._at_once, now) > 0 and not self._is_held_up():
+            return True
+        if not self._head_has_expired(now):
+            return True
+        if not self._is_held_up():
+            self.work_on()
+        return False
 
     # -- lease groups ------------------------------------------------------------------------------------------------
 
@@ -393,9 +523,9 @@ class ClassicQueue(Queue):
             if entry is None:
                 break
             if entry.expires_at and entry.expires_at <= now:
-                ready.pop()
-                self._drop(entry, EXPIRED, now)
-                continue
+                if self._drop_expired_at_once(now):
+                    continue
+                return self._taken(taken)
             size = packed_size(entry.message)
             if size > max_bytes and (taken or not takes_any):
                 break
@@ -404,9 +534,12 @@ class ClassicQueue(Queue):
             if entry.is_redelivered:
                 self.redelivered += 1
             taken.append(entry)
-        self.delivered += len(taken)
         if self._expires_soon:
-            self.expire(now)
+            self._drop_expired_at_once(now)
+        return self._taken(taken)
+
+    def _taken(self, taken: list[Entry]) -> list[Entry]:
+        self.delivered += len(taken)
         return taken
 
     # -- the whole queue -------------------------------------------------------------------------------------------
@@ -449,6 +582,7 @@ class ClassicQueue(Queue):
         for group in groups_of(self):
             group.forget()
         self._became_ready()  # whoever waits for that looks again
+        self._call_back()
         for consumer in consumers:
             consumer.on_queue_gone()
         return count
@@ -468,7 +602,7 @@ class ClassicQueue(Queue):
         self.ready.adopt(recovered.items)
         self.is_drained = False
         self._expires_soon = True
-        self.expire(now)
+        self._drop_expired_at_once(now)
 
     def leave_segment(self, segment: int) -> None:
         """Write again, or store in pages, whatever relies on a journal segment up to `segment` (queues/store.py)."""

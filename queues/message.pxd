@@ -27,6 +27,9 @@ cpdef Message make_message(bytes raw, bytes content, Py_ssize_t header_end, list
                            unsigned long long body_size, bint is_persistent, int priority, long long expiration,
                            long long timestamp)
 
+@cython.locals(size=bytes, body_size=bytes, header=bytes, content=bytes)
+cpdef Message remake_message(Message message, bytes raw, bytes properties, long long expiration)
+
 @cython.final
 cdef class Entry:
     cdef public Message message

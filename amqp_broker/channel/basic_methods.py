@@ -138,6 +138,11 @@ def on_basic_get(channel: Any, method: Any) -> None:
         return
     entry = queue.get(channel.vhost.now)
     if entry is None:
+        if queue.waits(channel.vhost.now):
+            # What has expired is given up in slices; what stands behind it is the client's then.
+            hold = connection.node.hold(connection, f"basic.get from queue '{queue.name}'")
+            queue.wait(lambda: hold.release(lambda: on_basic_get(channel, method)))
+            return
         reply(channel, methods.BasicGetEmpty())
         return
     is_redelivered = entry.is_redelivered
@@ -204,13 +209,7 @@ def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
     queues: dict[Any, None] = {}
     if requeue:
         return_entries(channel, entries, queues)
-    else:
-        for entry in entries:
-            queue = entry.consumer.queue
-            channel.forget_holders([entry])
-            queue.reject(entry, channel.vhost.now)
-            queues[queue] = None
-    for queue in queues:
+    for queue in queues if requeue else channel.refuse(entries):
         channel.wants_dispatch(queue)
     channel.dispatch()
 

@@ -103,6 +103,8 @@ cdef class Channel:
     @cython.locals(unacked=list, count=Py_ssize_t)
     cdef int _advance(self, Py_ssize_t index) except -1
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
+    @cython.locals(entry=Entry, consumer=ChannelConsumer, queues=dict, now="long long")
+    cpdef list refuse(self, list entries)
     @cython.locals(other=ChannelConsumer, turn=Py_ssize_t)
     cdef int _share_credit(self, ChannelConsumer consumer) except -1
     @cython.locals(queue=Queue)

@@ -492,6 +492,18 @@ class Channel:
         for entry in entries:
             self._give_credit(entry.consumer)
 
+    def refuse(self, entries: list[Entry]) -> list[Any]:
+        """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
+        queues: dict[Any, None] = {}
+        now = self.vhost.now
+        for entry in entries:
+            consumer = entry.consumer
+            queue = consumer.queue
+            self._give_credit(consumer)
+            queue.reject(entry, now)
+            queues[queue] = None
+        return list(queues)
+
     def outstanding_tags(self, tag: int, begin: int = 0) -> list[int]:
         """The tags from `begin` up to `tag` (0: all) that wait for their acknowledgement, in order."""
         last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)

@@ -104,6 +104,7 @@ class Commit:
         self._claims = transaction.settlements
         self._messages = transaction.messages
         self._entries: deque[tuple[Any, int]] = deque()
+        self._refusing: dict[Any, None] = {}  # queues here of what is refused or put back
         self._holders: dict[Any, None] = {}  # the consumers, in logs elsewhere, of what is settled
         self._receipt = JointReceipt()
         self._before = self._broker.ticket()
@@ -114,7 +115,7 @@ class Commit:
         now = self._channel.vhost.now
         while self._work(now):
             pass
-        self._answer(self._end(now))
+        self._answer(self._end())
 
     def start(self) -> None:
         """In slices, none of the connection's frames being handled meanwhile."""
@@ -128,7 +129,7 @@ class Commit:
         try:
             if self._work(now):
                 return True
-            ticket = self._end(now)
+            ticket = self._end()
         except Exception as error:
             self._give_back(now)
             if not self._is_client_there():
@@ -191,6 +192,7 @@ class Commit:
         if outcome == ACK:
             self._channel.ack_taken(entries)
         else:
+            self._refusing.update(dict.fromkeys([entry.consumer.queue for entry in entries]))
             settle_negatively(self._channel, entries, outcome == REQUEUE)
 
     def _give_back(self, now: int) -> None:
@@ -205,9 +207,12 @@ class Commit:
             if not queue.is_deleted:
                 queue.dispatch(now)
 
-    def _end(self, now: int) -> int:
+    def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
-        self._broker.dead_letters.run(now)
+        receipt = self._receipt
+        for queue in self._refusing:  # what it refuses is done when its dead letters are where they go
+            if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
+                receipt.expect()
         self._broker.store.end_turn()
         for holder in self._holders:
             holder.flush(self._receipt)
@@ -222,7 +227,12 @@ class Commit:
             self._tell(receipt.refusals, ticket)
             return
         hold = self._connection.node.hold(self._connection, "tx.commit")
-        receipt.seal(lambda refusals: hold.release(lambda: self._tell(refusals, ticket)))
+
+        def tell(refusals: list[Refusal]) -> None:
+            self._broker.store.end_turn()
+            self._tell(refusals, self._broker.ticket())
+
+        receipt.seal(lambda refusals: hold.release(lambda: tell(refusals)))
 
     def _tell(self, refusals: list[Refusal], ticket: int) -> None:
         if refusals:

@@ -71,7 +71,6 @@ def close_channels(channels: list[Channel]) -> None:
                 broker.declarations.remove_queue(vhost, queue)
             else:
                 queue.dispatch(vhost.now)
-    broker.dead_letters.run(vhost.now)
 
 
 def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:

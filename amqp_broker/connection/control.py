@@ -235,7 +235,6 @@ class Control:
         if connection.vhost is not None:
             connection.vhost.connections -= 1
             connection.vhost = None  # type: ignore[assignment]
-        broker.dead_letters.run(self._node.now)
 
 
 

@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.app_note import AppNote, PartNote, decode_note, encode_note, note_id, staged_queue_id
 from amqp_broker.leases.blob import BlobReader, BlobWriter
@@ -23,7 +23,7 @@ from queues.classic import ClassicQueue
 from queues.message import build_message
 
 if TYPE_CHECKING:
-    from queues.message import Message
+    from queues.background import Background
     from queues.store import MessageStore
     from queues.timers import Timers
 
@@ -32,10 +32,6 @@ _BODY = 1
 _MOST_BYTES = 1 << 40
 
 Key = tuple[int, int, int]
-
-
-def _keep_no_letter(queue: Any, message: Message, reason: str, now: int) -> None:
-    """Staged blobs do not expire, and nobody rejects them."""
 
 
 class Part:
@@ -80,7 +76,14 @@ class App:
     last committed something, ms since the epoch."""
 
     def __init__(
-        self, vhost: str, name: str, incarnation: bytes, store: MessageStore, timers: Timers, now: int
+        self,
+        vhost: str,
+        name: str,
+        incarnation: bytes,
+        store: MessageStore,
+        timers: Timers,
+        background: Background,
+        now: int,
     ) -> None:
         self.vhost = vhost
         self.name = name
@@ -96,6 +99,7 @@ class App:
         self._next_ordinal = 0
         self._store = store
         self._timers = timers
+        self._background = background
         self._note_segment = 0
 
     # -- staging -------------------------------------------------------------------------------------------------------
@@ -111,7 +115,8 @@ class App:
     def _make_part(self, key: Key, serial: int, opened_at: int, ordinal: int) -> Part:
         queue_id = staged_queue_id(self._incarnation, serial)
         name = f"{self.name}, epoch {key[0]}, partition {key[1]}, attempt {key[2]}"
-        queue = ClassicQueue(name, queue_id, True, QueueArguments(), self._store, self._timers, _keep_no_letter)
+        around = (self._store, self._timers, self._background)
+        queue = ClassicQueue(name, queue_id, True, QueueArguments(), *around, None)
         return Part(key, serial, opened_at, ordinal, queue)
 
     def append(self, part: Part, blob: bytes, messages: int, now: int) -> None:
@@ -185,10 +190,12 @@ class App:
         )  # fmt: skip
 
     @classmethod
-    def restored(cls, segment: int, octets: bytes, store: MessageStore, timers: Timers, now: int) -> App:
+    def restored(
+        cls, segment: int, octets: bytes, store: MessageStore, timers: Timers, background: Background, now: int
+    ) -> App:
         """An app as its note has it; the queues of its parts are empty yet. Raises Malformed."""
         note = decode_note(octets)
-        app = cls(note.vhost, note.name, note.incarnation, store, timers, now)
+        app = cls(note.vhost, note.name, note.incarnation, store, timers, background, now)
         app.last_epoch = note.last_epoch
         app.called_at = note.called_at
         app._next_serial = note.next_serial

@@ -55,7 +55,7 @@ class Apps:
         """What the journal says of apps. Returns the ids of the queues that their parts are in. Raises Malformed."""
         desk = self._desk
         for segment, octets in notes.values():
-            app = App.restored(segment, octets, desk.store, desk.timers, now)
+            app = App.restored(segment, octets, desk.store, desk.timers, desk.background, now)
             self._apps[app.vhost, app.name] = app
         return [part.queue.queue_id for app in self._apps.values() for part in app.all_parts()]
 
@@ -102,7 +102,7 @@ class Apps:
             if len(self._apps) >= desk.config.max_txn_apps:
                 limit = desk.config.max_txn_apps
                 raise LeaseError(INVALID, f"{limit} apps are the limit (max_txn_apps): app '{name}' is refused")
-            app = App(vhost, name, desk.random_bytes(16), desk.store, desk.timers, desk.now)
+            app = App(vhost, name, desk.random_bytes(16), desk.store, desk.timers, desk.background, desk.now)
             self._apps[vhost, name] = app
         return app
 

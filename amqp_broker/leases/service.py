@@ -66,6 +66,7 @@ class Leases:
         self.broker = node.broker
         self.store = node.store
         self.timers = node.timers
+        self.background = node.background
         self.random_bytes = node.broker.random_bytes
         self.claims = Claims(self)
         self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)

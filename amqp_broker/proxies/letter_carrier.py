@@ -1,7 +1,9 @@
 """LetterCarrier: takes the dead letters of a group's quorum queues to where they are to go, on the node that leads.
 
-    DeadLettered -> noted -> run: published, with a receipt -> done in all its queues, and synced -> Dispatched
+    DeadLettered -> noted -> work: published, with a receipt -> done in all its queues, and synced -> Dispatched
                       ^------- not done: tried again after RETRY_MS
+
+It publishes in slices (queues/background.py); of a queue at most WINDOW letters are under way (quorum/letters.py).
 
 Letters are part of the group's state until the log says Dispatched, so a leader that is lost loses none; the next one
 takes them all again. Quorum queues recognise what comes again, by the numbers of a queue's letters; but where letters
@@ -35,6 +37,9 @@ log = logging.getLogger("amqp_broker.proxies")
 #: A letter that found no queue, or full ones, is tried again after so long, milliseconds.
 RETRY_MS = 1000
 
+#: What a letter costs of a slice: it is published, and more is kept of it than of those of classic queues.
+_LETTER_COST = 12
+
 #: Reasons as dead letters of all queues name them (queues/classic.py).
 _REASONS = {
     Reason.REJECTED: "rejected",
@@ -65,6 +70,7 @@ class LetterCarrier:
         self._unsynced: deque[_Unsynced] = deque()
         self._dispatched: dict[int, int] = {}
         self._term = 0
+        self._is_working = False
 
     def reset(self) -> None:
         """Another one leads, or this one in a later term: letters come again."""
@@ -77,26 +83,32 @@ class LetterCarrier:
         self._dispatched.clear()
 
     def note(self, effect: DeadLettered) -> None:
-        """A letter is to be published in the next `run`."""
+        """A letter is to be published."""
         self._under_way.setdefault(effect.queue_id, {})[effect.letter] = False
         self._noted.append(effect)
 
-    def is_due(self, now: int) -> bool:
-        """Whether there is something to `run`."""
+    def _is_due(self, now: int) -> bool:
         return bool(self._noted) or (bool(self._again) and self._again[0][0] <= now)
 
-    def run(self, now: int) -> None:
-        """Publish what was noted, and what is due to be tried again."""
-        noted: deque[DeadLettered] = deque()
-        while self._again and self._again[0][0] <= now:
-            noted.append(self._again.popleft()[1])
-        noted += self._noted
-        self._noted = deque()
-        for effect in noted:
+    def begin(self, now: int) -> None:
+        """Go on, if there is something to do. For a node that leads the group."""
+        if not self._is_working and self._is_due(now):
+            self._is_working = True
+            self._broker.background.add(self.work)
+
+    def work(self, now: int) -> bool:
+        """A slice: publish what was noted, and first what is due to be tried again."""
+        cost = self._broker.background.slice
+        while cost > 0 and self._is_due(now) and self._group.leads_and_knows:
+            is_again = bool(self._again) and self._again[0][0] <= now
+            effect = self._again.popleft()[1] if is_again else self._noted.popleft()
+            cost -= _LETTER_COST
             if self._group.machine.has_letter(effect.queue_id, effect.letter):
                 self._publish(effect, now)
             else:  # an earlier leader has seen to it
                 self._done(effect.queue_id, effect.letter)
+        self._is_working = self._is_due(now) and self._group.leads_and_knows
+        return self._is_working
 
     def next_deadline(self) -> int | None:
         """When something is to be tried again."""

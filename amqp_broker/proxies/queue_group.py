@@ -266,8 +266,8 @@ class QueueGroup(CommandSink):
                 self._reopen(self._session_above(self.stream.session, now))
         if self._watchers:
             self._wake_watchers()
-        if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
-            self.letters.run(now)
+        if self.leads_and_knows:
+            self.letters.begin(now)
 
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
@@ -323,9 +323,12 @@ class QueueGroup(CommandSink):
             receipt: Any = token
             receipt.complete(Refusal.UNKNOWN)
 
-    def _leads(self) -> bool:
-        """Whether this node leads, and has applied what earlier leaders have left: they may have dispatched letters."""
-        return bool(self.raft.is_leader and self.raft.last_applied >= self._leads_from)
+    @property
+    def leads_and_knows(self) -> bool:
+        """Whether this node leads, and has applied what earlier leaders have left (they may have dispatched letters);
+        and knows the metadata."""
+        is_leader = self.raft.is_leader and self.raft.last_applied >= self._leads_from
+        return bool(is_leader and self._replication.is_ready)
 
     def _on_role_changed(self, now: int) -> None:
         self._leads_from = self.raft.last_index

@@ -17,6 +17,7 @@ from amqp_broker.cluster.replication import JournalPort
 from amqp_broker.cluster.stored_groups import StoredGroups
 from amqp_broker.vhost import VHost
 from queues.arguments import QueueArguments
+from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.leases import open_lease
 from queues.pager import Pager
@@ -137,7 +138,7 @@ def test_lease_groups_are_shown(groups: Groups, tmp_path: Path, capsys: pytest.C
     job = (1, "job", "i" * 32, "driver")
     groups.do(OpenLease(*job), Claim(*job, 0, 150, 1 << 40, False), AckLease(*job, 30))
     store = MessageStore(groups.journal, Pager(groups.page_store, 1 << 20, 2000, 3, 500), 1 << 30)
-    plain = ClassicQueue("plain", 2, True, QueueArguments(), store, Timers(), lambda *_: None)
+    plain = ClassicQueue("plain", 2, True, QueueArguments(), store, Timers(), Background(), None)
     for number in range(10):
         VHost("/", store, 1, 10).publish(message_named(number + 1, 90), [plain], 1)
     group = open_lease(plain, "other", "somebody", "j" * 32, 1)

@@ -19,6 +19,7 @@ from amqp_broker.node import Node, Turn
 from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.sync_job import SyncJob
 from storage.errors import SyncFailed
+from tests.simulation.pace import RandomPace
 from tests.simulation.settings import PASSWORD_HASH, USER
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.simulation.state import Violation
@@ -49,6 +50,7 @@ class ClusterNode:
         self.incarnation = 1
         self.config, self._config_to_join = configs
         self.chance = random.Random(seed)
+        self._pace = RandomPace(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
         self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
@@ -97,6 +99,7 @@ class ClusterNode:
         try:
             known = read_members(self.disk)
             self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
+            self._pace.set(self.node.background)
             host = self.node.replication.host
             host.settings = replace(host.settings, **self.raft_settings)
             watch(self)

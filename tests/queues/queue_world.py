@@ -7,6 +7,7 @@ from __future__ import annotations
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.vhost import VHost
 from queues.arguments import QueueArguments
+from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.consumer import Consumer
 from queues.leases import groups_of, restore_lease
@@ -87,6 +88,8 @@ class World:
         self.disk = disk
         self.now = now
         self.timers = Timers()
+        self.background = Background()
+        self.backlog = 0
         self.page_store = PageStore(disk, PAGE_SEGMENT_BYTES)
         self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
         self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)
@@ -109,11 +112,16 @@ class World:
 
     def _queue(self, queue_id: int, settings: QueueArguments) -> ClassicQueue:
         return ClassicQueue(
-            f"queue {queue_id}", queue_id, True, settings, self.store, self.timers, self._on_dead_letter
+            f"queue {queue_id}", queue_id, True, settings, self.store, self.timers, self.background, self
         )
 
-    def _on_dead_letter(self, queue: ClassicQueue, message: Message, reason: str, now: int) -> None:
-        self.dead_letters.append((queue.queue_id, message, reason))
+    def post(self, queue: ClassicQueue, entry: Entry, reason: str, now: int) -> int:
+        """As Post of queues/letters.py."""
+        self.dead_letters.append((queue.queue_id, entry.message, reason))
+        return 1
+
+    def discard(self, queue: ClassicQueue) -> None:
+        """As Post of queues/letters.py."""
 
     def _look_at(self, recovered: RecoveredQueue, queue_id: int) -> list[tuple[int, int, int]]:
         found = []
@@ -134,6 +142,7 @@ class World:
     # -- turns and syncs, as amqp_broker/node.py does them -------------------------------------------------------------
 
     def end_turn(self) -> None:
+        self.work()
         self.store.end_turn()
         self.store.shorten()
         if self.pager.used > self.pager.tight_bytes:
@@ -171,7 +180,12 @@ class World:
         self.now += milliseconds
         self.vhost.now = self.now
         self.timers.run(self.now)
+        self.work()
         self.dispatch()
+
+    def work(self) -> None:
+        """What is left to do in slices."""
+        self.background.run(self.now)
 
     def dispatch(self) -> None:
         for queue in self.queues:

@@ -208,6 +208,7 @@ class QueueMachine(RuleBasedStateMachine):
         )
         self.arguments[place] = self.models[place].settings = changed
         self.world.queues[place].apply_settings(changed)
+        self.models[place].enforce_limits()
 
     # -- turns, syncs and crashes --------------------------------------------------------------------------------------
 
@@ -287,7 +288,9 @@ class QueueMachine(RuleBasedStateMachine):
     def _dispatch(self) -> None:
         for model in self.models:
             model.expire(self.world.now)
+        self.world.work()
         self.world.dispatch()
+        self.world.work()
         self._take_log(expires=True)
         for model in self.models:
             model.expire(self.world.now)
@@ -309,6 +312,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_and_order(self) -> None:
+        self._dispatch()
         for queue, model in zip(self.world.queues, self.models, strict=True):
             assert queue.ready.count == len(model.ready)
             assert queue.ready.message_bytes == model.ready_bytes
@@ -324,6 +328,7 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def budget(self) -> None:
         """`pager.used` is what there is in RAM, to the octet."""
+        self._dispatch()
         used = sum(entry.message.size for entries in self.entries for entry in entries.values())
         for queue in self.world.queues:
             for level in levels_of(queue):

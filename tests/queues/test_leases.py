@@ -314,14 +314,17 @@ def test_leases_end_expiry_and_a_release_begins_it_again() -> None:
     group = open_group(world)
     group.claim(2, 1 << 30, world.now)
     world.advance(200)
+    world.work()
     assert [name_of(message) for _, message, _ in world.dead_letters] == [3, 4, 5, 6]
     assert names_in(group) == [1, 2]
     publish(world, range(7, 9))
     world.queues[0].ready.peek().expires_at = world.now  # type: ignore[union-attr]
     assert group.claim(9, 1 << 30, world.now) == 1
     assert names_in(group) == [1, 2, 8]
+    world.work()
     world.dead_letters.clear()
     group.release(world.now)
+    world.work()
     assert [name_of(message) for _, message, _ in world.dead_letters] == [1, 2]
     assert ready_names(world, world.queues[0]) == [8]
 

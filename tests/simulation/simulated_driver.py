@@ -24,6 +24,7 @@ from storage.errors import CorruptRecord, SyncFailed
 from tests.simulation.client import Operation, SimulatedClient
 from tests.simulation.model import Model
 from tests.simulation.observer import Observer
+from tests.simulation.pace import RandomPace
 from tests.simulation.settings import FAN, PASSWORD_HASH, USER, queue_specs, simulated_config
 from tests.simulation.simulated_disk import UNLIMITED, SimulatedCrash, SimulatedDisk
 from tests.simulation.state import Violation
@@ -108,6 +109,7 @@ class SimulatedDriver:
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
+        self._pace = RandomPace(seed)
         self.disk = self.disk_type(random.Random(self.chance.getrandbits(64)))
         self.config = simulated_config(self.chance)
         self.specs = queue_specs(self.chance)
@@ -424,6 +426,7 @@ class SimulatedDriver:
             self.disk.crash_at = self.chance.randint(1, 12)
         self._capacity = self.disk.capacity = UNLIMITED
         self.node = watched(Node, self._absorb)(self.config, self.disk, self.now, self.chance.randbytes)
+        self._pace.set(self.node.background)
         try:
             try:
                 self.node.recover(self.now)

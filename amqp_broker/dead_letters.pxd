@@ -1,0 +1,37 @@
+cimport cython
+from amqp_broker.deaths cimport Deaths
+from amqp_broker.receipts cimport JointReceipt
+from amqp_broker.vhost cimport VHost
+from queues.message cimport Entry, Message
+
+@cython.final
+cdef class Way:
+    cdef public object queue
+    cdef public VHost vhost
+    cdef public object settings
+    cdef public long long generation
+    cdef public bytes exchange
+    cdef public bytes own_key
+    cdef public bint is_plain
+    cdef public bint has_proxies
+    cdef public dict routes
+
+    cdef bint holds(self, dict vhosts) except -1
+    cdef list remember(self, Message letter)
+
+@cython.final
+cdef class DeadLetters:
+    cdef object _broker
+    cdef Deaths _deaths
+    cdef dict _ways
+    cdef object _receipt
+    cdef public Py_ssize_t backlog
+    cdef public long long cycles_dropped
+
+    @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
+    cpdef Py_ssize_t post(self, object queue, Entry entry, str reason, long long now) except? -2
+    @cython.locals(way=Way, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
+    cdef Py_ssize_t _publish(self, object queue, Message message, str reason, long long now, object receipt,
+                             bint makes_receipt) except? -2
+    cdef Way _find_way(self, object queue)
+    cdef list _without_cycles(self, object source, list queues, str reason, Message message, bint has_history)

@@ -1,0 +1,146 @@
+"""Letters: the dead letters of one ClassicQueue, from when the queue gives them up until their new places have them.
+
+    add -> noted -> work, in slices: posted -> settled, in the same turn
+                                          `-> under way to another node -> done -> settled
+                                                         ^------- lost: again, after RETRY_MS
+
+The queue's copy is kept until it is settled, so a letter is lost neither with a crash nor with a link; it may be there
+twice after one. Consumers and counts do not see it any more.
+
+Invariants:
+1. An entry in here is counted in `pager.used`, and is in `queue.held` if it has a durable copy.
+2. At most WINDOW letters, and WINDOW_BYTES octets (or one letter), are under way or wait to be posted again.
+3. `post.backlog` counts what is noted and can be posted: not that of queues whose window is full.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from queues.message import Entry
+
+#: So many letters of a queue are under way to other nodes at a time,
+WINDOW = 1000
+#: and so many octets of them.
+WINDOW_BYTES = 8 * 1024 * 1024
+#: A letter whose way was cut off is posted again after so long, milliseconds.
+RETRY_MS = 1000
+#: A queue with so many letters that are not posted yet gives up, and delivers, nothing more.
+MOST_NOTED = 10_000
+#: What a letter costs of a slice, and each of its copies (ClassicQueue.work).
+_LETTER_COST = 6
+_COPY_COST = 1
+#: What `Post.post` returns for a letter that is under way.
+UNDER_WAY = -1
+_WINDOW = WINDOW
+_WINDOW_BYTES = WINDOW_BYTES
+_MOST_NOTED = MOST_NOTED
+
+
+class Post(Protocol):
+    """Who publishes dead letters. backlog: of all queues, what is noted and can be posted."""
+
+    backlog: int
+
+    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+        """Publish one. Returns how many queues have it, or UNDER_WAY: `queue.letters.done` is called later."""
+
+    def discard(self, queue: Any) -> None:
+        """A queue without a dead letter exchange drops a message that came back too often."""
+
+
+class Letters:
+    """noted: what is to be posted and why, in order; and who is to be called then. is_blocked: too many are under
+    way."""
+
+    def __init__(self, queue: Any, post: Post) -> None:
+        self.queue = queue
+        self.post = post
+        self.noted: deque[tuple[Entry | None, Any]] = deque()
+        self.is_blocked = False
+        self._under_way: dict[Entry, str] = {}
+        self._under_way_bytes = 0
+        self._again: deque[tuple[int, Entry, str]] = deque()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue is to give up, and to deliver, nothing more for now."""
+        return len(self.noted) >= _MOST_NOTED
+
+    @property
+    def count(self) -> int:
+        """How many letters have not reached their new places, as far as is known."""
+        return len(self.noted) + len(self._under_way) + len(self._again)
+
+    def add(self, entry: Entry, reason: str) -> None:
+        """The queue has given an entry up."""
+        self.noted.append((entry, reason))
+        if not self.is_blocked:
+            self.post.backlog += 1
+
+    def call_when_posted(self, callback: Callable[[], None]) -> None:
+        """Call back when everything is posted that is noted now: in a slice, so what is settled is not in the journal
+        before the end of that turn."""
+        self.noted.append((None, callback))
+        if not self.is_blocked:
+            self.post.backlog += 1
+
+    def work(self, left: int, now: int) -> int:
+        """Post what is noted, in a slice of which so much is left. Returns what is left then."""
+        queue, noted, post = self.queue, self.noted, self.post
+        while noted and left > 0 and not self.is_blocked:
+            if self._is_window_full():
+                self.is_blocked = True
+                post.backlog -= len(noted)
+                break
+            entry, reason = noted.popleft()
+            post.backlog -= 1
+            if entry is None:
+                reason()
+                continue
+            copies = post.post(queue, entry, reason, now)
+            if copies < 0:
+                self._under_way[entry] = reason
+                self._under_way_bytes += entry.message.size
+            else:
+                queue.settle_letter(entry)
+            left -= _LETTER_COST + _COPY_COST * copies
+        return left
+
+    def _is_window_full(self) -> bool:
+        if self._under_way_bytes >= _WINDOW_BYTES:
+            return True
+        return len(self._under_way) + len(self._again) >= _WINDOW
+
+    def done(self, entry: Entry, is_lost: bool, now: int) -> None:
+        """A letter that was under way is in its new places; or it is not known whether it got there."""
+        reason = self._under_way.pop(entry)
+        self._under_way_bytes -= entry.message.size
+        if is_lost:
+            if not self._again:
+                self.queue.timers.at(now + RETRY_MS, self._post_again)
+            self._again.append((now + RETRY_MS, entry, reason))
+        else:
+            self.queue.settle_letter(entry)
+        self._unblock()
+
+    def _post_again(self, now: int) -> None:
+        """What was lost on its way is noted again, before the others."""
+        due = []
+        while self._again and self._again[0][0] <= now:
+            due.append(self._again.popleft()[1:])
+        if self._again:
+            self.queue.timers.at(self._again[0][0], self._post_again)
+        self.noted.extendleft(reversed(due))
+        if not self.is_blocked:
+            self.post.backlog += len(due)
+        self._unblock()
+        self.queue.work_on()
+
+    def _unblock(self) -> None:
+        if self.is_blocked and not self._is_window_full():
+            self.is_blocked = False
+            self.post.backlog += len(self.noted)
+            self.queue.work_on()
