@@ -34,6 +34,7 @@ cdef class Node:
     cdef public object assemblies
     cdef public dict connections
     cdef public dict pending_handshakes
+    cdef public dict closing
     cdef public list dirty
     cdef public list dropped
     cdef public list reading

@@ -33,7 +33,7 @@ from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.config import Config
-from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
+from amqp_broker.connection.connection import CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
@@ -78,7 +78,8 @@ _RELIEF_REST_MS = 100
 class Turn:
     """What a turn leaves to the driver.
 
-    dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
+    dirty: connections with output. dropped: connections to be closed: our half when the
+    output is written, or both at once (`is_abandoned`). reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
     peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
     `tick` is wanted, milliseconds since the epoch, or None.
@@ -144,6 +145,7 @@ class Node:
         self._letters = self.broker.dead_letters.noted
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
+        self.closing: dict[int, Connection] = {}  # whose end is awaited, by their numbers, the oldest first
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
@@ -213,19 +215,25 @@ class Node:
             log.warning("connection %s dropped: %d handshakes are pending", slowest.peer, len(pending))
             self._abandon(slowest)
         self.pending_handshakes[number] = connection
-        self.timers.at(now + self.config.handshake_timeout_ms, lambda now: self._end_handshake(connection))
+        connection.timer = self.timers.at(
+            now + self.config.handshake_timeout_ms, lambda now: self._give_up_handshake(connection)
+        )
         return connection
 
-    def _end_handshake(self, connection: Connection) -> None:
-        if connection.number in self.pending_handshakes:
-            log.warning("connection %s dropped: its handshake took too long", connection.peer)
-            self._abandon(connection)
+    def end_handshake(self, connection: Connection) -> None:
+        """The connection is open."""
+        self.pending_handshakes.pop(connection.number, None)
+        connection.timer.cancel()
+
+    def _give_up_handshake(self, connection: Connection) -> None:
+        log.warning("connection %s dropped: its handshake took too long", connection.peer)
+        self._abandon(connection)
 
     def _abandon(self, connection: Connection) -> None:
         self.pending_handshakes.pop(connection.number, None)
-        if connection.state != CLOSED:
+        if connection.state < CLOSING:
             self.control.release(connection)
-            self.control.drop(connection)
+        self.control.abandon(connection)
 
     def receive_data(self, connection: Connection, data: bytes, now: int) -> None:
         """Octets from a client."""
@@ -252,7 +260,9 @@ class Node:
 
     def choke(self, connection: Connection) -> None:
         """Its unsent output is too long, because the client does not read its replies: read nothing more from it until
-        `writable`."""
+        `writable`. At its end it is read all the same."""
+        if connection.state >= CLOSING:
+            return
         connection.is_choked = True
         if not connection.is_paused:
             connection.is_paused = True
@@ -276,14 +286,16 @@ class Node:
     def connection_lost(self, connection: Connection, now: int) -> None:
         """The transport is gone."""
         self.set_time(now)
-        if connection.state not in (CLOSING, CLOSED):
+        if connection.state < CLOSING:
             if connection.vhost is not None:
                 connection.vhost.now = now
             self.control.release(connection)
         connection.state = CLOSED
         connection.output.clear()
-        self.connections.pop(connection.number, None)
-        self.pending_handshakes.pop(connection.number, None)
+        if connection.timer is not None:
+            connection.timer.cancel()
+        for group in (self.connections, self.pending_handshakes, self.closing):
+            group.pop(connection.number, None)
 
     def checked(self, check: PasswordCheck, now: int) -> None:
         """A check of `Turn.checks` has run."""
@@ -332,6 +344,9 @@ class Node:
         """Close every connection with 320 (RabbitMQ's text)."""
         self.set_time(now)
         for connection in list(self.connections.values()):
+            if connection.state == ENDING:
+                self.control.drop(connection)
+                continue
             self.control.close(
                 connection,
                 ReplyCode.CONNECTION_FORCED,

@@ -5,7 +5,7 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.vhost cimport VHost
 
-cdef int _AWAIT_HEADER, _OPEN, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
+cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK
 cdef Py_ssize_t _PARTIAL_BYTES
 
@@ -28,9 +28,11 @@ cdef class Connection:
     cdef public Py_ssize_t output_limit
     cdef public bytes pending
     cdef public bint is_dirty
+    cdef public bint is_abandoned
     cdef public bint is_writable
     cdef public bint is_starved
     cdef public object late_cancels
+    cdef public object timer
     cdef public bint is_parked
     cdef public Py_ssize_t unsent_bytes
     cdef public bint is_choked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.connection.connection import CLOSED, CLOSING, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME
 
 if TYPE_CHECKING:
@@ -21,18 +21,16 @@ def watch_heartbeat(node: Node, connection: Connection) -> None:
         return
 
     def beat(now: int) -> None:
-        if connection.state in (CLOSED, CLOSING):
-            return
         if connection.is_paused:
             connection.last_received = now
         if now - connection.last_received > 2 * interval + 1000:
             log.warning("connection %s: no heartbeat for %d ms", connection.peer, now - connection.last_received)
             node.control.release(connection)
-            node.control.drop(connection)
+            node.control.abandon(connection)
             return
         if now - connection.last_sent >= interval // 2:
             connection.output.put_raw(HEARTBEAT_FRAME)
             connection.touch()
-        node.timers.at(now + interval // 2, beat)
+        connection.timer = node.timers.at(now + interval // 2, beat)
 
-    node.timers.at(node.now + interval // 2, beat)
+    connection.timer = node.timers.at(node.now + interval // 2, beat)

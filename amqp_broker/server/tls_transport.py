@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.connection.connection import CLOSED
+from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
 from amqp_broker.server.tcp import LOOPBACK, READ_BYTES
 from storage.errors import StorageError
@@ -73,6 +73,9 @@ class TlsTransport(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
         assert connection is not None
+        if connection.state >= ENDING:
+            connection.pending = b""
+            return
         driver = self._driver
         length = len(connection.pending) + nbytes
         now = driver.now()
@@ -138,9 +141,6 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close when everything is written."""
-        connection = self.connection
-        if connection is not None:
-            connection.state = CLOSED
         if not self._transport.is_closing():
             self._transport.close()
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from amqp_broker.cluster import commands
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import ENDING, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.hold import Hold
 from amqp_broker.node import Node, Turn
@@ -255,6 +255,8 @@ class SimulatedDriver:
         for connection in turn.reading:
             connection.transport.is_paused = connection.is_paused
         self._to_lose += [connection.transport for connection in turn.dropped]
+        # These close when they have heard the last.
+        self._to_lose += [connection.transport for connection in turn.dirty if connection.state == ENDING]
         ended = self.model.turn
         self.observer.end_turn()
         if self.chance.random() < 0.2:
