@@ -3,6 +3,7 @@ from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from amqp_broker.connection.output cimport Output
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
+from amqp_broker.readers cimport Readers
 from amqp_broker.vhost cimport VHost
 
 cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
@@ -12,6 +13,7 @@ cdef Py_ssize_t _PARTIAL_BYTES
 @cython.final
 cdef class Connection:
     cdef public object node
+    cdef public Readers readers
     cdef public object control
     cdef public object publisher
     cdef public object config
@@ -58,6 +60,7 @@ cdef class Connection:
     cpdef list take_output(self)
     @cython.locals(output=Output)
     cpdef bint has_room(self)
+    cpdef void starve(self) except *
     cpdef int receive_data(self, bytes data, long long now) except -1
     @cython.locals(source="const unsigned char*", consumed=Py_ssize_t)
     cpdef int receive_buffer(self, bytearray data, Py_ssize_t length, long long now) except -1

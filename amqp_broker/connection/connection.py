@@ -67,6 +67,7 @@ class Connection:
 
     def __init__(self, node: Any, control: Any, publisher: Any, config: Any, peer: Any, number: int, now: int) -> None:
         self.node = node
+        self.readers = node.readers
         self.control = control
         self.publisher = publisher
         self.config = config
@@ -119,15 +120,32 @@ class Connection:
     def note_homes(self, homes: list[Any]) -> None:
         """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
         for link in homes:
-            self.homes[link] = None
+            if link not in self.homes:
+                self.homes[link] = None
+                self.node.alarms.tell(self)
 
     def has_room(self) -> bool:
         """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""
         output = self.output
         if self.is_writable and output.chunk_bytes + output.buffer.length < self.output_limit:
             return True
-        self.is_starved = True
+        self.starve()
         return False
+
+    def forget(self) -> None:
+        """The transport is gone: what would keep this connection alive, and what it alone keeps alive, is let go."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.pending = b""
+        self.partial_channel = None
+        self.late_cancels = None
+        self.homes.clear()
+
+    def starve(self) -> None:
+        """Deliveries to it stop until `Node.writable`."""
+        self.is_starved = True
+        self.node.starved[self] = None
 
     def take_output(self) -> list[bytes]:
         """What is to be written now, in order."""
@@ -231,7 +249,9 @@ class Connection:
                 if channel.expecting:
                     raise unexpected_frame(channel.expecting)
                 if index == _BASIC_PUBLISH:
-                    self.has_published = True
+                    if (self.readers.is_shut or not self.has_published) and self.readers.holds_back(self):
+                        self.position = position
+                        return False
                     channel.receive_publish(data, position + 11, end - 1)
                 elif index == _BASIC_ACK and size == 13:
                     channel.receive_ack(get_u64(data, position + 11), (data[position + 19] & 1) != 0)

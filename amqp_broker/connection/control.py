@@ -170,7 +170,6 @@ class Control:
             if connection.state == CLOSING:
                 connection.state = ENDING
             return
-        log.warning("connection %s: %s - %s", connection.peer, error.reply_code.name, error)
         self.close(connection, error.reply_code, error.explanation, error.class_id, error.method_id)
 
     def on_defect(self, connection: Connection, error: Exception) -> None:
@@ -192,6 +191,9 @@ class Control:
         if connection.state >= CLOSING:
             return
         was_awaiting = connection.state == AWAIT_HEADER
+        # Nobody has done anything wrong where the broker stops, or an administrator closes.
+        level = logging.INFO if code == ReplyCode.CONNECTION_FORCED else logging.WARNING
+        self.log_end(connection, f"closed by the broker with {code.value} {reply_text(code, explanation)}", level)
         self.release(connection)
         if was_awaiting:
             self.abandon(connection)
@@ -205,9 +207,34 @@ class Control:
         """connection.close from the client: everything is released, the answer is the last thing that is said. The
         client closes the transport: it may have more on its way to us, and a transport that is closed with unread
         octets is reset, which takes what was said from the client."""
+        self.log_end(connection, "closed by the client")
         self.release(connection)
         self.send(connection, 0, methods.ConnectionCloseOk())
         self._await_end(connection, ENDING)
+
+    def end_silent(self, connection: Connection, silent_ms: int) -> None:
+        """Nothing has come from the client for so long, though it had promised heartbeats."""
+        self.log_end(connection, f"no heartbeat for {silent_ms} ms", logging.WARNING)
+        self.release(connection)
+        self.abandon(connection)
+
+    def log_end(self, connection: Connection, why: str, level: int = logging.INFO) -> None:
+        """The one line on the end of a connection."""
+        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why)
+
+    def log_open(self, connection: Connection) -> None:
+        """The one line on its beginning."""
+        log.info("connection %s%s is open", connection.peer, self._owner(connection))
+
+    @staticmethod
+    def _owner(connection: Connection) -> str:
+        """Whose it is, as far as that is known. The name is the client's, and may hold anything."""
+        session = connection.session
+        if session is None:
+            return ""
+        vhost = f", vhost {session.vhost!r}" if session.vhost else ""
+        name = f", name {session.connection_name!r}" if session.connection_name else ""
+        return f" (user {session.user!r}{vhost}{name})"
 
     def refuse_silently(self, connection: Connection, delay_ms: int) -> None:
         """Nothing is said and nothing more is heard; after the delay the transport is closed."""
@@ -244,10 +271,7 @@ class Control:
     def release(self, connection: Connection) -> None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it
         waited for does not keep it from hearing the answer to our close."""
-        connection.is_parked = connection.is_sated = connection.is_choked = connection.has_published = False
-        if connection.is_paused:
-            connection.is_paused = False
-            self._node.reading.append(connection)
+        self._node.readers.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
             channel.is_open = False
@@ -259,6 +283,7 @@ class Control:
         connection.exclusive_queues.clear()
         if connection.vhost is not None:
             connection.vhost.connections -= 1
+            self._node.leave(connection)
             connection.vhost = None  # type: ignore[assignment]
         broker.dead_letters.run(self._node.now)
 

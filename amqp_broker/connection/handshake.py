@@ -241,24 +241,19 @@ class Handshake:
         connection.vhost = vhost
         connection.state = OPEN
         connection.handshake_step = 3
-        self._node.end_handshake(connection)
+        self._node.enter(connection)
         watch_heartbeat(self._node, connection)
+        connection.control.log_open(connection)
         connection.control.send(connection, 0, methods.ConnectionOpenOk())
 
     def _check_user_limit(self, session: Session) -> None:
         user = self._node.broker.metadata.user(session.user)
         limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if limit >= 0:
-            present = sum(
-                1
-                for each in self._node.connections.values()
-                if each.state == OPEN and each.session.user == session.user
+        if 0 <= limit <= len(self._node.users.get(session.user, ())):
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED,
+                f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
             )
-            if present >= limit:
-                raise ConnectionException(
-                    ReplyCode.NOT_ALLOWED,
-                    f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
-                )
 
     def on_connection_close(self, connection: Connection, method: Any) -> None:
         """The client leaves."""

@@ -38,6 +38,9 @@ _READ_BYTES = READ_BYTES
 #: copied twice, and the fewer the better.
 _LARGE_FRAME_BYTES = 4 * 1024
 _LARGE_READ_BYTES = 768 * 1024
+#: While publishers have to wait, so much is read at once: what is behind a publish that waits takes memory.
+GATED_READ_BYTES = 16 * 1024
+_GATED_READ_BYTES = GATED_READ_BYTES
 _LONE_BYTES = LONE_BYTES
 _ENDING = ENDING
 _MSG_PEEK = int(socket.MSG_PEEK)
@@ -92,6 +95,8 @@ class TcpTransport:
         most = _READ_BYTES
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
+        if driver.node.readers.is_shut:
+            most = _GATED_READ_BYTES
         is_lone = count == 0 and driver.is_calm()
         if count and cython.compiled:
             if count + most > len(driver.receive_buffer):
@@ -225,6 +230,7 @@ class TcpTransport:
             self.unsent_bytes = 0
         self.socket.close()
         self.driver.lost(self.connection)
+        self.connection.transport = None  # or neither of the two would go
 
     def _stop_reading(self) -> None:
         if self.is_reading:

@@ -248,6 +248,9 @@ class SimulatedDriver:
 
     def _end_turn(self) -> None:
         turns: list[Turn] = []
+        # Who waits at the gate goes on before others that a turn's end lets go on, in the order of the gate.
+        at_gate = [connection.transport for connection in self.node.readers.held]
+        self._parked = at_gate + [client for client in self._parked if client not in at_gate]
         self._input(lambda: turns.append(self.node.end_turn(self.now)))
         turn = turns[0]
         self._turn_is_open = False
