@@ -1,5 +1,5 @@
 """Alarms: when memory or disk run short, publishers are held and told so (connection.blocked): those of this node, and
-those of other nodes that have published to a queue that lives here."""
+those of other nodes that have published to a queue that lives here. How they are held is in readers.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Alarms:
         self.is_disk_full = False
         self.is_memory_high = False
         self.is_set = False  # any of the three
-        self.has_paused = False
 
     @property
     def is_on(self) -> bool:
@@ -81,7 +80,6 @@ class Alarms:
         if getattr(self, name) != is_on:
             setattr(self, name, is_on)
             self.is_set = self.is_disk_low or self.is_disk_full or self.is_memory_high
-            self.has_paused = True
             state = "on: publishers are blocked" if is_on else "off"
             log.warning("alarm %s %s: %s", name.removeprefix("is_"), state, why)
 

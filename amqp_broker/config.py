@@ -124,7 +124,7 @@ class Config(ClusterConfig):
         DURATION,
         10 * SECOND,
         NETWORK,
-        "How long a close waits for the other side's close-ok before the transport goes.",
+        "How long the end of a connection waits for the client's close-ok, and for it to close the transport.",
         minimum=100,
     )
     shutdown_timeout_ms: int = setting(
@@ -310,6 +310,13 @@ class Config(ClusterConfig):
         1000,
         LIMITS,
         "Transports that have not logged in yet; the oldest is dropped when one more comes.",
+        minimum=1,
+    )
+    max_closing_connections: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "Connections that are at their end and wait for the client to close; the oldest is dropped for one more.",
         minimum=1,
     )
     max_consumers_per_channel: int = setting(COUNT, 4096, LIMITS, "Consumers of one channel.", minimum=1)

@@ -32,11 +32,10 @@ class FanOut:
         self.copies += copies
         if self.copies < self._most or connection.is_parked:
             return
-        connection.is_parked = True
         node = self._node
-        node.alarms.has_paused = True  # so that it is looked at whether to read from it
+        node.readers.park(connection)
         node.timers.at(node.now + _REST_MS, lambda now: self._go_on(connection, now))
 
     def _go_on(self, connection: Connection, now: int) -> None:
-        connection.is_parked = False
+        self._node.readers.unpark(connection)
         connection.receive_data(b"", now)  # of one that is closed nothing is handled

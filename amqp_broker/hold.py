@@ -35,7 +35,7 @@ class Hold:
         if not self._node.end_hold(self):
             return
         connection = self.connection
-        connection.is_parked = False
+        self._node.readers.unpark(connection)
         if connection.state == OPEN:
             connection.vhost.now = self._node.now
             connection.current = self._channel

@@ -3,6 +3,7 @@ from amqp_broker.channel.confirms cimport Confirms
 from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.dead_letters cimport DeadLetters
+from amqp_broker.readers cimport Readers
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
@@ -31,10 +32,14 @@ cdef class Node:
     cdef public object publisher
     cdef public object control
     cdef public object alarms
+    cdef public Readers readers
+    cdef public dict users
+    cdef public dict starved
     cdef public object logins
     cdef public object assemblies
     cdef public dict connections
     cdef public dict pending_handshakes
+    cdef public dict closing
     cdef public list dirty
     cdef public list dropped
     cdef public list reading
@@ -69,7 +74,9 @@ cdef class Node:
     cpdef list take_dirty(self)
     @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dropped=list, reading=list,
                    ticket="long long", checks=list, peers=list, excess="long long", rests=bint,
-                   is_behind=bint, is_home_behind=bint, is_held_up=bint)
+                   is_behind=bint)
     cpdef Turn end_turn(self, long long now)
+    @cython.locals(readers=Readers, is_on=bint, has_homes=bint, is_home_behind=bint)
+    cdef void _choose_readers(self, bint is_behind) except *
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

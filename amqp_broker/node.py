@@ -33,7 +33,7 @@ from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.projection import Projection
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.config import Config
-from amqp_broker.connection.connection import CLOSED, CLOSING, OPEN, Connection
+from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
@@ -46,7 +46,7 @@ from amqp_broker.page_check import PageCheck
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.proxies.homes import Homes
 from amqp_broker.publisher import Publisher
-from amqp_broker.readers import choose_readers
+from amqp_broker.readers import Readers
 from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
@@ -80,7 +80,8 @@ _RELIEF_REST_MS = 100
 class Turn:
     """What a turn leaves to the driver.
 
-    dirty: connections with output. dropped: connections to be closed when their output is written. reading: connections
+    dirty: connections with output. dropped: connections to be closed: our half when the
+    output is written, or both at once (`is_abandoned`). reading: connections
     whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
     peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
     `tick` is wanted, milliseconds since the epoch, or None.
@@ -137,6 +138,7 @@ class Node:
         self.fan_out = FanOut(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
+        self.readers = Readers(self)
         handshake = Handshake(self)
         self.logins = handshake.logins
         self.control = Control(self, handshake)
@@ -146,6 +148,9 @@ class Node:
         self._dead_letters = self.broker.dead_letters
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
+        self.closing: dict[int, Connection] = {}  # whose end is awaited, by their numbers, the oldest first
+        self.users: dict[str, dict[Connection, None]] = {}  # the open connections of each user that has any
+        self.starved: dict[Connection, None] = {}
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
         self.reading: list[Connection] = []
@@ -212,22 +217,36 @@ class Node:
             # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
             slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
             slowest = slowest or next(iter(pending))
-            log.warning("connection %s dropped: %d handshakes are pending", slowest.peer, len(pending))
-            self._abandon(slowest)
+            why = f"{len(pending)} handshakes are pending (max_pending_handshakes), and its is the slowest"
+            self._abandon(slowest, why)
         self.pending_handshakes[number] = connection
-        self.timers.at(now + self.config.handshake_timeout_ms, lambda now: self._end_handshake(connection))
+        connection.timer = self.timers.at(
+            now + self.config.handshake_timeout_ms, lambda now: self._give_up_handshake(connection)
+        )
         return connection
 
-    def _end_handshake(self, connection: Connection) -> None:
-        if connection.number in self.pending_handshakes:
-            log.warning("connection %s dropped: its handshake took too long", connection.peer)
-            self._abandon(connection)
-
-    def _abandon(self, connection: Connection) -> None:
+    def enter(self, connection: Connection) -> None:
+        """The connection is open."""
         self.pending_handshakes.pop(connection.number, None)
-        if connection.state != CLOSED:
+        connection.timer.cancel()
+        self.users.setdefault(connection.session.user, {})[connection] = None
+
+    def leave(self, connection: Connection) -> None:
+        """The connection is not open any more."""
+        user = connection.session.user
+        del self.users[user][connection]
+        if not self.users[user]:
+            del self.users[user]
+
+    def _give_up_handshake(self, connection: Connection) -> None:
+        self._abandon(connection, "its handshake took too long (handshake_timeout)")
+
+    def _abandon(self, connection: Connection, why: str) -> None:
+        self.pending_handshakes.pop(connection.number, None)
+        if connection.state < CLOSING:
+            self.control.log_end(connection, why, logging.WARNING)
             self.control.release(connection)
-            self.control.drop(connection)
+        self.control.abandon(connection)
 
     def receive_data(self, connection: Connection, data: bytes, now: int) -> None:
         """Octets from a client."""
@@ -241,34 +260,35 @@ class Node:
         connection.unsent_bytes = 0
         if connection.is_starved and connection.vhost is not None:
             connection.is_starved = False
+            self.starved.pop(connection, None)
             connection.vhost.now = now
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
         if connection.is_choked:
-            connection.is_choked = False
-            self.alarms.has_paused = True
+            self.readers.choke(connection, False)
             if connection.is_sated:
                 connection.is_sated = connection.is_parked = False
                 connection.receive_data(b"", now)
 
     def choke(self, connection: Connection) -> None:
         """Its unsent output is too long, because the client does not read its replies: read nothing more from it until
-        `writable`."""
-        connection.is_choked = True
-        if not connection.is_paused:
-            connection.is_paused = True
-            self.reading.append(connection)
+        `writable`. At its end it is read all the same."""
+        if connection.state >= CLOSING:
+            return
+        self.readers.choke(connection, True)
 
     def sate(self, connection: Connection) -> None:
         """What this turn has to say to the connection is too long: handle no more of its frames until `writable`."""
-        connection.is_sated = connection.is_parked = connection.is_starved = True
-        self.choke(connection)
+        if connection.state < CLOSING:
+            connection.is_sated = connection.is_parked = True
+            connection.starve()
+            self.choke(connection)
 
     def feed_starved(self, now: int) -> None:
         """Deliveries that stopped for want of memory go on."""
-        for connection in self.connections.values():
-            if connection.is_starved and connection.is_writable:
+        for connection in list(self.starved):
+            if connection.is_writable:
                 self.writable(connection, now)
 
     def unwritable(self, connection: Connection) -> None:
@@ -278,14 +298,18 @@ class Node:
     def connection_lost(self, connection: Connection, now: int) -> None:
         """The transport is gone."""
         self.set_time(now)
-        if connection.state not in (CLOSING, CLOSED):
+        if connection.state < CLOSING:
             if connection.vhost is not None:
                 connection.vhost.now = now
+            if connection.state != AWAIT_HEADER:  # as of those who only look whether somebody listens
+                self.control.log_end(connection, "the client closed the transport, or it was lost")
             self.control.release(connection)
         connection.state = CLOSED
         connection.output.clear()
-        self.connections.pop(connection.number, None)
-        self.pending_handshakes.pop(connection.number, None)
+        connection.forget()
+        self.starved.pop(connection, None)
+        for group in (self.connections, self.pending_handshakes, self.closing):
+            group.pop(connection.number, None)
 
     def checked(self, check: PasswordCheck, now: int) -> None:
         """A check of `Turn.checks` has run."""
@@ -334,6 +358,9 @@ class Node:
         """Close every connection with 320 (RabbitMQ's text)."""
         self.set_time(now)
         for connection in list(self.connections.values()):
+            if connection.state == ENDING:
+                self.control.drop(connection)
+                continue
             self.control.close(
                 connection,
                 ReplyCode.CONNECTION_FORCED,
@@ -350,18 +377,16 @@ class Node:
 
     def park(self, connection: Connection, ticket: int, answer: Callable[[], None]) -> None:
         """Handle no more frames of the connection until `ticket` is synced; then answer, and go on."""
-        connection.is_parked = True
+        self.readers.park(connection)
         self._parked.append((ticket, connection, answer))
 
     def hold(self, connection: Connection, what: str, is_timed: bool = True) -> Hold:
         """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
         command_timeout the connection is closed, unless what is waited for is our own work (not `is_timed`)."""
-        connection.is_parked = True
+        self.readers.park(connection)
         hold = Hold(self, connection, what, self.now + self.config.command_timeout_ms)
         if is_timed:
             self.holds[hold] = None
-        else:
-            self.alarms.has_paused = True  # so that it is looked at whether to read from it
         return hold
 
     def end_hold(self, hold: Hold) -> bool:
@@ -406,7 +431,7 @@ class Node:
         self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
         while self._parked and self._parked[0][0] <= ticket:
             _, connection, answer = self._parked.popleft()
-            connection.is_parked = False
+            self.readers.unpark(connection)
             if connection.state == OPEN:
                 connection.vhost.now = now
                 answer()
@@ -428,6 +453,10 @@ class Node:
         checks = self.logins.take() if self.has_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.fan_out.copies = 0
+        if self.readers.is_shut:
+            # Those who may go on do so in this turn, as a job.
+            is_behind = self.backlog_bytes() > self._publish_backlog
+            self._choose_readers(is_behind or (replication.is_active and replication.is_behind))
         if self._jobs:
             self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
@@ -463,14 +492,24 @@ class Node:
         is_behind = ticket - self._synced_ticket > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
-        is_home_behind = bool(self._home_links) and homes.is_behind(self._publish_backlog)
-        is_held_up = is_behind or is_home_behind or self.alarms.is_set or store.pager.has_no_room
-        if is_held_up or self._parked or self.holds or self.alarms.has_paused:
-            choose_readers(self, is_behind, self._publish_backlog if is_home_behind else None)
+        self._choose_readers(is_behind)
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
         return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
+
+    def _choose_readers(self, is_behind: bool) -> None:
+        """Whether publishers have to wait, and who is to be read."""
+        readers, homes = self.readers, self.homes
+        is_on = self.alarms.is_set or self.store.pager.has_no_room
+        has_homes = bool(self._home_links)
+        if is_on or has_homes or readers.is_alarmed:
+            readers.tell([*([""] if is_on else ()), *(homes.blocked_homes() if has_homes else ())])
+        is_home_behind = has_homes and homes.is_behind(self._publish_backlog)
+        if is_behind or is_on or is_home_behind or readers.is_shut:
+            readers.set_gate(is_behind or is_on, self._publish_backlog if is_home_behind else None)
+        if readers.changed:
+            readers.choose()
 
     def take_dirty(self) -> list[Connection]:
         """Connections that have something to say: after an input that came alone, before its turn ends."""

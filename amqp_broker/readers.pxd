@@ -1,5 +1,14 @@
 cimport cython
-from amqp_broker.connection.connection cimport Connection
 
-@cython.locals(connection=Connection, all_wait=bint, is_blocked=bint, is_waiting=bint, is_paused=bint)
-cpdef void choose_readers(object node, bint is_behind, object home_backlog) except *
+@cython.final
+cdef class Readers:
+    cdef public bint is_shut
+    cdef public list changed
+    cdef public dict publishers
+    cdef object _node
+    cdef public dict held
+    cdef bint _all_wait
+    cdef object _home_backlog
+    cdef public bint is_alarmed
+    cdef list _told
+    cdef bint _is_letting_in

@@ -12,6 +12,7 @@ Invariant: an answer that is remembered was computed from the same patterns, whi
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from amqp_broker.auth.patterns import NamePattern, PatternError
@@ -29,6 +30,7 @@ DEFAULT_EXCHANGE_RESOURCE: Final = "amq.default"
 """The name by which patterns speak of the default exchange, whose own name is empty."""
 
 _MAX_ANSWERS: Final = 1000
+_MAX_PATTERNS: Final = 512
 
 
 class Action(Enum):
@@ -93,7 +95,14 @@ def check_pattern(text: str) -> None:
 
 
 def _compile(text: str, variables: dict[str, str] | None = None) -> NamePattern:
-    return NamePattern(text or "^$", variables)
+    used = [(key, value) for key, value in (variables or {}).items() if "{" + key + "}" in text]
+    return compiled(text or "^$", tuple(used))
+
+
+@lru_cache(_MAX_PATTERNS)
+def compiled(text: str, variables: tuple[tuple[str, str], ...]) -> NamePattern:
+    """Once, however many connections use it: to compile one takes a millisecond."""
+    return NamePattern(text, dict(variables))
 
 
 def _remember(answers: dict[tuple[Action, str], bool], question: tuple[Action, str], answer: bool) -> None:

@@ -34,6 +34,7 @@ cdef class Confirms:
     cdef long long _stored_position
     cdef long long _synced_position
 
+    cpdef void end(self) except *
     cdef int note_publish(self) except -1
     cpdef int note_outcome(self, int outcome) except -1
     cpdef PublishReceipt new_receipt(self)

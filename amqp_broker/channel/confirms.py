@@ -76,6 +76,12 @@ class Confirms:
         self._stored_position = 0
         self._synced_position = 0
 
+    def end(self) -> None:
+        """The channel has closed: nobody is told any more."""
+        self.channel = None
+        self._turn_record = None
+        self._pending.clear()
+
     def note_publish(self) -> None:
         """The next message is whole."""
         self.published += 1
@@ -104,7 +110,7 @@ class Confirms:
 
     def note_turn(self) -> None:
         """There is something to confirm or to record at the end of this turn."""
-        if not self._turn_is_noted:
+        if not self._turn_is_noted and self.channel is not None:
             self._turn_is_noted = True
             self.channel.connection.node.confirming.append(self)
 
@@ -150,7 +156,7 @@ class Confirms:
     def _confirm(self, last: int) -> None:
         """Confirm everything up to the number `last`: one basic.ack for each run between nacks."""
         channel = self.channel
-        if not channel.is_open or channel.is_closing or last <= self.confirmed:
+        if channel is None or not channel.is_open or channel.is_closing or last <= self.confirmed:
             return
         nacked = self._nacked
         while nacked and nacked[0] <= last:

@@ -119,7 +119,7 @@ class ChannelConsumer(Consumer):
         channel = self.channel
         if channel.unacked_deliveries < unacked_allowed(channel.vhost.store.pager):
             return True
-        channel.connection.is_starved = True
+        channel.connection.starve()
         return False
 
     def deliver(self, entry: Entry) -> None:

@@ -41,11 +41,7 @@ def open_channel(connection: Connection, channel_id: int) -> None:
 
 def _count_channels(node: Node, user: str) -> int:
     """Open channels of all connections of a user."""
-    return sum(
-        len(connection.channels)
-        for connection in node.connections.values()
-        if connection.session is not None and connection.session.user == user
-    )
+    return sum(len(connection.channels) for connection in node.users[user])
 
 
 def close_channel(channel: Channel) -> None:
@@ -62,9 +58,12 @@ def close_channels(channels: list[Channel]) -> None:
     queues: dict[Any, None] = {}
     for channel in channels:
         channel.transaction = None
+        channel.confirms.end()
         channel.assemblies.end(channel)
         _stop_consumers(channel, queues)
     _return_all(channels, queues)
+    for channel in channels:
+        channel.getters.clear()
     for queue in queues:
         if not queue.is_deleted:
             if queue.had_consumers and _is_abandoned(queue):

@@ -86,7 +86,8 @@ class Projection:
             broker.forget_vhost(name)
 
     def _close_connections(self, vhost: str | None = None, user: str | None = None) -> None:
-        for connection in list(self._node.connections.values()):
+        node = self._node
+        for connection in list(node.users.get(user, ()) if user is not None else node.connections.values()):
             session = connection.session
             if session is None or connection.vhost is None:
                 continue

@@ -3,15 +3,17 @@ from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from amqp_broker.connection.output cimport Output
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
+from amqp_broker.readers cimport Readers
 from amqp_broker.vhost cimport VHost
 
-cdef int _AWAIT_HEADER, _OPEN, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
+cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK
 cdef Py_ssize_t _PARTIAL_BYTES
 
 @cython.final
 cdef class Connection:
     cdef public object node
+    cdef public Readers readers
     cdef public object control
     cdef public object publisher
     cdef public object config
@@ -28,9 +30,11 @@ cdef class Connection:
     cdef public Py_ssize_t output_limit
     cdef public bytes pending
     cdef public bint is_dirty
+    cdef public bint is_abandoned
     cdef public bint is_writable
     cdef public bint is_starved
     cdef public object late_cancels
+    cdef public object timer
     cdef public bint is_parked
     cdef public Py_ssize_t unsent_bytes
     cdef public bint is_choked
@@ -56,6 +60,7 @@ cdef class Connection:
     cpdef list take_output(self)
     @cython.locals(output=Output)
     cpdef bint has_room(self)
+    cpdef void starve(self) except *
     cpdef int receive_data(self, bytes data, long long now) except -1
     @cython.locals(source="const unsigned char*", consumed=Py_ssize_t)
     cpdef int receive_buffer(self, bytearray data, Py_ssize_t length, long long now) except -1

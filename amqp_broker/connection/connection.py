@@ -1,7 +1,9 @@
 """Connection: frames in, frames out, for one client. The hot half; handshake, methods and closing are in control.py.
 
-    AWAIT_HEADER -> STARTING -> OPEN -> (CLOSING ->) CLOSED
-        the protocol header       `Control.refuse`      the driver may drop the transport
+    AWAIT_HEADER -> STARTING -> OPEN -> CLOSING -> ENDING -> CLOSED
+        CLOSING: we said connection.close and await its answer; all else is passed over
+        ENDING:  the last is said, such as close-ok; what comes is discarded until the client closes the transport
+        CLOSED:  the driver closes the transport: our half when the output is written, or all of it (`is_abandoned`)
 
 Invariants:
 1. Frames of one chunk are handled in order, to completion. While `is_parked`, nothing is handled: what arrives waits
@@ -38,13 +40,16 @@ if not cython.compiled:
 
 _AWAIT_HEADER = 0
 _OPEN = 2
-_CLOSED = 4
+_CLOSING = 3
+_ENDING = 4
+_CLOSED = 5
 
 # The states, for everybody else (the names above are C integers in a compiled module).
 AWAIT_HEADER = _AWAIT_HEADER
 STARTING = 1
 OPEN = _OPEN
-CLOSING = 3
+CLOSING = _CLOSING
+ENDING = _ENDING
 CLOSED = _CLOSED
 
 _METHOD = 1
@@ -62,6 +67,7 @@ class Connection:
 
     def __init__(self, node: Any, control: Any, publisher: Any, config: Any, peer: Any, number: int, now: int) -> None:
         self.node = node
+        self.readers = node.readers
         self.control = control
         self.publisher = publisher
         self.config = config
@@ -78,6 +84,7 @@ class Connection:
         self.output_limit = config.output_limit_bytes
         self.pending = b""
         self.is_dirty = False
+        self.is_abandoned = False
         self.is_writable = True
         self.is_starved = False
         self.is_parked = False
@@ -98,6 +105,7 @@ class Connection:
         self.partial_channel: Any = None
         self.exclusive_queues: list[Any] = []
         self.late_cancels: list[Any] | None = None
+        self.timer: Any = None  # that of the handshake, then of heartbeats, then of the end
         self.transport: Any = None
         self.position = 0
 
@@ -112,15 +120,32 @@ class Connection:
     def note_homes(self, homes: list[Any]) -> None:
         """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
         for link in homes:
-            self.homes[link] = None
+            if link not in self.homes:
+                self.homes[link] = None
+                self.node.alarms.tell(self)
 
     def has_room(self) -> bool:
         """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""
         output = self.output
         if self.is_writable and output.chunk_bytes + output.buffer.length < self.output_limit:
             return True
-        self.is_starved = True
+        self.starve()
         return False
+
+    def forget(self) -> None:
+        """The transport is gone: what would keep this connection alive, and what it alone keeps alive, is let go."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        self.pending = b""
+        self.partial_channel = None
+        self.late_cancels = None
+        self.homes.clear()
+
+    def starve(self) -> None:
+        """Deliveries to it stop until `Node.writable`."""
+        self.is_starved = True
+        self.node.starved[self] = None
 
     def take_output(self) -> list[bytes]:
         """What is to be written now, in order."""
@@ -154,7 +179,7 @@ class Connection:
         self.serving = 0
         if self.vhost is not None:
             self.vhost.now = now
-        while self.position < length and not self.is_parked and self.state != _CLOSED:
+        while self.position < length and not self.is_parked and self.state < _ENDING:
             try:
                 if self.state == _AWAIT_HEADER:
                     if not self._receive_protocol_header(data, length):
@@ -168,7 +193,7 @@ class Connection:
             except Exception as error:  # noqa: BLE001  # a defect of ours ends one connection, with 541
                 self.control.on_defect(self, error)
         # What comes behind the end of a connection is nobody's.
-        return length if self.state == _CLOSED else self.position
+        return length if self.state >= _ENDING else self.position
 
     def _receive_protocol_header(self, data: bytes, length: int) -> bool:
         """The first eight octets (AMQP 0-9-1 §4.2.2). Returns whether there is more to do."""
@@ -213,7 +238,8 @@ class Connection:
             if channel is None or channel.channel_id != channel_id or not channel.is_open:
                 channel = self._find_channel(channel_id)
             if channel is None or channel.is_closing or self.state != _OPEN:
-                self._receive_elsewhere(kind, channel_id, data, position, end)
+                if self.state != _CLOSING or channel_id == 0:
+                    self._receive_elsewhere(kind, channel_id, data, position, end)
             elif kind == _METHOD:
                 if size < 4:
                     raise ConnectionException(ReplyCode.FRAME_ERROR, f"method frame of {size} octets")
@@ -223,7 +249,9 @@ class Connection:
                 if channel.expecting:
                     raise unexpected_frame(channel.expecting)
                 if index == _BASIC_PUBLISH:
-                    self.has_published = True
+                    if (self.readers.is_shut or not self.has_published) and self.readers.holds_back(self):
+                        self.position = position
+                        return False
                     channel.receive_publish(data, position + 11, end - 1)
                 elif index == _BASIC_ACK and size == 13:
                     channel.receive_ack(get_u64(data, position + 11), (data[position + 19] & 1) != 0)
@@ -238,7 +266,7 @@ class Connection:
             else:
                 self._receive_elsewhere(kind, channel_id, data, position, end)
             position = self.position
-            if self.is_parked or self.state == _CLOSED:
+            if self.is_parked or self.state >= _ENDING:
                 return False
         self.position = position
         return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
-from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, OPEN, Connection
+from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -59,7 +59,7 @@ class Control:
             raise ConnectionException(ReplyCode.FRAME_ERROR, f"unknown frame type {kind}")
         index = int.from_bytes(payload[:4], "big") if kind == c.FRAME_METHOD else 0
         if connection.state == CLOSING:
-            self._while_closing(connection, channel_id, index)
+            self._while_closing(connection, index)
             return
         if channel_id == 0:
             self._on_channel_zero(connection, kind, index, payload)
@@ -74,10 +74,8 @@ class Control:
         elif channel.is_closing:
             self._on_closing_channel(channel, index)
 
-    def _while_closing(self, connection: Connection, channel_id: int, index: int) -> None:
-        """connection.close was sent: all but its answer, or the client's own close, is dropped."""
-        if channel_id:
-            return
+    def _while_closing(self, connection: Connection, index: int) -> None:
+        """connection.close was sent: all but its answer, or the client's own close, is passed over."""
         if index == c.CONNECTION_CLOSE_OK:
             self.drop(connection)
         elif index == c.CONNECTION_CLOSE:
@@ -167,12 +165,11 @@ class Control:
         )
 
     def on_connection_exception(self, connection: Connection, error: AmqpException) -> None:
-        """Close the connection."""
-        if connection.state in (CLOSING, CLOSED):
+        """Close the connection. Of what comes behind our close and makes no sense nothing is looked at any more."""
+        if connection.state >= CLOSING:
             if connection.state == CLOSING:
-                self.drop(connection)
+                connection.state = ENDING
             return
-        log.warning("connection %s: %s - %s", connection.peer, error.reply_code.name, error)
         self.close(connection, error.reply_code, error.explanation, error.class_id, error.method_id)
 
     def on_defect(self, connection: Connection, error: Exception) -> None:
@@ -191,38 +188,90 @@ class Control:
         self, connection: Connection, code: ReplyCode, explanation: str, class_id: int = 0, method_id: int = 0
     ) -> None:
         """Send connection.close and wait for the answer, which the client owes within the closing timeout."""
-        if connection.state in (CLOSING, CLOSED):
+        if connection.state >= CLOSING:
             return
         was_awaiting = connection.state == AWAIT_HEADER
+        # Nobody has done anything wrong where the broker stops, or an administrator closes.
+        level = logging.INFO if code == ReplyCode.CONNECTION_FORCED else logging.WARNING
+        self.log_end(connection, f"closed by the broker with {code.value} {reply_text(code, explanation)}", level)
         self.release(connection)
-        connection.state = CLOSING
         if was_awaiting:
-            self.drop(connection)
+            self.abandon(connection)
             return
         self.send(
             connection, 0, methods.ConnectionClose(code, reply_text(code, explanation), class_id, method_id)
         )
-        self._node.timers.at(
-            self._node.now + self._node.config.closing_timeout_ms, lambda now: self._give_up(connection)
-        )
-
-    def _give_up(self, connection: Connection) -> None:
-        if connection.state == CLOSING:
-            self.drop(connection)
+        self._await_end(connection, CLOSING)
 
     def on_client_close(self, connection: Connection) -> None:
-        """connection.close from the client: everything is released, the answer is the last thing that is said."""
+        """connection.close from the client: everything is released, the answer is the last thing that is said. The
+        client closes the transport: it may have more on its way to us, and a transport that is closed with unread
+        octets is reset, which takes what was said from the client."""
+        self.log_end(connection, "closed by the client")
         self.release(connection)
         self.send(connection, 0, methods.ConnectionCloseOk())
-        self.drop(connection)
+        self._await_end(connection, ENDING)
+
+    def end_silent(self, connection: Connection, silent_ms: int) -> None:
+        """Nothing has come from the client for so long, though it had promised heartbeats."""
+        self.log_end(connection, f"no heartbeat for {silent_ms} ms", logging.WARNING)
+        self.release(connection)
+        self.abandon(connection)
+
+    def log_end(self, connection: Connection, why: str, level: int = logging.INFO) -> None:
+        """The one line on the end of a connection."""
+        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why)
+
+    def log_open(self, connection: Connection) -> None:
+        """The one line on its beginning."""
+        log.info("connection %s%s is open", connection.peer, self._owner(connection))
+
+    @staticmethod
+    def _owner(connection: Connection) -> str:
+        """Whose it is, as far as that is known. The name is the client's, and may hold anything."""
+        session = connection.session
+        if session is None:
+            return ""
+        vhost = f", vhost {session.vhost!r}" if session.vhost else ""
+        name = f", name {session.connection_name!r}" if session.connection_name else ""
+        return f" (user {session.user!r}{vhost}{name})"
+
+    def refuse_silently(self, connection: Connection, delay_ms: int) -> None:
+        """Nothing is said and nothing more is heard; after the delay the transport is closed."""
+        self._await_end(connection, ENDING)
+        connection.timer.cancel()
+        connection.timer = self._node.timers.at(self._node.now + delay_ms, lambda now: self.drop(connection))
 
     def drop(self, connection: Connection) -> None:
-        """Nothing more is read; the driver closes the transport when the output is written."""
-        connection.state = CLOSED
+        """Nothing more is to come: the driver closes our half of the transport when the output is written, and all of
+        it when the client closes its own."""
+        self._await_end(connection, CLOSED)
         self._node.dropped.append(connection)
 
+    def abandon(self, connection: Connection) -> None:
+        """The driver closes the transport at once: there is nobody, or nobody who has still to hear something."""
+        connection.state = CLOSED
+        connection.is_abandoned = True
+        self._node.closing.pop(connection.number, None)
+        self._node.dropped.append(connection)
+
+    def _await_end(self, connection: Connection, state: int) -> None:
+        """The client's end is awaited, for a bounded time and of a bounded number of clients."""
+        node = self._node
+        connection.state = state
+        if connection.timer is not None:
+            connection.timer.cancel()
+        timeout_ms = node.config.closing_timeout_ms
+        connection.timer = node.timers.at(node.now + timeout_ms, lambda now: self.abandon(connection))
+        closing = node.closing
+        closing[connection.number] = connection
+        if len(closing) > node.config.max_closing_connections:
+            self.abandon(next(iter(closing.values())))
+
     def release(self, connection: Connection) -> None:
-        """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues."""
+        """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it
+        waited for does not keep it from hearing the answer to our close."""
+        self._node.readers.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
             channel.is_open = False
@@ -234,6 +283,7 @@ class Control:
         connection.exclusive_queues.clear()
         if connection.vhost is not None:
             connection.vhost.connections -= 1
+            self._node.leave(connection)
             connection.vhost = None  # type: ignore[assignment]
 
 

@@ -174,9 +174,7 @@ class Handshake:
                 "For details see the broker logfile.",
             )
             return
-        connection.state = CLOSING
-        delay = self._node.config.login_refusal_delay_ms
-        self._node.timers.at(self._node.now + delay, lambda now: connection.control.drop(connection))
+        connection.control.refuse_silently(connection, self._node.config.login_refusal_delay_ms)
 
     def on_connection_tune_ok(self, connection: Connection, method: Any) -> None:
         """The client may ask for less than was offered, not for more (0 means no limit, which is more)."""
@@ -191,7 +189,6 @@ class Handshake:
         session.channel_max = channel_max
         session.heartbeat_ms = method.heartbeat * 1000
         connection.handshake_step = 2
-        watch_heartbeat(self._node, connection)
 
     @staticmethod
     def _negotiate(name: str, asked: int, offered: int, least: int) -> int:
@@ -226,7 +223,7 @@ class Handshake:
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
         most = self._node.config.max_connections
-        if len(self._node.connections) > most:
+        if len(self._node.connections) - len(self._node.closing) > most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
@@ -244,23 +241,19 @@ class Handshake:
         connection.vhost = vhost
         connection.state = OPEN
         connection.handshake_step = 3
-        self._node.pending_handshakes.pop(connection.number, None)
+        self._node.enter(connection)
+        watch_heartbeat(self._node, connection)
+        connection.control.log_open(connection)
         connection.control.send(connection, 0, methods.ConnectionOpenOk())
 
     def _check_user_limit(self, session: Session) -> None:
         user = self._node.broker.metadata.user(session.user)
         limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if limit >= 0:
-            present = sum(
-                1
-                for each in self._node.connections.values()
-                if each.state == OPEN and each.session.user == session.user
+        if 0 <= limit <= len(self._node.users.get(session.user, ())):
+            raise ConnectionException(
+                ReplyCode.NOT_ALLOWED,
+                f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
             )
-            if present >= limit:
-                raise ConnectionException(
-                    ReplyCode.NOT_ALLOWED,
-                    f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
-                )
 
     def on_connection_close(self, connection: Connection, method: Any) -> None:
         """The client leaves."""

@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.connection.connection import CLOSED, CLOSING, Connection
 from amqp_broker.protocol.constants import HEARTBEAT_FRAME
 
 if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
 
-log = logging.getLogger("amqp_broker")
+#: A client that is found silent is looked at once more after so long, milliseconds: what it said may have come while
+#: the broker itself was held up.
+_SECOND_LOOK_MS = 500
+
+
+class Heartbeat:
+    """Sends a heartbeat when nothing was said for half the interval, and ends a connection that was silent for two
+    intervals. It lives as long as the connection's timer."""
+
+    def __init__(self, node: Node, connection: Connection) -> None:
+        self._node = node
+        self._connection = connection
+        self._interval_ms = connection.session.heartbeat_ms
+        self._was_silent = False
+        self._wait(node.now, self._interval_ms // 2)
+
+    def _wait(self, now: int, milliseconds: int) -> None:
+        self._connection.timer = self._node.timers.at(now + milliseconds, self._beat)
+
+    def _beat(self, now: int) -> None:
+        connection, half = self._connection, self._interval_ms // 2
+        if connection.is_paused:
+            connection.last_received = now
+        silent_ms = now - connection.last_received
+        left_ms = 2 * self._interval_ms - silent_ms
+        if left_ms <= 0 and self._was_silent:
+            self._node.control.end_silent(connection, silent_ms)
+            return
+        self._was_silent = left_ms <= 0
+        if now - connection.last_sent >= half:
+            connection.output.put_raw(HEARTBEAT_FRAME)
+            connection.touch()
+        self._wait(now, min(half, _SECOND_LOOK_MS if left_ms <= 0 else left_ms))
 
 
 def watch_heartbeat(node: Node, connection: Connection) -> None:
-    """Send a heartbeat when nothing was said for half the interval; end a connection that was silent for two."""
-    interval = connection.session.heartbeat_ms
-    if not interval:
-        return
-
-    def beat(now: int) -> None:
-        if connection.state in (CLOSED, CLOSING):
-            return
-        if connection.is_paused:
-            connection.last_received = now
-        if now - connection.last_received > 2 * interval + 1000:
-            log.warning("connection %s: no heartbeat for %d ms", connection.peer, now - connection.last_received)
-            node.control.release(connection)
-            node.control.drop(connection)
-            return
-        if now - connection.last_sent >= interval // 2:
-            connection.output.put_raw(HEARTBEAT_FRAME)
-            connection.touch()
-        node.timers.at(now + interval // 2, beat)
-
-    node.timers.at(node.now + interval // 2, beat)
+    """Begin, if the client wants heartbeats at all."""
+    if connection.session.heartbeat_ms:
+        Heartbeat(node, connection)

@@ -62,11 +62,7 @@ class Logins:
         if not check.password or self._is_known(check):
             self._decide(check)
             return
-        connection = check.connection
-        connection.is_parked = True
-        if not connection.is_paused:
-            connection.is_paused = True
-            self._node.reading.append(connection)
+        self._node.readers.park(check.connection)
         self._waiting.append(check)
         self._node.has_logins = True
 
@@ -102,8 +98,7 @@ class Logins:
         connection = check.connection
         if connection.state != STARTING:
             return
-        connection.is_parked = False
-        self._node.alarms.has_paused = True
+        self._node.readers.unpark(connection)
         self._decide(check)
         connection.receive_data(b"", self._node.now)
 

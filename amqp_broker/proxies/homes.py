@@ -123,6 +123,10 @@ class Homes:
         """Whether somebody waits for the disk."""
         return self.home.wants_sync
 
+    def blocked_homes(self) -> list[str]:
+        """The names of the homes that have an alarm."""
+        return [link.home for link in self.links.values() if link.is_blocked]
+
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: those that have published to a home that is (HomeLink.is_behind)."""
         return any(link.is_behind(limit_bytes) for link in self.links.values())

@@ -176,7 +176,11 @@ class Driver:
             if connection.transport is not None:
                 connection.transport.set_paused(connection.is_paused)
         for connection in turn.dropped:
-            if connection.transport is not None:
+            if connection.transport is None:
+                continue
+            if connection.is_abandoned:
+                connection.transport.abort()
+            else:
                 connection.transport.close()
         if self.resting:
             resting, self.resting = self.resting, []

@@ -4,8 +4,8 @@ from amqp_broker.node cimport Node
 from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport receive_into, send_bytes
 
-cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _LONE_BYTES
-cdef int _MSG_PEEK, _MSG_TRUNC
+cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _LONE_BYTES
+cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING
 
 @cython.final
 cdef class TcpTransport:
@@ -20,11 +20,14 @@ cdef class TcpTransport:
     cdef bint is_reading
     cdef bint is_closing
     cdef bint is_lost
+    cdef bint has_ended
     cdef public Connection connection
 
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
                    nbytes=Py_ssize_t, is_lone=bint)
     cpdef void on_readable(self) except *
+    @cython.locals(nbytes=Py_ssize_t)
+    cdef void _discard(self) except *
     @cython.locals(driver=Driver)
     cdef Py_ssize_t _receive(self, Py_ssize_t count, Py_ssize_t most, int flags) except -1
     @cython.locals(driver=Driver, now="long long")

@@ -6,6 +6,8 @@ does not keep everybody else from being served, and goes from the loop to the no
 Invariants:
 1. The loop watches for room to write exactly while `unsent` has something.
 2. `connection_lost` of the node is called once, and never from within a turn.
+3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
+   connection is sent behind its end is read, and discarded, until the client closes or the node gives up.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from amqp_broker.connection.connection import CLOSED, Connection
+from amqp_broker.connection.connection import ENDING, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.server.driver import LONE_BYTES
 from amqp_broker.server.system_calls import receive_into, send_bytes
@@ -36,7 +38,11 @@ _READ_BYTES = READ_BYTES
 #: copied twice, and the fewer the better.
 _LARGE_FRAME_BYTES = 4 * 1024
 _LARGE_READ_BYTES = 768 * 1024
+#: While publishers have to wait, so much is read at once: what is behind a publish that waits takes memory.
+GATED_READ_BYTES = 16 * 1024
+_GATED_READ_BYTES = GATED_READ_BYTES
 _LONE_BYTES = LONE_BYTES
+_ENDING = ENDING
 _MSG_PEEK = int(socket.MSG_PEEK)
 _MSG_TRUNC = int(socket.MSG_TRUNC)
 #: The kernel takes so many pieces in one call (Linux: IOV_MAX).
@@ -69,6 +75,7 @@ class TcpTransport:
         self.is_reading = True
         self.is_closing = False
         self.is_lost = False
+        self.has_ended = False
         self.connection: Connection = driver.node.open_connection(peer, driver.now())
         self.connection.transport = self
         loop.add_reader(self.fd, self.on_readable)
@@ -79,12 +86,17 @@ class TcpTransport:
     def on_readable(self) -> None:
         """Read once, and handle it."""
         connection = self.connection
+        if connection.state >= _ENDING:
+            self._discard()
+            return
         driver = self.driver
         pending = connection.pending
         count = len(pending)
         most = _READ_BYTES
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
+        if driver.node.readers.is_shut:
+            most = _GATED_READ_BYTES
         is_lone = count == 0 and driver.is_calm()
         if count and cython.compiled:
             if count + most > len(driver.receive_buffer):
@@ -115,6 +127,23 @@ class TcpTransport:
                 self._take_seen(nbytes)
         elif self._handle(count + nbytes):
             driver.wants_turn()
+
+    def _discard(self) -> None:
+        """The connection is at its end: let the kernel forget what has come (tcp(7), MSG_TRUNC)."""
+        try:
+            nbytes = self._receive(0, _LARGE_READ_BYTES, _MSG_TRUNC)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._lose()
+            return
+        if nbytes:
+            return
+        if self.unsent:  # the client has said all, and has still to hear something
+            self._stop_reading()
+            self.has_ended = True
+        else:
+            self._lose()
 
     def _receive(self, count: int, most: int, flags: int) -> int:
         """At most `most` octets behind `count` that are in the receive buffer. Returns how many came. Plain, a bytes
@@ -169,9 +198,11 @@ class TcpTransport:
         connection = self.connection
         if not self.unsent:
             self.loop.remove_writer(self.fd)
-            if self.is_closing:
+            if self.has_ended:
                 self._lose()
                 return
+            if self.is_closing:
+                self._finish()
         if not connection.is_writable and self.unsent_bytes <= self.high_water // _LOW_WATER:
             self.driver.writable(connection)
 
@@ -200,6 +231,7 @@ class TcpTransport:
             self.unsent_bytes = 0
         self.socket.close()
         self.driver.lost(self.connection)
+        self.connection.transport = None  # or neither of the two would go
 
     def _stop_reading(self) -> None:
         if self.is_reading:
@@ -261,15 +293,19 @@ class TcpTransport:
             self.loop.add_reader(self.fd, self.on_readable)
 
     def close(self) -> None:
-        """Close when everything is written."""
-        self.connection.state = CLOSED
-        if not self.is_closing:
-            self.is_closing = True
-            self._stop_reading()
-            if self.unsent:
-                self.loop.call_later(self.driver.config.closing_timeout_ms / 1000.0, self._lose)
-            else:
-                self.loop.call_soon(self._lose)
+        """Close our half when everything is written, and the other when the client does or the node gives up."""
+        if self.is_closing:
+            return
+        self.set_paused(False)
+        self.is_closing = True
+        if not self.unsent:
+            self._finish()
+
+    def _finish(self) -> None:
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:  # it is gone already
+            self.loop.call_soon(self._lose)
 
     def abort(self) -> None:
         """Close at once."""

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.connection.connection import CLOSED
+from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
-from amqp_broker.server.tcp import LOOPBACK, READ_BYTES
+from amqp_broker.server.tcp import GATED_READ_BYTES, LOOPBACK, READ_BYTES
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._transport: Any = None
+        self._room = READ_BYTES
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -68,11 +69,15 @@ class TlsTransport(asyncio.BufferedProtocol):
             if count + READ_BYTES > len(driver.receive_buffer):
                 driver.grow_receive_buffer(count)
             driver.receive_buffer[:count] = pending
-        return driver.receive_view[count : count + READ_BYTES]
+        self._room = GATED_READ_BYTES if driver.node.readers.is_shut else READ_BYTES
+        return driver.receive_view[count : count + self._room]
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
         assert connection is not None
+        if connection.state >= ENDING:
+            connection.pending = b""
+            return
         driver = self._driver
         length = len(connection.pending) + nbytes
         now = driver.now()
@@ -83,7 +88,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
             driver.fail(error)
             return
-        if nbytes == READ_BYTES and not connection.is_paused:
+        if nbytes == self._room and not connection.is_paused:
             # asyncio's loops read on as long as a read fills its buffer, and nobody else would be served.
             self._transport.pause_reading()
             driver.resting.append(self)
@@ -108,6 +113,9 @@ class TlsTransport(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self.connection is not None:
             self._driver.lost(self.connection)
+            self.connection.transport = None
+            self.connection = None
+        self._transport = None
 
     # -- for the driver ----------------------------------------------------------------------------------------------
 
@@ -138,9 +146,6 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close when everything is written."""
-        connection = self.connection
-        if connection is not None:
-            connection.state = CLOSED
         if not self._transport.is_closing():
             self._transport.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amqp_broker.auth import permissions
 from amqp_broker.auth.permissions import Action, PatternError, Permission, TopicPermission, check_pattern
 
 
@@ -78,3 +79,14 @@ def test_a_pattern_that_cannot_be_used_is_refused() -> None:
     ):
         with pytest.raises(PatternError, match="missing \\)"):
             make()
+
+
+def test_a_pattern_is_compiled_once_however_many_log_in() -> None:
+    before = permissions.compiled.cache_info()
+    for _ in range(3):
+        Permission("^once-[a-z]+$", "^twice$", "^twice$")
+        TopicPermission("^of-{username}$", "^twice$", "somebody", "/")
+        TopicPermission("^of-{username}$", "^twice$", "else", "/")
+    after = permissions.compiled.cache_info()
+    assert after.hits + after.misses == before.hits + before.misses + 3 * 7
+    assert after.misses - before.misses == 4

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from amqp_broker.connection.connection import ENDING
 from amqp_broker.protocol import methods
 from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question
@@ -208,7 +209,8 @@ class ClusterWorld:
             application = node.clients.get(connection)
             if application is not None and not connection.is_paused:
                 self.feed_later(application)
-        for connection in turn.dropped:
+        ended = [connection for connection in turn.dirty if connection.state == ENDING]  # they have heard the last
+        for connection in turn.dropped + ended:
             application = node.clients.get(connection)
             if application is not None:
                 self.leave(application)

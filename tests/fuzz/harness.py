@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from amqp_broker.cluster import commands
 from amqp_broker.config import Config
-from amqp_broker.connection.connection import CLOSED, OPEN, Connection
+from amqp_broker.connection.connection import ENDING, OPEN, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node
 from amqp_broker.protocol import constants as c
@@ -117,7 +117,7 @@ class Harness:
         """The client sends; after each chunk a turn ends and time passes. The rest is dropped once it is cut off."""
         for chunk in chunks:
             connection = side.connection
-            if connection.state == CLOSED:
+            if connection.state >= ENDING:
                 return
             side.sent += len(chunk)
             self.now += 1
@@ -139,6 +139,8 @@ class Harness:
                 if connection.number in self._sides:
                     self._sides[connection.number].said += said
                 self.node.writable(connection, self.now)
+                if connection.state == ENDING:  # the client closes when it has heard the last
+                    turn.dropped.append(connection)
             for connection in turn.dropped:
                 self.node.connection_lost(connection, self.now)
             job = self.node.take_sync() if turn.wants_sync else None

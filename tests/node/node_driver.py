@@ -8,6 +8,7 @@ from typing import Any
 
 from amqp_broker.cluster import commands
 from amqp_broker.config import Config
+from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
@@ -32,7 +33,8 @@ def small_config(**settings: object) -> Config:
 
 
 class Client:
-    """A client's end of a connection: what it says goes to the node at once, what it hears is in `events`."""
+    """A client's end of a connection: what it says goes to the node at once, what it hears is in `events`. closes:
+    it closes the transport when it has heard the last."""
 
     def __init__(self, driver: NodeDriver) -> None:
         self._driver = driver
@@ -40,6 +42,7 @@ class Client:
         self.heard = b""
         self.events: list[Event] = []
         self.is_closed = False
+        self.closes = True
         peer = Peer("127.0.0.1", 1000 + len(driver.clients), "127.0.0.1", 5672, is_loopback=True)
         self.connection: Any = driver.node.open_connection(peer, driver.now)
         self.connection.transport = self
@@ -112,6 +115,8 @@ class NodeDriver:
         self.to_peers += turn.peers
         for connection in turn.dirty:
             connection.transport.hear(b"".join(connection.take_output()))
+            if connection.state == ENDING and connection.transport.closes:
+                turn.dropped.append(connection)
         for connection in turn.dropped:
             connection.transport.is_closed = True
             self.node.connection_lost(connection, self.now)

@@ -72,6 +72,9 @@ def test_publishers_are_paused_while_the_disk_is_behind() -> None:
     driver.settle()
     publisher.publish(1, "a", b"x" * 2000)
     turn = driver.turn()
+    assert not publisher.connection.is_paused, "it may have something else to say"
+    publisher.publish(1, "a", b"y")
+    turn = driver.turn()
     assert turn.reading == [publisher.connection]
     assert publisher.connection.is_paused
     assert not consumer.connection.is_paused
@@ -80,8 +83,9 @@ def test_publishers_are_paused_while_the_disk_is_behind() -> None:
         driver.synced(driver.take_sync())
     else:
         driver.wait(100)
-        driver.settle()
+    driver.settle()
     assert not publisher.connection.is_paused
+    assert driver.queue("a").ready.count == 2
 
 
 def test_an_alarm_blocks_publishers_and_tells_them_once() -> None:
@@ -102,14 +106,19 @@ def test_an_alarm_blocks_publishers_and_tells_them_once() -> None:
     assert [event.method.name for event in events] == ["connection.blocked"]
     assert events[0].method.reason == "low on disk"
     assert "connection.blocked" not in silent.names()
+    assert not publisher.connection.is_paused
+    for client in (publisher, silent):
+        client.publish(1, "a", b"y")
+    driver.turn()
     assert publisher.connection.is_paused
     assert silent.connection.is_paused
     assert "connection.blocked" not in idle.names()
     assert not idle.connection.is_paused
     driver.node.alarms.disk_full(False)
-    driver.turn()
+    driver.settle()
     assert publisher.names() == ["connection.unblocked"]
     assert not publisher.connection.is_paused
+    assert driver.queue("a").ready.count == 4
 
 
 def test_memory_that_cannot_be_paged_raises_the_memory_alarm() -> None:

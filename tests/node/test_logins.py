@@ -48,7 +48,7 @@ def test_nothing_is_computed_between_an_input_and_the_end_of_its_turn(monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(hashlib, "scrypt", None)
         client = start(driver, "slow", "secret")
-        assert client.connection.is_paused
+        assert client.connection.is_parked
         client.send(0, methods.ConnectionTuneOk(100, 4096, 0), methods.ConnectionOpen("/"))
         (check,) = hear(driver)
         other.send(1, declare("a", durable=False))

@@ -44,6 +44,8 @@ def test_those_who_publish_to_a_full_home_wait_and_are_told(cluster: NodeCluster
     fill(cluster, "n2")
     [blocked] = [event.method for event in to_home.take()]
     assert (blocked.name, blocked.reason) == ("connection.blocked", "low on disk or memory: node n2")
+    to_home.publish(1, "home", b"second")
+    cluster.run(100)
     assert to_home.connection.is_paused
     assert to_quorum.take() == []
     assert not to_quorum.connection.is_paused
@@ -51,7 +53,7 @@ def test_those_who_publish_to_a_full_home_wait_and_are_told(cluster: NodeCluster
     cluster.run(200)
     assert to_quorum.names() == ["basic.ack"]
     fill(cluster, "n2", False)
-    assert to_home.names() == ["connection.unblocked"]
+    assert to_home.names() == ["connection.unblocked", "basic.ack"]
     assert not to_home.connection.is_paused
 
 

@@ -182,6 +182,8 @@ def test_publishers_wait_for_a_home_that_is_short(cluster: NodeCluster) -> None:
     home = cluster.nodes["n2"].node
     home.alarms.disk_full(True)
     cluster.run(200)
+    client.publish(1, "q", b"two")
+    cluster.run(100)
     assert client.connection.is_paused
     home.alarms.disk_full(False)
     cluster.run(200)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from amqp_broker.cluster import commands
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import ENDING, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.hold import Hold
 from amqp_broker.node import Node, Turn
@@ -250,6 +250,9 @@ class SimulatedDriver:
 
     def _end_turn(self) -> None:
         turns: list[Turn] = []
+        # Who waits at the gate goes on before others that a turn's end lets go on, in the order of the gate.
+        at_gate = [connection.transport for connection in self.node.readers.held]
+        self._parked = at_gate + [client for client in self._parked if client not in at_gate]
         self._input(lambda: turns.append(self.node.end_turn(self.now)))
         turn = turns[0]
         self._turn_is_open = False
@@ -257,6 +260,8 @@ class SimulatedDriver:
         for connection in turn.reading:
             connection.transport.is_paused = connection.is_paused
         self._to_lose += [connection.transport for connection in turn.dropped]
+        # These close when they have heard the last.
+        self._to_lose += [connection.transport for connection in turn.dirty if connection.state == ENDING]
         ended = self.model.turn
         self.observer.end_turn()
         if self.chance.random() < 0.2:

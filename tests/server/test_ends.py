@@ -1,0 +1,168 @@
+"""The end of a real socket: what the broker said last is there to be read, whatever was on its way to it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from amqp_broker.protocol import constants as c
+from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.fuzz.harness import on_channel
+from tests.robustness.broker import Broker, frames_of
+
+CLOSE = on_channel(0, m.ConnectionClose(200, "bye"))
+PUBLISH = on_channel(1, (m.BasicPublish(0, "", "nobody"), b"\x00\x00", b"x" * 1000))
+#: More than the kernel takes for a receiver that does not read.
+FLOOD = PUBLISH * 20_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    flags = ("--closing-timeout", "2s", "--login-refusal-delay", "100ms")
+    with Broker(tmp_path_factory.mktemp("ends"), *flags) as running:
+        yield running
+
+
+def opened(broker: Broker) -> socket.socket:
+    """A transport with a channel."""
+    transport = broker.raw()
+    transport.sendall(on_channel(1, m.ChannelOpen()))
+    frames_of(transport, until=4)
+    return transport
+
+
+def send_all(transport: socket.socket, octets: bytes) -> threading.Thread:
+    """Send in a thread, as a client does that reads meanwhile; that it cannot send all of it is no matter."""
+
+    def send() -> None:
+        try:
+            transport.sendall(octets)
+        except OSError as error:
+            failures.append(error)
+
+    failures: list[OSError] = []
+    thread = threading.Thread(target=send)
+    thread.failures = failures  # type: ignore[attr-defined]
+    thread.start()
+    return thread
+
+
+def methods_until_end(transport: socket.socket) -> list[m.Method]:
+    """What is said until the end of the transport, which is no reset."""
+    transport.settimeout(10)
+    said = b""
+    while data := transport.recv(65536):
+        said += data
+    found = []
+    while said:
+        size = int.from_bytes(said[3:7], "big")
+        found.append(m.decode_method(said[7 : 7 + size]))
+        said = said[8 + size :]
+    return found
+
+
+def test_a_close_that_overtakes_what_was_published(broker: Broker) -> None:
+    """As amqplib does: the close is handled, and thousands of publishes come behind it."""
+    transport = opened(broker)
+    sender = send_all(transport, CLOSE + FLOOD)
+    (_, payload), *rest = frames_of(transport, 10, until=1)
+    assert isinstance(m.decode_method(payload), m.ConnectionCloseOk)
+    assert not rest
+    sender.join()
+    assert sender.failures == []  # type: ignore[attr-defined]
+    transport.shutdown(socket.SHUT_WR)
+    assert transport.recv(1) == b""
+
+
+def test_the_client_closes_first(broker: Broker) -> None:
+    """Its end of the transport is not seen as closed before it has closed its own."""
+    transport = opened(broker)
+    transport.sendall(CLOSE)
+    assert len(frames_of(transport, 10, until=1)) == 1
+    transport.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        transport.recv(1)
+    transport.close()
+
+
+def test_who_never_closes_is_closed(broker: Broker) -> None:
+    transport = opened(broker)
+    transport.sendall(CLOSE)
+    assert len(methods_until_end(transport)) == 1
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        pytest.param(b"\x01\x00\x00\x00\x00\x00\x04garb\xff", 501, id="a frame without its end"),
+        pytest.param(on_channel(7, m.BasicQos(0, 1, False)), 504, id="a channel that is not open"),
+    ],
+)
+def test_our_close_arrives_whatever_is_on_its_way(broker: Broker, octets: bytes, code: int) -> None:
+    transport = opened(broker)
+    sender = send_all(transport, octets + FLOOD)
+    (_, payload), *_ = frames_of(transport, 10, until=1)
+    close = m.decode_method(payload)
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_code == code
+    sender.join()
+    assert sender.failures == []  # type: ignore[attr-defined]
+    transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+    transport.settimeout(10)
+    assert transport.recv(1) == b""
+
+
+def start_ok(password: str, **capabilities: bool) -> bytes:
+    properties = Table({"capabilities": capabilities})
+    return encode_method_frame(0, m.ConnectionStartOk(properties, "PLAIN", f"\0guest\0{password}".encode(), "en_US"))
+
+
+def test_a_refused_login_is_read(broker: Broker) -> None:
+    transport = broker.socket()
+    refused = c.PROTOCOL_HEADER + start_ok("wrong", authentication_failure_close=True)
+    sender = send_all(transport, refused + PUBLISH * 2000)
+    frames = frames_of(transport, 10, until=2)
+    close = m.decode_method(frames[1][1])
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_code == 403
+    sender.join()
+    transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+    transport.settimeout(10)
+    assert transport.recv(1) == b""
+
+
+def test_an_older_client_sees_a_refused_login_as_the_end(broker: Broker) -> None:
+    transport = broker.socket()
+    transport.sendall(c.PROTOCOL_HEADER + start_ok("wrong") + PUBLISH * 100)
+    assert [type(method) for method in methods_until_end(transport)] == [m.ConnectionStart]
+
+
+def test_a_wrong_protocol_header_gets_ours_and_the_end(broker: Broker) -> None:
+    transport = broker.socket()
+    sender = send_all(transport, b"AMQP\x03\x01\x00\x00" + bytes(8_000_000))
+    transport.settimeout(10)
+    assert transport.recv(100) == c.PROTOCOL_HEADER
+    assert transport.recv(100) == b""
+    sender.join()
+    assert sender.failures == []  # type: ignore[attr-defined]
+    transport.close()
+
+
+def test_a_shutdown_is_read_by_a_publisher(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Broker(tmp_path_factory.mktemp("shutdown")) as broker:
+        transport = opened(broker)
+        sender = send_all(transport, FLOOD * 5)
+        broker.process.terminate()
+        (_, payload), *_ = frames_of(transport, 10, until=1)
+        close = m.decode_method(payload)
+        assert isinstance(close, m.ConnectionClose)
+        assert close.reply_code == 320
+        transport.sendall(on_channel(0, m.ConnectionCloseOk())) if not sender.is_alive() else None
+        assert broker.process.wait(10) == 0  # the publisher has not answered, and the end comes all the same
+        sender.join()
+        transport.close()
