@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
+from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.entities import QueueRecord
 from amqp_broker.cluster.metadata import Metadata
@@ -27,6 +27,7 @@ from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.proxies.remote_queue import RemoteQueue
 from amqp_broker.reply_to import ReplyConsumers
+from amqp_broker.task import Steps, Task
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
@@ -208,14 +209,17 @@ class Broker:
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
 
-    def populate(self) -> None:
+    def populate(self) -> Task:
         """The first start: one virtual host, one administrator. Who is there already keeps the password."""
+        return Task(self.background, self._populate())
+
+    def _populate(self) -> Steps:
         config = self.config
+        if config.default_user and self.metadata.user(config.default_user) is None:
+            stored = yield self.hashing.hash(NewPassword(config.default_password, self.random_bytes))
+            self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
         self.propose(commands.put_vhost(config.default_vhost))
         if config.default_user:
-            if self.metadata.user(config.default_user) is None:
-                stored = hash_password(config.default_password, self.random_bytes)
-                self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
     # -- virtual hosts ---------------------------------------------------------------------------------------------
@@ -478,6 +482,7 @@ class Broker:
 
         self.timers.at(queue.last_used + expires, look)
 
+    hashing: Any = None
     apps: Any = None
     lease_expiry: Any = None
     declarations: Any = None
