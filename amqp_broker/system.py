@@ -165,7 +165,7 @@ class System:
         rows: list[str] = []
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode(queue_statistics(queue, self._node.now)))
+                rows.append(encode_value(queue_statistics(queue, self._node.now)))
             if number % _SLICE == 0:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
@@ -307,7 +307,7 @@ class System:
         for category, items in categories.items():
             rows: list[str] = []
             for item in items:
-                rows.append(encode(item))
+                rows.append(encode_value(item))
                 if len(rows) % _SLICE == 0:
                     yield None
             parts[category] = list_of(rows)
