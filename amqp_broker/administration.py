@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_stream import Proposal
+from queues.arguments import QUORUM
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
@@ -22,7 +23,8 @@ class Administration:
         self._node = node
 
     def execute(self, command: Command) -> Proposal:
-        """Propose one command. Returns what has to be applied before it is reported done."""
-        if command["op"] == "queue.declare":
+        """Propose one command. Returns what has to be applied before it is reported done. A classic queue that is said
+        to live nowhere lives on this node."""
+        if command["op"] == "queue.declare" and command["type"] != QUORUM:
             command = {**command, "home": command.get("home") or self._node.replication.own_node}
         return self._node.broker.propose(command)

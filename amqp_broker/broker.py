@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.auth.passwords import VerifiedPasswords, hash_password
+from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.entities import QueueRecord
 from amqp_broker.cluster.metadata import Metadata
@@ -28,6 +28,7 @@ from amqp_broker.policies import effective_policies
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.proxies.remote_queue import RemoteQueue
 from amqp_broker.reply_to import ReplyConsumers
+from amqp_broker.task import Steps, Task
 from amqp_broker.vhost import VHost
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
@@ -210,14 +211,17 @@ class Broker:
     def _delayed(self, vhost: str) -> list[Any]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
 
-    def populate(self) -> None:
+    def populate(self) -> Task:
         """The first start: one virtual host, one administrator. Who is there already keeps the password."""
+        return Task(self.background, self._populate())
+
+    def _populate(self) -> Steps:
         config = self.config
+        if config.default_user and self.metadata.user(config.default_user) is None:
+            stored = yield self.hashing.hash(NewPassword(config.default_password, self.random_bytes))
+            self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
         self.propose(commands.put_vhost(config.default_vhost))
         if config.default_user:
-            if self.metadata.user(config.default_user) is None:
-                stored = hash_password(config.default_password, self.random_bytes)
-                self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
     # -- virtual hosts ---------------------------------------------------------------------------------------------
@@ -248,20 +252,26 @@ class Broker:
         vhost.changed()
         return vhost
 
-    def forget_vhost(self, name: str) -> None:
-        """Take a virtual host with all that is in it out of the run-time side; it has no connections any more."""
+    def forget_vhost(self, name: str) -> Task:
+        """Take a virtual host with all that is in it out of the run-time side; it has no connections any more. It is
+        gone at once, and what its queues hold is given back in slices; done when all of it is."""
         vhost = self.vhosts.pop(name)
+        for queue in vhost.queues.values():
+            queue.is_deleted = True  # nothing expires, and nothing goes to where there may be others of their names
+        for delayed in vhost.delayed.values():
+            delayed.delete()
+        self.apps.forget_vhost(name)
+        vhost.changed()
+        return Task(self.background, self._forget_queues(vhost))
+
+    def _forget_queues(self, vhost: VHost) -> Steps:
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
             if not queue.is_proxy:
                 self.store.drop_pages(queue.queue_id)
             elif not queue.is_remote:
                 queue.group.queue_deleted(queue.queue_id)
-        for delayed in vhost.delayed.values():
-            delayed.delete()
-        self.apps.forget_vhost(name)
-        vhost.queues.clear()
-        vhost.changed()
+            yield None
 
     def access_changed(self) -> None:
         """Users or permissions changed: what publishers remember of routes includes permissions."""
@@ -425,23 +435,39 @@ class Broker:
         policy, _ = effective_policies(self.metadata, vhost.name, "quorum_queues", name)
         return leads_locally(arguments, policy)
 
-    def apply_policies(self, vhost: VHost) -> None:
-        """A policy changed: every queue and exchange of the virtual host looks again."""
-        for queue in vhost.queues.values():
-            if queue.is_proxy:
-                queue.policy_changed()
-                continue
-            try:
-                arguments = parse_arguments(queue.declaration.arguments)
-            except (ArgumentError, UnsupportedQueueType) as error:
-                log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, vhost.name, error)
-                continue
-            queue.apply_settings(self.queue_settings(vhost.name, queue.declaration, arguments))
-            self.watch_unused(vhost, queue)
-            self.lease_expiry.watch_all(queue)
+    def apply_policies(self, vhost: VHost) -> Task:
+        """A policy changed: every queue and exchange of the virtual host looks again, a few in a slice. Done when all
+        have. What is declared meanwhile looks by itself. Changes that come while all look are for one look behind."""
+        following = vhost.next_look
+        if following is None:
+            vhost.next_look = following = Task(self.background, self._look_again(vhost, vhost.look))
+        return following
+
+    def _look_again(self, vhost: VHost, before: Task | None) -> Steps:
+        if before is not None:
+            yield before
+        vhost.look, vhost.next_look = vhost.next_look, None
+        for queue in list(vhost.queues.values()):
+            if not queue.is_deleted:
+                self._apply_queue_policy(vhost, queue)
+            yield None
         for entry in vhost.router.entries():
-            self.apply_exchange_policy(vhost, entry)
-        vhost.changed()
+            if vhost.router.get(entry.name) is entry:
+                self.apply_exchange_policy(vhost, entry)
+            yield None
+
+    def _apply_queue_policy(self, vhost: VHost, queue: Any) -> None:
+        if queue.is_proxy:
+            queue.policy_changed()
+            return
+        try:
+            arguments = parse_arguments(queue.declaration.arguments)
+        except (ArgumentError, UnsupportedQueueType) as error:
+            log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, vhost.name, error)
+            return
+        queue.apply_settings(self.queue_settings(vhost.name, queue.declaration, arguments))
+        self.watch_unused(vhost, queue)
+        self.lease_expiry.watch_all(queue)
 
     def apply_exchange_policy(self, vhost: VHost, entry: Any) -> None:
         arguments = entry.arguments or {}
@@ -481,6 +507,7 @@ class Broker:
 
         self.timers.at(queue.last_used + expires, look)
 
+    hashing: Any = None
     apps: Any = None
     lease_expiry: Any = None
     declarations: Any = None

@@ -18,16 +18,21 @@ Answer = Callable[[], None]
 
 class Hold:
     """Made by Node.hold for the method that is being handled. `what`: what is waited for, to be named when it does not
-    come. deadline: until when, milliseconds. is_over: the node's (Node.end_hold)."""
+    come. deadline: until when, milliseconds (Node.begin_hold), 0: for as long as it takes. is_over: Node.end_hold."""
 
-    def __init__(self, node: Node, connection: Connection, what: str, deadline: int) -> None:
+    def __init__(self, node: Node, connection: Connection, what: str) -> None:
         self.connection = connection
         self.what = what
-        self.deadline = deadline
+        self.deadline = 0
         self.is_over = False
         self._node = node
         self._channel = connection.current
         self._serving = connection.serving
+
+    def extend(self) -> None:
+        """What is waited for goes on: the whole time begins anew."""
+        if not self.is_over:
+            self._node.begin_hold(self)
 
     def release(self, answer: Answer) -> None:
         """It has happened: answer, and go on with the connection's frames. `answer` may raise as a handler may, and may

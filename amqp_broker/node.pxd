@@ -55,6 +55,8 @@ cdef class Node:
     cdef public object homes
     cdef public object leases
     cdef public bint has_logins
+    cdef public bint has_hashes
+    cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links
     cdef dict _home_sessions

@@ -40,6 +40,7 @@ from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
 from amqp_broker.fan_out import FanOut
+from amqp_broker.hashing import Hashing, PasswordHash
 from amqp_broker.hold import Hold
 from amqp_broker.leases.service import Leases
 from amqp_broker.page_check import PageCheck
@@ -80,11 +81,10 @@ _RELIEF_REST_MS = 100
 class Turn:
     """What a turn leaves to the driver.
 
-    dirty: connections with output. dropped: connections to be closed: our half when the
-    output is written, or both at once (`is_abandoned`). reading: connections
-    whose `is_paused` has changed. checks: passwords to be compared anywhere, each to be brought back with `checked`.
-    peers: frames for other nodes, by name, in order. wants_sync: somebody waits for the disk. next_deadline: when
-    `tick` is wanted, milliseconds since the epoch, or None.
+    dirty: connections with output. dropped: connections to be closed: our half when the output is written, or both at
+    once (`is_abandoned`). reading: connections whose `is_paused` has changed. checks: passwords to be compared or hashed
+    anywhere, each to be brought back with `checked`. peers: frames for other nodes, by name, in order. wants_sync:
+    somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
@@ -94,7 +94,7 @@ class Turn:
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
-        checks: list[PasswordCheck],
+        checks: list[PasswordCheck | PasswordHash],
         peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
         next_deadline: int | None,
@@ -133,6 +133,8 @@ class Node:
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.has_logins = False  # some wait for their password to be checked
+        self.has_hashes = False  # new passwords wait to be hashed
+        self.hashing = self.broker.hashing = Hashing(self)
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self.fan_out = FanOut(self, config.max_turn_copies)
@@ -178,13 +180,22 @@ class Node:
         self.homes.open()
         self._synced_ticket = self.broker.ticket()
         self.leases.synced(self._synced_ticket)
-        while not self.is_ready and self.replication.is_alone:
-            self.end_turn(now)
+        self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
+
+    def run_alone(self, is_over: Callable[[], bool], now: int) -> None:
+        """Turns without clients and other nodes, with everything that is to be run elsewhere run here, until
+        `is_over`."""
+        while not is_over():
+            turn = self.end_turn(now)
+            for check in turn.checks:
+                check.run()
+                self.checked(check, now)
             job = self.take_sync()
-            if job is None:
+            if job is not None:
+                job.run()
+                self.synced(job, now)
+            elif not turn.checks and not self._jobs and not is_over():
                 raise RuntimeError("the node waits for something else than its disk: a defect")
-            job.run()
-            self.synced(job, now)
 
     def _get_ready(self, now: int) -> None:
         """The metadata are those of the cluster: build what clients use."""
@@ -311,10 +322,13 @@ class Node:
         for group in (self.connections, self.pending_handshakes, self.closing):
             group.pop(connection.number, None)
 
-    def checked(self, check: PasswordCheck, now: int) -> None:
+    def checked(self, check: PasswordCheck | PasswordHash, now: int) -> None:
         """A check of `Turn.checks` has run."""
         self.set_time(now)
-        self.logins.checked(check)
+        if isinstance(check, PasswordHash):
+            self.hashing.done(check)
+        else:
+            self.logins.checked(check)
 
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
@@ -384,10 +398,16 @@ class Node:
         """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
         command_timeout the connection is closed, unless what is waited for is our own work (not `is_timed`)."""
         self.readers.park(connection)
-        hold = Hold(self, connection, what, self.now + self.config.command_timeout_ms)
+        hold = Hold(self, connection, what)
         if is_timed:
-            self.holds[hold] = None
+            self.begin_hold(hold)
         return hold
+
+    def begin_hold(self, hold: Hold) -> None:
+        """It holds for command_timeout from now on: in the order of their deadlines."""
+        hold.deadline = self.now + self.config.command_timeout_ms
+        self.holds.pop(hold, None)
+        self.holds[hold] = None
 
     def end_hold(self, hold: Hold) -> bool:
         """It is over. Returns whether it was not before."""
@@ -450,7 +470,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
-        checks = self.logins.take() if self.has_logins else []
+        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self.has_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.fan_out.copies = 0
         if self.readers.is_shut:
@@ -495,6 +515,8 @@ class Node:
         self._choose_readers(is_behind)
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
+        if self.has_hashes:
+            checks += self.hashing.take()
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
         return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 

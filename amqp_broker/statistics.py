@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.connection.connection import OPEN
 from amqp_broker.leases.lease_source import group_list
 from amqp_broker.proxies.quorum_queue import QuorumQueue
+from amqp_broker.task import Steps
 from queues.classic import ClassicQueue
 from queues.queue import Queue
 
@@ -15,12 +16,24 @@ if TYPE_CHECKING:
     from amqp_broker.vhost import VHost
 
 
-def node_statistics(node: Node) -> dict[str, Any]:
-    """Counts of the whole node; sizes in octets."""
+#: So many queues are looked at in one slice.
+_SLICE = 50
+
+
+def count_node(node: Node) -> Steps:
+    """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
     broker, store = node.broker, node.store
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
-    # What other nodes hold, they count themselves.
-    held = [queue for queue in queues if not queue.is_remote]
+    consumers = ready = unacked = leased = 0
+    for number, queue in enumerate(queues):
+        # What other nodes hold, they count themselves.
+        if not queue.is_remote and not queue.is_deleted:
+            consumers += queue.consumer_count()
+            ready += queue.message_count()
+            unacked += queue.unacked_count()
+            leased += queue.leased_count()
+        if number % _SLICE == 0:
+            yield None
     groups = list(node.replication.queue_groups.values())
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
@@ -29,9 +42,9 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "channels": sum(len(connection.channels) for connection in node.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
-        "consumers": sum(queue.consumer_count() for queue in held),
-        "messages_ready": sum(queue.message_count() for queue in held),
-        "messages_unacked": sum(queue.unacked_count() for queue in held),
+        "consumers": consumers,
+        "messages_ready": ready,
+        "messages_unacked": unacked,
         "messages_delayed": sum(len(each) for each in delayed),
         "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
         "memory_quorum_queues": sum(group.ram_bytes for group in groups),
@@ -43,7 +56,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "unsynced_bytes": node.backlog_bytes(),
         "unapplied_bytes": sum(group.backlog_bytes for group in groups),
         "unroutable": broker.unroutable,
-        "messages_leased": sum(queue.leased_count() for queue in held),
+        "messages_leased": leased,
         "lease_requests": node.leases.requests,
         "lease_claims_waiting": node.leases.claims.waiting_count,
         "txn_staged_messages": broker.apps.staged_messages(),

@@ -3,26 +3,30 @@
 The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
 `{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator, but for those
 of lease.* and txn.*, which go to leases/service.py. What has to survive a restart is answered when it is committed and
-all nodes that are there have it.
+all nodes that are there have it; what costs by the number of things is done in slices, and answered behind the last.
+
+Invariant: whatever a request says, it is answered, with an error at worst: it never ends a connection.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.administration import Administration
-from amqp_broker.auth.passwords import hash_password
+from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.cluster_verbs import ClusterVerbs
-from amqp_broker.cluster.metadata_stream import Proposal
-from amqp_broker.definitions import ImportPlan, export, plan_import
+from amqp_broker.cluster.metadata_stream import BATCH_COMMANDS
+from amqp_broker.definitions import ADMINISTRATOR, USER_LIMITS, VHOST_LIMITS, Importer
+from amqp_broker.definitions.exporting import export_items
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.policies import check_policy
 from amqp_broker.proxies.remote_counts import RemoteCounts
-from amqp_broker.statistics import delayed_statistics, node_statistics, queue_statistics
+from amqp_broker.request import Request, encode, encode_value, list_of, object_of
+from amqp_broker.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.task import EXPECTED_ERRORS, Awaited, Steps, Task
 from queues.message import Message, build_message
 
 if TYPE_CHECKING:
@@ -30,11 +34,13 @@ if TYPE_CHECKING:
     from amqp_broker.message_facts import MessageFacts
     from amqp_broker.node import Node
 
-Request = dict[str, Any]
-#: An answer's fields, which may change until it is given, and what has to be applied, or known, before that.
-Answer = tuple[dict[str, Any], Proposal | RemoteCounts | None]
+#: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
+#: to the fields (task.py).
+Answer = tuple[dict[str, Any], Awaited | None] | Steps
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
+#: So many queues or definitions are described in one slice.
+_SLICE = 10
 
 
 class System:
@@ -62,7 +68,7 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
-            **ClusterVerbs(node).verbs,
+            **{verb: _on_fields(serve) for verb, serve in ClusterVerbs(node).verbs.items()},
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
@@ -71,33 +77,44 @@ class System:
             self._node.leases.request(channel, verb, message, facts)
             return
         reply_to = facts.properties.reply_to or ""
+        task: Task | None = None
+        fields: dict[str, Any] = {}
+        awaited: Awaited | None = None
         try:
-            answer, proposal = self._answer(channel, verb, message)
-        except (ValueError, KeyError, TypeError) as error:
-            text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
-            answer, proposal = {"ok": False, "error": f"{verb}: {text}"}, None
+            found = self._answer(channel, verb, message)
+            if isinstance(found, Generator):
+                task = awaited = Task(self._node.background, found)
+            else:
+                fields, awaited = found
+        except EXPECTED_ERRORS as error:
+            fields, awaited = _refusal(verb, error), None
 
         def send() -> None:
-            self._send(channel, reply_to, facts, json.dumps({"ok": True, **answer}).encode())
+            said = fields
+            if task is not None and isinstance(task.error, EXPECTED_ERRORS):
+                said = _refusal(verb, task.error)
+            elif task is not None and task.error is not None:
+                raise task.error
+            elif task is not None:
+                said = task.result
+            self._send(channel, reply_to, facts, encode({"ok": True, **said}).encode("ascii"))
 
-        if proposal is None or proposal.is_done:
+        if awaited is None or awaited.is_done:
             send()
             return
         hold = self._node.hold(channel.connection, verb)
-        proposal.when_done(lambda result: hold.release(send))
+        if task is not None:
+            task.on_progress = hold.extend
+        awaited.when_done(lambda result: hold.release(send))
 
     def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
         session = channel.connection.session
-        if not session.has_tag("administrator"):
+        if not session.has_tag(ADMINISTRATOR):
             return {"ok": False, "error": f"{verb}: user '{session.user}' lacks the tag administrator"}, None
         handler = self._verbs.get(verb)
         if handler is None:
             return {"ok": False, "error": f"unknown verb '{verb}'; there are {', '.join(self._verbs)}"}, None
-        body = message.body_bytes()
-        request = json.loads(body) if body else {}
-        if not isinstance(request, dict):
-            raise ValueError("the body has to be a JSON object")
-        return handler(request)
+        return handler(Request.of_json(message.body_bytes()))
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
         """Deliver an answer as a message to the default exchange."""
@@ -116,114 +133,154 @@ class System:
         elif reply_to in channel.vhost.queues:
             channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._node.now)
 
-    def _execute(self, command: commands.Command) -> Answer:
-        return {}, self._administration.execute(command)
+    def _execute(self, *asked: commands.Command) -> Steps:
+        """Done when they are applied, and true at run time."""
+        proposals = [self._administration.execute(command) for command in asked]
+        yield proposals[-1]
+        for proposal in proposals:
+            if isinstance(proposal.result, Task):
+                yield proposal.result
+        return {}
+
+    def _settled(self) -> Steps:
+        """Wait until all is applied that this node has proposed: what is asked of the metadata then is not about to be
+        changed from here."""
+        while (last := self._node.broker.unsettled_proposal()) is not None:
+            yield last
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
-    def _statistics(self, request: Request) -> Answer:
-        return {"statistics": node_statistics(self._node)}, None
+    def _statistics(self, request: Request) -> Steps:
+        return {"statistics": (yield from count_node(self._node))}
 
-    def _list_queues(self, request: Request) -> Answer:
-        vhost = self._vhost(request)
-        found: dict[str, Any] = {}
-
-        def fill(result: object) -> None:
-            queues = [queue_statistics(queue, self._node.now) for queue in vhost.queues.values()]
-            found.update(queues=queues, delayed=delayed_statistics(vhost))
-
-        counts = RemoteCounts(vhost.queues.values(), self._node.broker.timers, self._node.now)
-        counts.when_done(fill)
-        return found, counts
+    def _list_queues(self, request: Request) -> Steps:
+        vhost, broker = self._vhost(request), self._node.broker
+        counts = RemoteCounts(broker.timers, self._node.now)
+        queues = list(vhost.queues.values())
+        for number, queue in enumerate(queues):
+            counts.ask(queue)
+            if number % _SLICE == 0:
+                yield None
+        yield counts.asked()
+        rows: list[str] = []
+        for number, queue in enumerate(queues):
+            if not queue.is_deleted:
+                rows.append(encode_value(queue_statistics(queue, self._node.now)))
+            if number % _SLICE == 0:
+                yield None
+        return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
-        name = _text(request, key)
+        name = request.text(key)
         vhost = self._node.broker.vhosts.get(name)
         if vhost is None:
             raise ValueError(f"no vhost '{name}'")
         return vhost
 
-    def _user(self, request: Request) -> str:
-        name = _text(request, "user")
+    def _user(self, request: Request, key: str = "user") -> str:
+        name = request.text(key)
         if self._node.broker.metadata.user(name) is None:
             raise ValueError(f"no user '{name}'")
         return name
 
-    def _create_vhost(self, request: Request) -> Answer:
-        """Without `permissions_for`, nobody may enter but those who are given permission later."""
-        name = _text(request, "name")
-        broker = self._node.broker
+    def _create_vhost(self, request: Request) -> Steps:
+        """Without `permissions_for`, nobody may enter but those who are given permission later. Of one that is there,
+        what is not named stays."""
+        name, broker = request.name("name"), self._node.broker
+        user = self._user(request, "permissions_for") if request.has("permissions_for") else None
+        yield from self._settled()
         if name not in broker.vhosts and len(broker.vhosts) >= broker.config.max_vhosts:
             raise ValueError(f"the limit of {broker.config.max_vhosts} vhosts (max_vhosts) is reached")
-        proposal = self._administration.execute(commands.put_vhost(name, description=request.get("description", "")))
-        user = request.get("permissions_for")
-        if user is not None:
-            if broker.metadata.user(user) is None:
-                raise ValueError(f"no user '{user}'")
-            proposal = self._administration.execute(commands.set_permission(user, name, ".*", ".*", ".*"))
-        return {}, proposal
+        known = broker.metadata.vhost(name)
+        if known is None:
+            put = commands.put_vhost(name, description=request.text("description", ""))
+        else:
+            put = commands.put_vhost(
+                name,
+                description=request.text("description", known.description),
+                tags=known.tags,
+                default_queue_type=known.default_queue_type,
+                tracing=known.tracing,
+            )
+        allow = [commands.set_permission(user, name, ".*", ".*", ".*")] if user is not None else []
+        return (yield from self._execute(put, *allow))
 
-    def _delete_vhost(self, request: Request) -> Answer:
+    def _delete_vhost(self, request: Request) -> Steps:
         return self._execute(commands.delete_vhost(self._vhost(request, "name").name))
 
-    def _limit_vhost(self, request: Request) -> Answer:
-        return self._execute(commands.limit_vhost(self._vhost(request).name, request["limits"]))
+    def _limit_vhost(self, request: Request) -> Steps:
+        limits = request.limits("limits", VHOST_LIMITS)
+        return self._execute(commands.limit_vhost(self._vhost(request).name, limits))
 
-    def _put_user(self, request: Request) -> Answer:
-        password = request.get("password")
-        stored = hash_password(password, self._node.broker.random_bytes) if password else ""
-        tags = request.get("tags", [])
-        if isinstance(tags, str):
-            tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
-        return self._execute(commands.put_user(_text(request, "name"), stored, tags))
+    def _put_user(self, request: Request) -> Steps:
+        """Of one who is there, what is not named stays."""
+        name, broker = request.name("name"), self._node.broker
+        tags = request.tags("tags") if request.has("tags") else None
+        stored = None
+        if request.has("password"):
+            stored = yield broker.hashing.hash(NewPassword(request.text("password"), broker.random_bytes))
+        yield from self._settled()
+        known = broker.metadata.user(name)
+        if stored is None:
+            stored = known.password_hash if known is not None else ""
+        if tags is None:
+            tags = list(known.tags) if known is not None else []
+        elif ADMINISTRATOR not in tags:
+            self._check_administrators(name)
+        return (yield from self._execute(commands.put_user(name, stored, tags)))
 
-    def _delete_user(self, request: Request) -> Answer:
-        name = _text(request, "name")
-        if self._node.broker.metadata.user(name) is None:
-            raise ValueError(f"no user '{name}'")
-        return self._execute(commands.delete_user(name))
+    def _delete_user(self, request: Request) -> Steps:
+        name = self._user(request, "name")
+        yield from self._settled()
+        self._check_administrators(name)
+        return (yield from self._execute(commands.delete_user(name)))
 
-    def _limit_user(self, request: Request) -> Answer:
-        return self._execute(commands.limit_user(self._user(request), request["limits"]))
+    def _check_administrators(self, without: str) -> None:
+        """Somebody has to be able to administer the broker. Raises ValueError."""
+        found = [user.name for user in self._node.broker.metadata.users() if ADMINISTRATOR in user.tags]
+        if found == [without]:
+            raise ValueError(
+                f"user '{without}' is the last one with the tag administrator; give the tag to somebody else first"
+            )
 
-    def _put_permission(self, request: Request) -> Answer:
-        patterns = [_text(request, key) for key in ("configure", "write", "read")]
-        for pattern in patterns:
-            check_pattern(pattern)
+    def _limit_user(self, request: Request) -> Steps:
+        return self._execute(commands.limit_user(self._user(request), request.limits("limits", USER_LIMITS)))
+
+    def _put_permission(self, request: Request) -> Steps:
+        patterns = [_pattern(request, key) for key in ("configure", "write", "read")]
         return self._execute(commands.set_permission(self._user(request), self._vhost(request).name, *patterns))
 
-    def _delete_permission(self, request: Request) -> Answer:
+    def _delete_permission(self, request: Request) -> Steps:
         return self._execute(commands.clear_permission(self._user(request), self._vhost(request).name))
 
-    def _put_topic_permission(self, request: Request) -> Answer:
-        patterns = [_text(request, key) for key in ("write", "read")]
-        for pattern in patterns:
-            check_pattern(pattern)
+    def _put_topic_permission(self, request: Request) -> Steps:
+        patterns = [_pattern(request, key) for key in ("write", "read")]
+        exchange = request.name("exchange", may_be_empty=True)
         return self._execute(
-            commands.set_topic_permission(
-                self._user(request), self._vhost(request).name, _text(request, "exchange"), *patterns
+            commands.set_topic_permission(self._user(request), self._vhost(request).name, exchange, *patterns)
+        )
+
+    def _delete_topic_permission(self, request: Request) -> Steps:
+        return self._execute(
+            commands.clear_topic_permission(
+                self._user(request), self._vhost(request).name, request.text("exchange")
             )
         )
 
-    def _delete_topic_permission(self, request: Request) -> Answer:
-        return self._execute(
-            commands.clear_topic_permission(self._user(request), self._vhost(request).name, _text(request, "exchange"))
-        )
-
-    def _put_policy(self, request: Request) -> Answer:
+    def _put_policy(self, request: Request) -> Steps:
         return self._set_policy(request, operator=False)
 
-    def _put_operator_policy(self, request: Request) -> Answer:
+    def _put_operator_policy(self, request: Request) -> Steps:
         return self._set_policy(request, operator=True)
 
-    def _set_policy(self, request: Request, operator: bool) -> Answer:
-        pattern, apply_to = request["pattern"], request.get("apply_to", "all")
-        priority, definition = request.get("priority", 0), request["definition"]
+    def _set_policy(self, request: Request, operator: bool) -> Steps:
+        pattern, apply_to = request.text("pattern"), request.text("apply_to", "all")
+        priority, definition = request.get("priority", 0), request.get("definition")
         check_policy(pattern, apply_to, priority, definition, operator=operator)
         return self._execute(
             commands.set_policy(
                 self._vhost(request).name,
-                _text(request, "name"),
+                request.name("name", may_be_empty=True),
                 pattern=pattern,
                 definition=definition,
                 apply_to=apply_to,
@@ -232,40 +289,63 @@ class System:
             )
         )
 
-    def _delete_policy(self, request: Request) -> Answer:
-        return self._execute(commands.clear_policy(self._vhost(request).name, _text(request, "name")))
+    def _delete_policy(self, request: Request) -> Steps:
+        return self._execute(commands.clear_policy(self._vhost(request).name, request.text("name")))
 
-    def _delete_operator_policy(self, request: Request) -> Answer:
+    def _delete_operator_policy(self, request: Request) -> Steps:
         return self._execute(
-            commands.clear_policy(self._vhost(request).name, _text(request, "name"), operator=True)
+            commands.clear_policy(self._vhost(request).name, request.text("name"), operator=True)
         )
 
-    def _export(self, request: Request) -> Answer:
-        return {"definitions": export(self._node.broker.metadata, request.get("vhost"))}, None
+    # -- definitions -------------------------------------------------------------------------------------------------
 
-    def _import(self, request: Request) -> Answer:
-        plan, proposal = self.carry_out(request["definitions"], request.get("vhost"))
-        return {"commands": len(plan.commands), "notes": plan.notes}, proposal
+    def _export(self, request: Request) -> Steps:
+        """As they are at the first step."""
+        vhost = self._vhost(request).name if request.has("vhost") else None
+        about, categories = export_items(self._node.broker.metadata, vhost)
+        parts = {name: encode_value(value) for name, value in about.items()}
+        for category, items in categories.items():
+            rows: list[str] = []
+            for item in items:
+                rows.append(encode_value(item))
+                if len(rows) % _SLICE == 0:
+                    yield None
+            parts[category] = list_of(rows)
+            yield None
+        return {"definitions": object_of(parts)}
 
-    def carry_out(self, definitions: object, vhost: str | None) -> tuple[ImportPlan, Proposal | None]:
-        """Propose what definitions ask for beyond what is there. Returns the plan, and what has to be applied before it
-        is true. Raises ValueError."""
+    def _import(self, request: Request) -> Steps:
+        vhost = request.text("vhost") if request.has("vhost") else None
+        return (yield from self._carry_out(request.get("definitions"), vhost))
+
+    def take_over(self, definitions: object, vhost: str | None = None) -> Task:
+        """Carry out what definitions ask for beyond what is there. Its result has `commands`, how many changes that
+        were, and `notes` on what was left out; its error is a ValueError where they cannot be."""
+        return Task(self._node.background, self._carry_out(definitions, vhost))
+
+    def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
+        """Portions of commands, the next one when the last is applied: no member has more to do at once."""
         broker = self._node.broker
-        plan = plan_import(definitions, broker.metadata, broker.random_bytes, vhost=vhost)
-        proposal = None
-        for command in plan.commands:
-            proposal = self._administration.execute(command)
-        return plan, proposal
-
-    def load_definitions(self, definitions: object) -> list[str]:
-        """Carry out what definitions ask for beyond what is there. Returns notes on what was left out.
-
-        Raises ValueError."""
-        return self.carry_out(definitions, None)[0].notes
+        groups = len(self._node.replication.queue_groups)
+        importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
+        for password in importer.steps():
+            yield broker.hashing.hash(password) if password is not None else None
+        plan = importer.plan
+        for start in range(0, len(plan.commands), BATCH_COMMANDS):
+            yield from self._execute(*plan.commands[start : start + BATCH_COMMANDS])
+        return {"commands": len(plan.commands), "notes": plan.notes}
 
 
-def _text(request: Request, key: str) -> str:
-    value = request[key]
-    if not isinstance(value, str):
-        raise ValueError(f"field {key} has to be a string, got {value!r}")
-    return value
+def _refusal(verb: str, error: Exception) -> dict[str, Any]:
+    text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
+    return {"ok": False, "error": f"{verb}: {text}"}
+
+
+def _on_fields(serve: Callable[[dict[str, Any]], Answer]) -> Callable[[Request], Answer]:
+    return lambda request: serve(request.fields)
+
+
+def _pattern(request: Request, key: str) -> str:
+    pattern = request.text(key)
+    check_pattern(pattern)
+    return pattern

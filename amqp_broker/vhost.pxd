@@ -20,7 +20,8 @@ cdef class VHost:
     cdef public list dead_letters
     cdef public dict delayed
     cdef public Py_ssize_t connections
-    cdef public object default_queue_type
+    cdef public object look
+    cdef public object next_look
     cdef Py_ssize_t _max_routes
     cdef dict _tables
     cdef Py_ssize_t _route_count

@@ -13,6 +13,7 @@ from typing import Any
 
 from amqp_broker.receipts import Receipt
 from amqp_broker.routes import PublishRoute, RouteTable
+from amqp_broker.task import Task
 from exchanges.router import ExchangeEntry, Router
 from queues.message import Message
 from queues.queue import Queue
@@ -38,6 +39,9 @@ class VHost:
         self.dead_letters: list[Any] = []
         self.delayed: dict[str, Any] = {}
         self.connections = 0
+        #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
+        self.look: Task | None = None
+        self.next_look: Task | None = None
         self._max_routes = max_cached_routes
         self._tables: dict[str, RouteTable] = {}
         self._route_count = 0

@@ -15,7 +15,7 @@ QUORUM = "quorum"
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
 MAX_TIME_MS = 315_360_000_000
 
-SUPPORTED_TYPES = ("classic",)
+SUPPORTED_TYPES = (CLASSIC, QUORUM)
 #: Queue types whose rooms exist but that are not served yet.
 LATER_TYPES = ("stream",)
 
@@ -183,7 +183,7 @@ def queue_type_of(arguments: Mapping[str, object], default: str = "classic") -> 
     if kind is None:
         return default
     name = read_string("x-queue-type", kind)
-    if name in (CLASSIC, QUORUM):
+    if name in SUPPORTED_TYPES:
         return name
     if name in LATER_TYPES:
         raise UnsupportedQueueType(name)
@@ -191,13 +191,13 @@ def queue_type_of(arguments: Mapping[str, object], default: str = "classic") -> 
 
 
 def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
-    """Check a queue's arguments. Raises ArgumentError, or UnsupportedQueueType; unknown names are ignored."""
+    """Check a classic queue's arguments. Raises ArgumentError, or UnsupportedQueueType; unknown names are ignored."""
     kind = arguments.get("x-queue-type")
     if kind is not None:
         name = read_string("x-queue-type", kind)
         if name in LATER_TYPES:
             raise UnsupportedQueueType(name)
-        if name not in SUPPORTED_TYPES:
+        if name != CLASSIC:
             raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
     for key, value in arguments.items():
         if key in _OF_OTHER_TYPES:

@@ -48,11 +48,35 @@ DECOY_HASH: Final = (
 
 def hash_password(password: str, random_bytes: RandomBytes) -> str:
     """A new scrypt hash of the password as a text to store. An empty password gives NO_PASSWORD."""
-    if not password:
-        return NO_PASSWORD
-    salt = random_bytes(_SALT_OCTETS)
+    return _hash_salted(password, random_bytes(_SALT_OCTETS)) if password else NO_PASSWORD
+
+
+def _hash_salted(password: str, salt: bytes) -> str:
     key = _scrypt(password, salt, SCRYPT_N, SCRYPT_R, SCRYPT_P, _KEY_OCTETS)
     return f"scrypt${SCRYPT_N}${SCRYPT_R}${SCRYPT_P}${_to_base64(salt)}${_to_base64(key)}"
+
+
+class NewPassword:
+    """A password that is to be stored. `run` takes tens of milliseconds and may be called in another thread; then
+    `stored` is its hash. known: a hash that stays if it is this password's. An empty password is none. Raises
+    ValueError where the password is no text that UTF-8 can carry."""
+
+    def __init__(self, password: str, random_bytes: RandomBytes, known: str = NO_PASSWORD) -> None:
+        try:
+            _octets(password)
+        except UnicodeEncodeError:
+            raise ValueError("a password has to be text that UTF-8 can carry, without halves of surrogates") from None
+        self.stored = NO_PASSWORD
+        self._password = password
+        self._known = known
+        self._salt = random_bytes(_SALT_OCTETS)
+
+    def run(self) -> None:
+        """Compute."""
+        if not self._password:
+            return
+        is_known = bool(self._known) and verify_password(self._password, self._known)
+        self.stored = self._known if is_known else _hash_salted(self._password, self._salt)
 
 
 def verify_password(password: str, stored: str) -> bool:

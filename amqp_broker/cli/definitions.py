@@ -111,15 +111,11 @@ class StoppedNode:
 
     def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
         with self._opened() as node:
-            plan, last = node.system.carry_out(wanted, vhost)
-            while last is not None and not last.is_done:
-                node.end_turn(node.now)
-                job = node.take_sync()
-                if job is None:
-                    raise RuntimeError("a node alone waits for something else than its disk: a defect")
-                job.run()
-                node.synced(job, node.now)
-        return len(plan.commands), plan.notes
+            task = node.system.take_over(wanted, vhost)
+            node.run_alone(lambda: task.is_done, node.now)
+        if task.error is not None:
+            raise task.error
+        return int(task.result["commands"]), list(task.result["notes"])
 
     @contextmanager
     def _opened(self) -> Iterator[Node]:

@@ -25,14 +25,6 @@ class BindingIndex:
         self._by_source: dict[str, _Bindings] = {}
         self._by_destination: dict[tuple[str, str], _Bindings] = {}
 
-    def copy(self) -> BindingIndex:
-        """An index of the same bindings that changes on its own."""
-        other = BindingIndex()
-        other._all = dict(self._all)
-        other._by_source = {name: dict(bindings) for name, bindings in self._by_source.items()}
-        other._by_destination = {end: dict(bindings) for end, bindings in self._by_destination.items()}
-        return other
-
     def __len__(self) -> int:
         return len(self._all)
 

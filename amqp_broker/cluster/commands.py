@@ -33,11 +33,15 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_json(value: object) -> bool:
+#: Levels of lists and objects in a value: copying one, and writing it, takes some of the interpreter's stack for each.
+MAX_JSON_DEPTH = 64
+
+
+def _is_json(value: object, depth: int = MAX_JSON_DEPTH) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+        return depth > 0 and all(isinstance(key, str) and _is_json(item, depth - 1) for key, item in value.items())
     if isinstance(value, list):
-        return all(_is_json(item) for item in value)
+        return depth > 0 and all(_is_json(item, depth - 1) for item in value)
     return value is None or isinstance(value, (str, int, float))
 
 
@@ -68,8 +72,8 @@ _ID: Final = _Form(
     "an integer above zero", lambda value: isinstance(value, int) and _is_number(value) and value > 0
 )
 _LIMITS: Final = _Form("an object of integers", _is_limits)
-_OBJECT: Final = _Form("an object", _is_object)
-_ANY: Final = _Form("a JSON value", _is_json)
+_OBJECT: Final = _Form(f"an object of at most {MAX_JSON_DEPTH} levels", _is_object)
+_ANY: Final = _Form(f"a JSON value of at most {MAX_JSON_DEPTH} levels", _is_json)
 _RAW: Final = _Form("base64", _is_base64)
 _KIND: Final = _Form(f"one of {', '.join(DESTINATION_KINDS)}", lambda value: value in DESTINATION_KINDS)
 

@@ -101,10 +101,11 @@ class Metadata(Access, AppRecords):
         self._handlers = handlers
         self.access_generation, self.policy_generation = access + 1, policy + 1
 
-    def copy(self) -> Metadata:
-        """A machine in the same state, to try commands out on. Costs one pass over what it holds."""
+    def draft(self) -> Metadata:
+        """A machine in the same state, but for its bindings, of which it has none: to try commands out on. It costs
+        little: copies of tables whose entries never change."""
         other = Metadata()
-        other._vhosts = {name: state.copy() for name, state in self._vhosts.items()}
+        other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
         self.copy_access_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
@@ -277,6 +278,11 @@ class Metadata(Access, AppRecords):
     def bindings(self, vhost: str) -> list[BindingRecord]:
         state = self._vhosts.get(vhost)
         return state.bindings.all() if state else []
+
+    def has_binding(self, vhost: str, binding: BindingRecord) -> bool:
+        """Whether this very binding is there, octet for octet."""
+        state = self._vhosts.get(vhost)
+        return state is not None and binding in state.bindings
 
     def bindings_from(self, vhost: str, source: str) -> list[BindingRecord]:
         state = self._vhosts.get(vhost)

@@ -20,8 +20,8 @@ from typing import Any
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch
 
-#: A batch has about so many octets at most (one larger command goes alone).
-_BATCH_COMMANDS = 500
+#: A batch has so many commands at most: a member applies it in a millisecond or two, and others have their turn.
+BATCH_COMMANDS = 50
 #: What was sent and is not applied after this time goes again, milliseconds.
 RESEND_MS = 1000
 #: So long `then` waits for members that are linked and do not say that they have applied it, milliseconds.
@@ -102,8 +102,8 @@ class MetadataStream:
         self._sent = len(self.unapplied)
         self._progress_at = now
         return [
-            Batch(self.origin, self.session, first + start, waiting[start : start + _BATCH_COMMANDS])
-            for start in range(0, len(waiting), _BATCH_COMMANDS)
+            Batch(self.origin, self.session, first + start, waiting[start : start + BATCH_COMMANDS])
+            for start in range(0, len(waiting), BATCH_COMMANDS)
         ]
 
     def next_deadline(self) -> int | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.cluster.commands import Command, decode_arguments
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import decode_table
+from amqp_broker.task import Task
 from exchanges.bindings import EXCHANGE, Binding, Destination
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
 
@@ -38,13 +39,13 @@ class Projection:
 
     def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
-        most whether anything changed."""
+        most whether anything changed; for what is made true in slices, the Task of that."""
         if not self.is_live or not changed:
             return changed
         subject, _, verb = command["op"].partition(".")
         try:
             if subject == "vhost":
-                self._vhost(verb, command["vhost"])
+                return self._vhost(verb, command["vhost"]) or changed
             elif subject in ("user", "permission", "topic_permission"):
                 self._broker.access_changed()
                 if command["op"] == "user.delete":
@@ -52,7 +53,7 @@ class Projection:
             elif subject in ("policy", "operator_policy"):
                 vhost = self._broker.vhosts.get(command["vhost"])
                 if vhost is not None:
-                    self._broker.apply_policies(vhost)
+                    return self._broker.apply_policies(vhost)
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
@@ -77,13 +78,14 @@ class Projection:
 
     # -- virtual hosts -------------------------------------------------------------------------------------------------
 
-    def _vhost(self, verb: str, name: str) -> None:
+    def _vhost(self, verb: str, name: str) -> Task | None:
         broker = self._broker
         if verb == "put" and name not in broker.vhosts:
             broker.build_vhost(name)
         elif verb == "delete" and name in broker.vhosts:
             self._close_connections(vhost=name)
-            broker.forget_vhost(name)
+            return broker.forget_vhost(name)
+        return None
 
     def _close_connections(self, vhost: str | None = None, user: str | None = None) -> None:
         node = self._node

@@ -211,7 +211,7 @@ class Replication:
         self.stream = MetadataStream(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes
-        self.stream.propose(commands.node_started(self.own_node), self._started)
+        self._begin(None)
 
     def _session_above(self, newest: int) -> int:
         return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
@@ -250,7 +250,13 @@ class Replication:
             return
         if self.metadata_group.is_leader and not self._has_populated:
             self._has_populated = True
-            self._broker.populate()
+            self._broker.populate().when_done(self._begin)
+        else:
+            self._begin(None)
+
+    def _begin(self, result: Any) -> None:
+        """`_started` hears when everything that was proposed before is applied."""
+        self.is_busy = True
         self.stream.propose(commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------

@@ -31,12 +31,11 @@ class VHostState:
         self.parameters: dict[tuple[str, str], Parameter] = {}
         self.apps: dict[str, AppRecord] = {}
 
-    def copy(self) -> VHostState:
-        """The same state, to be changed on its own."""
+    def draft(self) -> VHostState:
+        """The same state without the bindings, to be changed on its own."""
         other = VHostState(self.vhost)
         other.exchanges = dict(self.exchanges)
         other.queues = dict(self.queues)
-        other.bindings = self.bindings.copy()
         other.policies = dict(self.policies)
         other.operator_policies = dict(self.operator_policies)
         other.parameters = dict(self.parameters)

@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from amqp_broker.definitions.exporting import export
-from amqp_broker.definitions.importing import ImportPlan, import_commands, plan_import
+from amqp_broker.definitions.importing import (
+    ADMINISTRATOR,
+    USER_LIMITS,
+    VHOST_LIMITS,
+    Importer,
+    ImportPlan,
+    import_commands,
+    plan_import,
+)
 from amqp_broker.definitions.reading import DefinitionsError
 
-__all__ = ["DefinitionsError", "ImportPlan", "export", "import_commands", "plan_import"]
+__all__ = [
+    "ADMINISTRATOR",
+    "USER_LIMITS",
+    "VHOST_LIMITS",
+    "DefinitionsError",
+    "ImportPlan",
+    "Importer",
+    "export",
+    "import_commands",
+    "plan_import",
+]

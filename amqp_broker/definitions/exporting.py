@@ -7,6 +7,7 @@ new password there) and queue arguments of its own plugins.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Final
 
 import amqp_broker
@@ -20,42 +21,59 @@ RABBIT_VERSION: Final = "3.13.0"
 """The release of RabbitMQ whose form of definitions this is."""
 SCRYPT_ALGORITHM: Final = "amqp_broker_scrypt"
 OPERATOR_POLICY: Final = "operator_policy"
-VHOST_LIMITS: Final = "vhost-limits"
+LIMITS_PARAMETER: Final = "vhost-limits"
 
 Definitions = dict[str, Any]
+Items = Iterator[dict[str, Any]]
 
 
 def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
     """All definitions, or those inside of one vhost (which then is not named in them), as a JSON object."""
+    about, categories = export_items(metadata, vhost)
+    return about | {category: list(items) for category, items in categories.items()}
+
+
+def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definitions, dict[str, Items]]:
+    """The same in parts: what is said of the whole, and the items by category, each described when it is taken: as it
+    is now, whatever becomes of the metadata meanwhile."""
     vhosts = [found for found in metadata.vhosts() if vhost in (None, found.name)]
-    definitions: Definitions = {
+    about: Definitions = {
         "rabbit_version": RABBIT_VERSION,
         "rabbitmq_version": RABBIT_VERSION,
         "product_name": "amqp-broker",
         "product_version": amqp_broker.__version__,
     }
-    if vhost is None:
-        definitions |= _shared(metadata)
-    inside: dict[str, list[dict[str, Any]]] = {
-        "parameters": [item for found in vhosts for item in _parameters(metadata, found)],
-        "policies": [_policy(item) for found in vhosts for item in metadata.policies(found.name)],
-        "queues": [_queue(item) for found in vhosts for item in _queues(metadata, found.name)],
-        "exchanges": [_exchange(item) for found in vhosts for item in _own_exchanges(metadata, found.name)],
-        "bindings": [_binding(found.name, item) for found in vhosts for item in _bindings(metadata, found.name)],
-    }
+    inside = _inside(metadata, vhosts)
     if vhost is not None:
-        for items in inside.values():
-            for item in items:
-                del item["vhost"]
-    return definitions | inside
+        return about, {category: map(_without_vhost, items) for category, items in inside.items()}
+    return about, _shared(metadata) | inside
 
 
-def _shared(metadata: Metadata) -> Definitions:
+def _without_vhost(item: dict[str, Any]) -> dict[str, Any]:
+    del item["vhost"]
+    return item
+
+
+def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
+    """What lies in the vhosts. Lists of records are taken at once: these never change."""
+    names = [found.name for found in vhosts]
+    queues, exchanges = map(metadata.queues, names), map(metadata.exchanges, names)
+    held = list(zip(names, exchanges, queues, map(metadata.bindings, names), strict=True))
+    return {
+        "parameters": iter([item for found in vhosts for item in _parameters(metadata, found)]),
+        "policies": map(_policy, [item for name in names for item in metadata.policies(name)]),
+        "queues": (_queue(item) for _, _, each, _ in held for item in each if item.durable),
+        "exchanges": (_exchange(item) for _, each, _, _ in held for item in each if _is_own(item)),
+        "bindings": (item for each in held for item in _bindings(*each)),
+    }
+
+
+def _shared(metadata: Metadata) -> dict[str, Items]:
     """What lies outside of the vhosts, and the vhosts themselves."""
     return {
-        "users": [_user(user) for user in metadata.users()],
-        "vhosts": [_vhost(vhost) for vhost in metadata.vhosts()],
-        "permissions": [
+        "users": map(_user, metadata.users()),
+        "vhosts": map(_vhost, metadata.vhosts()),
+        "permissions": (
             {
                 "user": grant.user,
                 "vhost": grant.vhost,
@@ -64,8 +82,8 @@ def _shared(metadata: Metadata) -> Definitions:
                 "read": grant.read,
             }
             for grant in metadata.permissions()
-        ],
-        "topic_permissions": [
+        ),
+        "topic_permissions": (
             {
                 "user": grant.user,
                 "vhost": grant.vhost,
@@ -74,11 +92,11 @@ def _shared(metadata: Metadata) -> Definitions:
                 "read": grant.read,
             }
             for grant in metadata.topic_permissions()
-        ],
-        "global_parameters": [
+        ),
+        "global_parameters": (
             {"name": parameter.name, "value": copy.deepcopy(parameter.value)}
             for parameter in metadata.global_parameters()
-        ],
+        ),
     }
 
 
@@ -116,7 +134,7 @@ def _parameters(metadata: Metadata, vhost: VHost) -> list[dict[str, Any]]:
         for policy in metadata.operator_policies(vhost.name)
     ]
     if vhost.limits:
-        found.append((VHOST_LIMITS, "limits", dict(vhost.limits)))
+        found.append((LIMITS_PARAMETER, "limits", dict(vhost.limits)))
     return [
         {"vhost": vhost.name, "component": component, "name": name, "value": value}
         for component, name, value in found
@@ -136,24 +154,19 @@ def _policy(policy: Policy) -> dict[str, Any]:
     return {"vhost": policy.vhost, "name": policy.name, **_policy_value(policy)}
 
 
-def _own_exchanges(metadata: Metadata, vhost: str) -> list[ExchangeRecord]:
-    return [each for each in metadata.exchanges(vhost) if each.durable and not each.is_predeclared]
+def _is_own(exchange: ExchangeRecord) -> bool:
+    return exchange.durable and not exchange.is_predeclared
 
 
-def _queues(metadata: Metadata, vhost: str) -> list[QueueRecord]:
-    """Those that are durable: in a cluster the metadata know the others too, which whoever needs them declares."""
-    return [each for each in metadata.queues(vhost) if each.durable]
-
-
-def _bindings(metadata: Metadata, vhost: str) -> list[BindingRecord]:
-    """Those between durable ends."""
-    exchanges = {each.name for each in metadata.exchanges(vhost) if each.durable}
-    ends = {EXCHANGE: exchanges, QUEUE: {each.name for each in _queues(metadata, vhost)}}
-    return [
-        each
-        for each in metadata.bindings(vhost)
-        if each.source in exchanges and each.destination in ends[each.destination_kind]
-    ]
+def _bindings(
+    vhost: str, exchanges: list[ExchangeRecord], queues: list[QueueRecord], bindings: list[BindingRecord]
+) -> Items:
+    """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them declares."""
+    sources = {each.name for each in exchanges if each.durable}
+    ends = {EXCHANGE: sources, QUEUE: {each.name for each in queues if each.durable}}
+    for each in bindings:
+        if each.source in sources and each.destination in ends[each.destination_kind]:
+            yield _binding(vhost, each)
 
 
 def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:

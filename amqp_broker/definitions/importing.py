@@ -5,36 +5,53 @@ exchanges, queues and bindings that are there stay as they are; nothing is delet
 over without loss of meaning is an error, and then nothing is imported; what needs no import (predeclared
 and transient things) is noted.
 
+A plan is made item by item, in steps that end where the broker may do something else; passwords in clear come first, as
+work for another thread.
+
 Invariants:
 1. The commands, applied in order to the metadata they were made for, all change something: importing
    again is empty.
 2. Every error names its place in the file.
+3. There is no command before all items were read: where one is wrong, nothing is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from amqp_broker.auth import passwords
+from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.patterns import PatternError
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
-from amqp_broker.cluster.entities import BindingRecord
+from amqp_broker.cluster.entities import BindingRecord, ExchangeRecord
 from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.definitions.exporting import OPERATOR_POLICY, SCRYPT_ALGORITHM, VHOST_LIMITS
+from amqp_broker.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY, SCRYPT_ALGORITHM
 from amqp_broker.definitions.reading import DefinitionsError, Entry
 from amqp_broker.policies import PolicyError, check_policy
 from amqp_broker.protocol.fields import decode_table
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
+from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
-from queues.arguments import SUPPORTED_TYPES, ArgumentError, parse_arguments
+from queues.arguments import (
+    CLASSIC,
+    QUORUM,
+    SUPPORTED_TYPES,
+    ArgumentError,
+    UnsupportedQueueType,
+    WrongArgument,
+    parse_arguments,
+    queue_type_of,
+)
+from queues.quorum.arguments import parse_quorum_arguments
 
-_VHOST_LIMIT_NAMES: Final = ("max-connections", "max-queues")
-_USER_LIMIT_NAMES: Final = ("max-connections", "max-channels")
+VHOST_LIMITS: Final = ("max-connections", "max-queues")
+USER_LIMITS: Final = ("max-connections", "max-channels")
+ADMINISTRATOR: Final = "administrator"
 _RESERVED_PREFIX: Final = "amq."
 _NOT_DURABLE: Final = "is not durable; whoever needs it declares it"
 _INSIDE_VHOSTS: Final = ("exchanges", "policies", "parameters", "queues", "bindings")
@@ -42,6 +59,20 @@ _DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 
 End = tuple[str, str, str]
 """Vhost, kind and name of one end of a binding."""
+
+
+class Items(Sequence[Entry]):
+    """The entries of a category, made as they are asked for."""
+
+    def __init__(self, category: str, items: list[object]) -> None:
+        self._category = category
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Entry(f"{self._category}[{index}]", self._items[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +83,20 @@ class ImportPlan:
     notes: list[str] = field(default_factory=list)
 
 
+#: What a step of an import may need first: that this work is run, anywhere.
+Steps = Iterator[NewPassword | None]
+
+
 def import_commands(
     definitions: object,
     metadata: Metadata,
     random_bytes: passwords.RandomBytes,
     *,
     vhost: str | None = None,
+    queue_groups: int = 1,
 ) -> list[Command]:
     """The commands of `plan_import` alone."""
-    return plan_import(definitions, metadata, random_bytes, vhost=vhost).commands
+    return plan_import(definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups).commands
 
 
 def plan_import(
@@ -69,30 +105,56 @@ def plan_import(
     random_bytes: passwords.RandomBytes,
     *,
     vhost: str | None = None,
+    queue_groups: int = 1,
 ) -> ImportPlan:
-    """What brings `metadata` to what `definitions` (decoded JSON) say; `metadata` itself stays as it is.
+    """The plan of an Importer, made at once, passwords included. Raises DefinitionsError (a ValueError)."""
+    importer = Importer(definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups)
+    for work in importer.steps():
+        if work is not None:
+            work.run()
+    return importer.plan
 
-    With `vhost`, everything that lives in a vhost goes into that one, whatever vhost it names, and the
-    rest is left out. `random_bytes` gives salts for users with a password in clear. Raises
-    DefinitionsError (a ValueError).
+
+class Importer:
+    """Plans what brings `metadata` to what `definitions` (decoded JSON) say; `metadata` itself stays as it is.
+
+    With `vhost`, everything that lives in a vhost goes into that one, whatever vhost it names, and the rest is left
+    out. `random_bytes` gives salts for users with a password in clear. queue_groups: over so many groups quorum queues
+    are spread. Each command is applied to a draft of the metadata: what changes nothing there is not needed.
     """
-    return _Importer(metadata, random_bytes, vhost).run(Entry("definitions", definitions))
 
-
-class _Importer:
-    """Applies each command to a copy of the metadata: what changes nothing there is not needed."""
-
-    def __init__(self, metadata: Metadata, random_bytes: passwords.RandomBytes, vhost: str | None) -> None:
+    def __init__(
+        self,
+        definitions: object,
+        metadata: Metadata,
+        random_bytes: passwords.RandomBytes,
+        *,
+        vhost: str | None = None,
+        queue_groups: int = 1,
+    ) -> None:
+        self.plan = ImportPlan()
+        self._definitions = definitions
         self._before = metadata
-        self._state = metadata.copy()
+        self._state = Metadata()
         self._random_bytes = random_bytes
         self._vhost = vhost
-        self._plan = ImportPlan()
+        self._queue_groups = queue_groups
+        self._last_group = 0
+        self._new_passwords: dict[str, NewPassword] = {}
         self._left_out: set[End] = set()
-        self._identities: dict[str, set[tuple[str, str, str, Identity]]] = {}
+        self._identities: dict[End, set[tuple[str, Identity]]] = {}
+        self._exchanges: dict[tuple[str, str], Exchange] = {}
 
-    def run(self, whole: Entry) -> ImportPlan:
-        steps: Mapping[str, Callable[[Entry], None]] = {
+    def steps(self) -> Steps:
+        """Make the plan. Each step is one item; what it gives has to be run before the next. Raises DefinitionsError (a
+        ValueError)."""
+        whole = Entry("definitions", self._definitions)
+        if self._vhost is None:
+            for entry in self._items(whole, "users"):
+                yield from self._hash_password(entry)
+        self._state = self._before.draft()
+        yield None
+        steps: Mapping[str, Callable[[Entry], Steps | None]] = {
             "users": self._user,
             "vhosts": self._put_vhost,
             "permissions": self._permission,
@@ -105,26 +167,40 @@ class _Importer:
             "bindings": self._binding,
         }
         for category, step in steps.items():
-            items = whole.get(category)
-            if items is None:
-                continue
-            if not isinstance(items, list):
-                raise DefinitionsError(category, f"{type(items).__name__} found, a list is needed")
+            items = self._items(whole, category)
             if items and self._vhost is not None and category not in _INSIDE_VHOSTS:
-                self._plan.notes.append(
+                self.plan.notes.append(
                     f"{category}: left out, as only virtual host '{self._vhost}' is imported"
                 )
                 continue
-            for index, item in enumerate(items):
-                step(Entry(f"{category}[{index}]", item))
-        return self._plan
+            for entry in items:
+                yield from step(entry) or ()
+                yield None
+        self._check_administrators()
+
+    def _check_administrators(self) -> None:
+        """Somebody has to be able to administer the broker, if somebody is now."""
+        before, after = ([ADMINISTRATOR in user.tags for user in each.users()] for each in (self._before, self._state))
+        if any(before) and not any(after):
+            raise DefinitionsError("users", "nobody would have the tag administrator any more; give it to somebody")
+
+    @staticmethod
+    def _items(whole: Entry, category: str) -> Items:
+        """The entries of a category."""
+        items = whole.get(category)
+        if items is None:
+            items = []
+        if not isinstance(items, list):
+            raise DefinitionsError(category, f"{type(items).__name__} found, a list is needed")
+        return Items(category, items)
 
     def _do(self, command: Command) -> None:
+        """Raises ValueError for a value that no command can hold."""
         if self._state.apply(command):
-            self._plan.commands.append(command)
+            self.plan.commands.append(command)
 
     def _note(self, entry: Entry, text: str) -> None:
-        self._plan.notes.append(f"{entry.path}: {text}")
+        self.plan.notes.append(f"{entry.path}: {text}")
 
     def _vhost_of(self, entry: Entry) -> str:
         name = entry.text("vhost") if self._vhost is None else self._vhost
@@ -142,19 +218,24 @@ class _Importer:
 
     def _user(self, entry: Entry) -> None:
         name = entry.name("name")
-        self._do(commands.put_user(name, self._password_hash(entry, name), entry.tags("tags")))
+        self._do(commands.put_user(name, self._password_hash(entry), entry.tags("tags")))
         if "limits" in entry:
-            self._do(commands.limit_user(name, entry.limits("limits", _USER_LIMIT_NAMES)))
+            self._do(commands.limit_user(name, entry.limits("limits", USER_LIMITS)))
 
-    def _password_hash(self, entry: Entry, name: str) -> str:
-        if "password" in entry:
-            if "password_hash" in entry:
-                entry.error("password", "there is a password_hash besides; leave one of them out")
-            password = entry.text("password")
-            known = self._state.user(name)
-            if known is not None and passwords.verify_password(password, known.password_hash):
-                return known.password_hash
-            return passwords.hash_password(password, self._random_bytes)
+    def _hash_password(self, entry: Entry) -> Steps:
+        """A password in clear: of a user who has it already, the hash stays."""
+        if "password" not in entry:
+            return
+        if "password_hash" in entry:
+            entry.error("password", "there is a password_hash besides; leave one of them out")
+        known = self._before.user(entry.name("name"))
+        stored = known.password_hash if known is not None else ""
+        self._new_passwords[entry.path] = work = NewPassword(entry.text("password"), self._random_bytes, stored)
+        yield work
+
+    def _password_hash(self, entry: Entry) -> str:
+        if entry.path in self._new_passwords:
+            return self._new_passwords[entry.path].stored
         encoded = entry.text("password_hash", "")
         algorithm = entry.text("hashing_algorithm", _DEFAULT_ALGORITHM)
         try:
@@ -189,7 +270,7 @@ class _Importer:
             )
         )
         if entry.get("limits"):
-            self._do(commands.limit_vhost(name, entry.limits("limits", _VHOST_LIMIT_NAMES)))
+            self._do(commands.limit_vhost(name, entry.limits("limits", VHOST_LIMITS)))
 
     def _pattern(self, entry: Entry, key: str) -> str:
         pattern = entry.text(key)
@@ -232,18 +313,18 @@ class _Importer:
         component, name = entry.text("component"), entry.text("name")
         if component == OPERATOR_POLICY:
             self._policy(entry, Entry(f"{entry.path}.value", entry.mapping("value")), operator=True)
-        elif component == VHOST_LIMITS:
-            limits = entry.limits("value", _VHOST_LIMIT_NAMES)
+        elif component == LIMITS_PARAMETER:
+            limits = entry.limits("value", VHOST_LIMITS)
             self._do(commands.limit_vhost(self._vhost_of(entry), limits))
         else:
-            self._do(commands.set_parameter(self._vhost_of(entry), component, name, entry.get("value")))
+            self._do(commands.set_parameter(self._vhost_of(entry), component, name, entry.json("value")))
 
     def _global_parameter(self, entry: Entry) -> None:
         name = entry.text("name")
         if name.startswith("internal"):
             self._note(entry, f"'{name}' belongs to the cluster that it came from")
         else:
-            self._do(commands.set_global_parameter(name, entry.get("value")))
+            self._do(commands.set_global_parameter(name, entry.json("value")))
 
     # Exchanges, queues and bindings
 
@@ -279,35 +360,52 @@ class _Importer:
         if not entry.flag("durable", True):
             self._leave_out(entry, (vhost, QUEUE, name), _NOT_DURABLE)
             return
-        if name.startswith(_RESERVED_PREFIX):
-            self._leave_out(entry, (vhost, QUEUE, name), "was named by the broker, for one connection")
-            return
         if self._state.queue(vhost, name) is not None:
             return
-        arguments = entry.arguments()
-        type_name = self._queue_type(entry, arguments)
+        arguments, auto_delete = entry.arguments(), entry.flag("auto_delete", False)
+        type_name = self._queue_type(entry, vhost, arguments, auto_delete)
         try:
-            parse_arguments(arguments)
+            if type_name == QUORUM:
+                parse_quorum_arguments(arguments)
+            else:
+                parse_arguments(arguments)
         except ArgumentError as error:
             entry.error(f"arguments.{error.key}", error.reason)
+        except WrongArgument as error:
+            entry.error(f"arguments.{error.key}", f"{type_name} queues have no such argument")
+        if type_name == QUORUM and auto_delete:
+            entry.error("auto_delete", "a quorum queue cannot be one that is deleted with its last consumer")
         self._check_queue_limit(entry, vhost)
         command = commands.declare_queue(
             vhost,
             name,
-            self._state.next_queue_id,
+            self._next_queue_id(type_name),
             type_name=type_name,
-            auto_delete=entry.flag("auto_delete", False),
+            auto_delete=auto_delete,
             arguments_raw=arguments.raw,
         )
         self._do(command)
 
-    def _queue_type(self, entry: Entry, arguments: Mapping[str, object]) -> str:
-        by_argument = arguments.get("x-queue-type")
-        type_name = by_argument if isinstance(by_argument, str) else entry.text("type", "classic")
+    def _queue_type(self, entry: Entry, vhost: str, arguments: Mapping[str, object], auto_delete: bool) -> str:
+        """By the argument, by the field, or else what a queue is that is declared without a type."""
+        record = self._state.vhost(vhost)
+        default = CLASSIC if record is None or auto_delete else record.default_queue_type
+        try:
+            type_name = queue_type_of(arguments, entry.text("type", default))
+        except (ArgumentError, UnsupportedQueueType):
+            type_name = str(arguments["x-queue-type"])
         if type_name in SUPPORTED_TYPES:
             return type_name
-        key = "type" if by_argument is None else "arguments.x-queue-type"
+        key = "arguments.x-queue-type" if "x-queue-type" in arguments else "type"
         entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(SUPPORTED_TYPES)} can")
+
+    def _next_queue_id(self, type_name: str) -> int:
+        """The lowest id that a queue may get; of quorum queues, each in the group behind the last one's."""
+        lowest = self._state.next_queue_id
+        if type_name != QUORUM:
+            return lowest
+        self._last_group = (self._last_group + 1) % self._queue_groups
+        return lowest + (self._last_group - lowest) % self._queue_groups
 
     def _check_queue_limit(self, entry: Entry, vhost: str) -> None:
         """As in RabbitMQ: a limit that was set before counts, one that the file itself brings does not."""
@@ -322,7 +420,7 @@ class _Importer:
         self._left_out.add(end)
         self._note(entry, f"{end[1]} '{end[2]}' was left out: it {reason}")
 
-    def _binding(self, entry: Entry) -> None:
+    def _binding(self, entry: Entry) -> Steps:
         vhost = self._vhost_of(entry)
         source, kind = entry.name("source", may_be_empty=True), entry.text("destination_type")
         if kind not in (QUEUE, EXCHANGE):
@@ -336,30 +434,45 @@ class _Importer:
             if (kind, key) != (QUEUE, destination):
                 entry.error("source", "nothing can be bound to the default exchange")
             return
-        if self._state.exchange(vhost, source) is None:
+        record = self._state.exchange(vhost, source)
+        if record is None:
             entry.error("source", f"there is no exchange '{source}' in virtual host '{vhost}'")
         ends = self._state.queue if kind == QUEUE else self._state.exchange
         if ends(vhost, destination) is None:
             entry.error("destination", f"there is no {kind} '{destination}' in virtual host '{vhost}'")
         arguments = entry.arguments()
-        if not arguments or self._is_new(vhost, source, kind, destination, identity(key, arguments)):
-            self._do(
-                commands.add_binding(vhost, BindingRecord(source, kind, destination, key, arguments.raw))
-            )
+        try:
+            self._exchange_of(record).check_binding(key, arguments)
+        except ValueError as error:
+            raise DefinitionsError(entry.path, str(error)) from None
+        binding = BindingRecord(source, kind, destination, key, arguments.raw)
+        if self._before.has_binding(vhost, binding):
+            return
+        if arguments:
+            end = (vhost, kind, destination)
+            if end not in self._identities:
+                yield from self._learn_identities(end)
+            told = (source, identity(key, arguments))
+            if told in self._identities[end]:
+                return
+            self._identities[end].add(told)
+        self._do(commands.add_binding(vhost, binding))
 
-    def _is_new(self, vhost: str, source: str, kind: str, destination: str, told: Identity) -> bool:
-        """Whether no binding between the two has an equal key and arguments of equal value (and notes it)."""
-        known = self._identities.get(vhost)
-        if known is None:
-            known = self._identities[vhost] = {
-                (found.source, found.destination_kind, found.destination, _identity_of(found))
-                for found in self._state.bindings(vhost)
-                if found.arguments_raw
-            }
-        facts = (source, kind, destination, told)
-        is_new = facts not in known
-        known.add(facts)
-        return is_new
+    def _exchange_of(self, record: ExchangeRecord) -> Exchange:
+        """An exchange of this kind, which says what can be bound to it."""
+        key = (record.vhost, record.name)
+        exchange = self._exchanges.get(key)
+        if exchange is None:
+            exchange = self._exchanges[key] = create_exchange(record.type, decode_table(record.arguments_raw))
+        return exchange
+
+    def _learn_identities(self, end: End) -> Steps:
+        """What bindings to one end are told apart by: key, and arguments by their value."""
+        known = self._identities[end] = set()
+        for found in self._before.bindings_to(*end):
+            if found.arguments_raw:
+                known.add((found.source, _identity_of(found)))
+                yield None
 
 
 def _identity_of(binding: BindingRecord) -> Identity:

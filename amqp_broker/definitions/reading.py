@@ -3,6 +3,7 @@ they are."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final, NoReturn
 
@@ -40,6 +41,15 @@ class Entry:
         """The value as it is; None where there is none."""
         return self._fields.get(key)
 
+    def json(self, key: str) -> object:
+        """The value as it is, without the numbers that JSON has no form for."""
+        value = self._fields.get(key)
+        try:
+            json.dumps(value, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            self.error(key, f"this cannot be written as JSON again: {error}")
+        return value
+
     def text(self, key: str, default: str | None = None) -> str:
         value = self._fields.get(key, default)
         if value is None and default is not None:
@@ -53,7 +63,10 @@ class Entry:
         value = self.text(key)
         if not value and not may_be_empty:
             self.error(key, "it must not be empty")
-        octets = len(value.encode("utf-8", "surrogateescape"))
+        try:
+            octets = len(value.encode("utf-8", "surrogateescape"))
+        except UnicodeEncodeError:
+            self.error(key, f"{value!r} is no text that UTF-8 can carry")
         if octets > _MAX_NAME_OCTETS:
             self.error(key, f"{octets} octets are more than the {_MAX_NAME_OCTETS} that AMQP can carry")
         return value

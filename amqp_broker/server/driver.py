@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from amqp_broker.config import Config
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
+    from amqp_broker.hashing import PasswordHash
     from amqp_broker.node import Node
     from amqp_broker.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
@@ -289,7 +290,7 @@ class Driver:
 
     # -- passwords -----------------------------------------------------------------------------------------------------
 
-    def _run_check(self, check: PasswordCheck) -> None:
+    def _run_check(self, check: PasswordCheck | PasswordHash) -> None:
         """In the login thread."""
         try:
             check.run()
@@ -298,7 +299,7 @@ class Driver:
         else:
             self._loop.call_soon_threadsafe(self._checked, check)
 
-    def _checked(self, check: PasswordCheck) -> None:
+    def _checked(self, check: PasswordCheck | PasswordHash) -> None:
         try:
             self.node.checked(check, self.now())
         except Exception as error:

@@ -35,6 +35,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from amqp_broker.config import Config
     from amqp_broker.page_check import PageCheck
@@ -48,6 +49,8 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 #: How often it is looked whether the node is ready, seconds; and the first and the longest time between two lines that
 #: say what it waits for.
 _LOOK_S = 0.02
+#: What to do about a file of load_definitions that cannot be taken over.
+_WAY_OUT = "correct the file or leave load_definitions out"
 _FIRST_WORD_S = 1.0
 _LONGEST_SILENCE_S = 10.0
 
@@ -191,9 +194,20 @@ class Run:
             unverified = await asyncio.to_thread(verify_at_start, checks, limit)
             gc.freeze()
         driver.verify(unverified)
-        _load_definitions(self._config, node)
-        driver.wants_turn()
-        return await self._wait(lambda: "waiting for load_definitions", lambda: node.replication.stream.last is None)
+        return self._config.load_definitions is None or await self._load(self._config.load_definitions)
+
+    async def _load(self, path: Path) -> bool:
+        """Setting load_definitions: what the file has and the node has not. False: the node is to stop before that is
+        done. Raises OSError, StorageError."""
+        task = self._node.system.take_over(_read_definitions(path))
+        self._driver.wants_turn()
+        if not await self._wait(lambda: "waiting for load_definitions", lambda: task.is_done):
+            return False
+        if task.error is not None:
+            raise StorageError(f"{path}: {task.error}; {_WAY_OUT}")
+        for note in task.result["notes"]:
+            log.warning("definitions of %s: %s", path, note)
+        return True
 
     async def _end(self) -> None:
         """Wait until the node is to stop."""
@@ -276,19 +290,12 @@ def _log_start(config: Config, doors: Doors) -> None:
     )
 
 
-def _load_definitions(config: Config, node: Node) -> None:
-    """Setting load_definitions: what the file has and the node has not. Raises OSError, StorageError."""
-    if config.load_definitions is None:
-        return
-    text = config.load_definitions.read_text()
+def _read_definitions(path: Path) -> Any:
+    """What the file of load_definitions says. Raises OSError, StorageError."""
     try:
-        notes = node.system.load_definitions(json.loads(text))
+        return json.loads(path.read_text())
     except ValueError as error:
-        raise StorageError(
-            f"{config.load_definitions}: {error}; correct the file or leave load_definitions out"
-        ) from None
-    for note in notes:
-        log.warning("definitions of %s: %s", config.load_definitions, note)
+        raise StorageError(f"{path}: {error}; {_WAY_OUT}") from None
 
 
 def _watch_parent(stop: asyncio.Event) -> None:

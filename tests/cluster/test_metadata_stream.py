@@ -147,11 +147,11 @@ def test_a_stream_that_is_opened_again_counts_from_one() -> None:
 
 def test_many_commands_go_in_several_batches() -> None:
     stream = MetadataStream("n1", 50)
-    for number in range(1200):
+    for number in range(120):
         stream.propose(command(number))
     batches = stream.take_batches(0)
-    assert [(batch.first, len(batch.commands)) for batch in batches] == [(1, 500), (501, 500), (1001, 200)]
-    assert [each for batch in batches for each in batch.commands] == [command(number) for number in range(1200)]
+    assert [(batch.first, len(batch.commands)) for batch in batches] == [(1, 50), (51, 50), (101, 20)]
+    assert [each for batch in batches for each in batch.commands] == [command(number) for number in range(120)]
 
 
 class _Machine(MetadataMachine):

@@ -338,7 +338,17 @@ USER = {"name": "new", "tags": []}
         ),
         ("queues", {**QUEUE, "arguments": {"n": 2**64}}, r"queues\[0\].arguments.n: "),
         ("queues", {**QUEUE, "arguments_raw": "x"}, r"queues\[0\].arguments_raw: it is not the base64"),
-        ("queues", {**QUEUE, "type": "quorum"}, r"queues\[0\].type: 'quorum' queues cannot be had"),
+        ("queues", {**QUEUE, "type": "stream"}, r"queues\[0\].type: 'stream' queues cannot be had"),
+        (
+            "queues",
+            {**QUEUE, "type": "quorum", "auto_delete": True},
+            r"queues\[0\].auto_delete: a quorum queue cannot be one that is deleted with its last consumer",
+        ),
+        (
+            "queues",
+            {**QUEUE, "type": "quorum", "arguments": {"x-queue-mode": "lazy"}},
+            r"queues\[0\].arguments.x-queue-mode: quorum queues have no such argument",
+        ),
         (
             "queues",
             {**QUEUE, "arguments": {"x-queue-type": "stream"}},
@@ -360,6 +370,11 @@ USER = {"name": "new", "tags": []}
             "bindings",
             {**BINDING, "destination_type": "topic"},
             r"bindings\[0\].destination_type: 'topic' must be",
+        ),
+        (
+            "bindings",
+            {**BINDING, "arguments": {"x-match": "some"}},
+            r"bindings\[0\]: Invalid x-match field value 'some'",
         ),
         ("bindings", {**BINDING, "source": ""}, r"bindings\[0\].source: nothing can be bound to the default"),
         ("users", {"tags": []}, r"users\[0\].name: a string is missing"),
@@ -398,8 +413,8 @@ USER = {"name": "new", "tags": []}
         ("vhosts", {"name": "x", "metadata": {"tags": 5}}, r"vhosts\[0\].metadata.tags: 5 is neither"),
         (
             "vhosts",
-            {"name": "x", "default_queue_type": "quorum"},
-            r"vhosts\[0\].default_queue_type: 'quorum' must be one of classic",
+            {"name": "x", "default_queue_type": "stream"},
+            r"vhosts\[0\].default_queue_type: 'stream' must be one of classic, quorum",
         ),
         ("permissions", {"user": "x", "vhost": "v"}, r"permissions\[0\].user: there is no user 'x'"),
         ("permissions", {"user": "u", "vhost": "v"}, r"permissions\[0\].configure: a string is missing"),
@@ -455,15 +470,14 @@ def test_errors_in_the_whole(definitions: Any, message: str) -> None:
 def test_names_of_the_broker_itself_are_left_out() -> None:
     plan = plan_import(
         {
-            "queues": [{"name": "amq.gen-1", "vhost": "v"}],
             "exchanges": [{"name": "amq.rabbitmq.log", "vhost": "v", "type": "topic"}],
-            "bindings": [{**BINDING, "destination": "amq.gen-1"}],
+            "bindings": [{**BINDING, "source": "amq.rabbitmq.log"}],
         },
         settled(),
         zeros,
     )
     assert plan.commands == []
-    assert [note.partition(":")[0] for note in plan.notes] == ["exchanges[0]", "queues[0]", "bindings[0]"]
+    assert [note.partition(":")[0] for note in plan.notes] == ["exchanges[0]", "bindings[0]"]
 
 
 @given(metadata_strategies.histories)

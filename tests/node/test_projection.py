@@ -22,6 +22,14 @@ from tests.simulation.settings import PASSWORD_HASH, USER
 Picture = dict[str, object]
 
 
+def copied(metadata: Metadata) -> Metadata:
+    """Another machine in the same state."""
+    other = Metadata()
+    for command in metadata.snapshot():
+        other.apply(command)
+    return other
+
+
 def picture(node: Node) -> Picture:
     """What clients find, by virtual host."""
     found: Picture = {}
@@ -162,7 +170,7 @@ def test_what_was_transient_stays_out_of_it() -> None:
         methods.QueueBind(0, "brief", "amq.fanout", "", False, Table({})),
     )
     driver.settle()
-    install(driver, driver.node.broker.metadata.copy())
+    install(driver, copied(driver.node.broker.metadata))
     vhost = driver.node.broker.vhosts["/"]
     assert "brief" in vhost.queues
     for source in ("quick", "amq.fanout"):
@@ -190,7 +198,7 @@ def test_commands_that_an_install_has_brought_are_done() -> None:
     driver.turn()
     assert client.names() == []
     replication = driver.node.replication
-    ahead = MetadataMachine(driver.node.broker.metadata.copy(), replication)
+    ahead = MetadataMachine(copied(driver.node.broker.metadata), replication)
     ahead.metadata.apply(commands.declare_queue("/", "a", 1))
     ahead._sessions[replication.own_node] = (replication.stream.session, replication.stream.unapplied[-1].number)
     replication.machine.begin_install()

@@ -194,13 +194,17 @@ def test_counts_of_a_home_that_is_silent_are_not_waited_for_long(world: LinkWorl
     proxy = node.proxy("q")
     timers = Timers()
     done: list[str] = []
-    RemoteCounts([proxy], timers, 0).when_done(lambda result: done.append("silent"))
+    counts = RemoteCounts(timers, 0)
+    counts.ask(proxy)
+    counts.asked().when_done(lambda result: done.append("silent"))
     timers.run(PATIENCE_MS - 1)
     assert done == []
     timers.run(PATIENCE_MS)
     assert done == ["silent"]
     world.run()
-    RemoteCounts([proxy], timers, 0).when_done(lambda result: done.append("counted"))
+    counts = RemoteCounts(timers, 0)
+    counts.ask(proxy)
+    counts.asked().when_done(lambda result: done.append("counted"))
     world.run()
     timers.run(PATIENCE_MS)
     assert done == ["silent", "counted"]

@@ -1,0 +1,116 @@
+"""Request: what a request of `amq.system` says, read field by field; and the JSON of its answer, put together in parts.
+
+Invariant: whatever a field holds, reading it returns what was asked for or raises ValueError with its name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+#: Names are short strings on the wire.
+_MAX_NAME_BYTES = 255
+_NONE = object()
+
+
+class Request:
+    """The fields of one request."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    @classmethod
+    def of_json(cls, body: bytes) -> Request:
+        """Raises ValueError."""
+        try:
+            fields = json.loads(body, parse_constant=_refuse_constant) if body else {}
+        except RecursionError:
+            raise ValueError("the body is nested too deeply") from None
+        if not isinstance(fields, dict):
+            raise ValueError("the body has to be a JSON object")
+        return cls(fields)
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a field, whatever it holds."""
+        return key in self.fields
+
+    def get(self, key: str, default: Any = _NONE) -> Any:
+        """A field as it is; `default` where it is not given."""
+        value = self.fields.get(key, default)
+        if value is _NONE:
+            raise ValueError(f"missing field '{key}'")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A string that UTF-8 can carry."""
+        value = self.get(key, _NONE if default is None else default)
+        if not isinstance(value, str):
+            _fail(key, "a string", value)
+        try:
+            value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            _fail(key, "text that UTF-8 can carry", value)
+        return value
+
+    def name(self, key: str, *, may_be_empty: bool = False) -> str:
+        """A string that fits into a short string of AMQP."""
+        value = self.text(key)
+        octets = len(value.encode("utf-8", "surrogateescape"))
+        if octets > _MAX_NAME_BYTES or not (octets or may_be_empty):
+            raise ValueError(f"field {key} has to be a name of {0 if may_be_empty else 1} to 255 octets, not {octets}")
+        return value
+
+    def tags(self, key: str) -> list[str]:
+        """A list of strings, or one with commas between them."""
+        value = self.get(key)
+        if isinstance(value, str):
+            value = [tag.strip() for tag in value.split(",") if tag.strip()]
+        if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
+            _fail(key, "a list of strings, or one string with commas between them", value)
+        return value
+
+    def limits(self, key: str, names: tuple[str, ...]) -> dict[str, int]:
+        """An object of integers whose keys are among `names`."""
+        value = self.get(key)
+        if not isinstance(value, dict):
+            _fail(key, "an object", value)
+        for name, limit in value.items():
+            if name not in names:
+                raise ValueError(f"field {key}: '{name}' is no limit; these are: {', '.join(names)}")
+            if not isinstance(limit, int) or isinstance(limit, bool):
+                _fail(f"{key}.{name}", "an integer", limit)
+        return value
+
+
+def _fail(key: str, expected: str, value: object) -> NoReturn:
+    shown = repr(value)
+    raise ValueError(f"field {key} has to be {expected}, got {shown[:100]}{'...' if len(shown) > 100 else ''}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"the body has to be JSON, and {name} is none")
+
+
+class JsonText(str):
+    """JSON that is written already."""
+
+
+def encode(fields: Mapping[str, Any]) -> JsonText:
+    """An object as JSON in ASCII."""
+    return object_of({key: encode_value(value) for key, value in fields.items()})
+
+
+def encode_value(value: Any) -> JsonText:
+    """Anything as JSON in ASCII."""
+    return value if isinstance(value, JsonText) else JsonText(json.dumps(value))
+
+
+def object_of(parts: Mapping[str, str]) -> JsonText:
+    """An object whose values are JSON."""
+    return JsonText("{" + ", ".join(f"{json.dumps(key)}: {part}" for key, part in parts.items()) + "}")
+
+
+def list_of(parts: Iterable[str]) -> JsonText:
+    """A list whose items are JSON."""
+    return JsonText("[" + ", ".join(parts) + "]")

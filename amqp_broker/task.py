@@ -1,0 +1,93 @@
+"""Task: work that costs by the number of things, or that waits for others, written as a generator.
+
+    steps -> `yield None`: the slice is over, the next one comes when the background has time (queues/background.py)
+          -> `yield awaited`: goes on when that is done, with its result as the value of the `yield`
+          -> `return result`
+
+Invariants:
+1. While it waits it is not in the background's list, so that whoever runs slices until there are none comes to an end.
+2. What its steps raise ends it, and nothing else: it is in `error`, for whoever waits for the task.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from queues.background import Background
+
+log = logging.getLogger("amqp_broker")
+
+#: What a request or a file can do wrong; everything else is a defect of ours.
+EXPECTED_ERRORS = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class Awaited(Protocol):
+    """Something that will be done."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is."""
+        ...
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """Call `then(result)`; at once if it is done already."""
+        ...
+
+
+Steps = Generator[Awaited | None, Any, Any]
+
+
+class Task:
+    """Steps on their way; itself an Awaited. on_progress: called after each slice. error: what ended it, if it is not
+    a result."""
+
+    def __init__(self, background: Background, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
+        self.is_done = False
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.on_progress = on_progress
+        self._background = background
+        self._steps = steps
+        self._value: Any = None
+        self._then: list[Callable[[Any], None]] = []
+        background.add(self._slice)
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """Call `then(result)`; at once if it is done already."""
+        if self.is_done:
+            then(self.result)
+        else:
+            self._then.append(then)
+
+    def _slice(self, now: int) -> bool:
+        value, self._value = self._value, None
+        try:
+            awaited = self._steps.send(value)
+        except StopIteration as end:
+            self._finish(end.value, None)
+            return False
+        except EXPECTED_ERRORS as error:
+            self._finish(None, error)
+            return False
+        except Exception as error:
+            log.exception("defect in a task")
+            self._finish(None, error)
+            return False
+        if self.on_progress is not None:
+            self.on_progress()
+        if awaited is not None:
+            awaited.when_done(self._go_on)
+        return awaited is None
+
+    def _go_on(self, result: Any) -> None:
+        self._value = result
+        self._background.add(self._slice)
+
+    def _finish(self, result: Any, error: Exception | None) -> None:
+        self.is_done, self.result, self.error = True, result, error
+        self._steps.close()
+        then, self._then = self._then, []
+        for each in then:
+            each(result)

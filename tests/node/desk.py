@@ -1,0 +1,48 @@
+"""Desk: a client of a driven node that asks `amq.system`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
+from tests.node.node_driver import Client, NodeDriver, consume, frame_octets
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+class Desk:
+    """A connection of its own; an administrator's."""
+
+    def __init__(self, driver: NodeDriver) -> None:
+        self._driver = driver
+        self.client: Client = driver.client(1)
+        self.client.send(1, consume(REPLY_TO, no_ack=True))
+        driver.settle()
+        self.client.take()
+
+    def send(self, verb: str, body: bytes) -> None:
+        """Ask, without a turn."""
+        section = encode_properties({"reply_to": REPLY_TO})
+        octets = encode_method_frame(1, methods.BasicPublish(0, "amq.system", verb, False, False))
+        octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
+        for start in range(0, len(body), 4088):
+            octets += frame_octets(3, 1, body[start : start + 4088])
+        self.client.send_octets(octets)
+
+    def answers(self) -> list[dict[str, Any]]:
+        """The answers heard so far."""
+        return [json.loads(event.body) for event in self.client.take() if event.body]
+
+    def ask(self, verb: str, **fields: object) -> dict[str, Any]:
+        """The answer, as soon as all is at rest."""
+        return self.ask_octets(verb, json.dumps(fields).encode())
+
+    def ask_octets(self, verb: str, body: bytes) -> dict[str, Any]:
+        """The same for a body that may be anything."""
+        self.send(verb, body)
+        self._driver.settle()
+        (answer,) = self.answers()
+        return answer
