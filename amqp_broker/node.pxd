@@ -53,6 +53,8 @@ cdef class Node:
     cdef long long _publish_backlog
     cdef public Replication replication
     cdef public object homes
+    cdef object _acquaintances
+    cdef dict _links
     cdef public object leases
     cdef public bint has_logins
     cdef public bint has_hashes

@@ -127,6 +127,11 @@ class Node:
         self._projection = Projection(self)
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
+        self._acquaintances = self.replication.acquaintances
+        self._acquaintances.on_admitted = self._admitted
+        self._acquaintances.on_dismissed = self._dismissed
+        self._acquaintances.on_farewell = self._farewell
+        self._links = self._acquaintances.links
         self.homes = self.broker.homes = Homes(self.broker, self.replication)
         self.replication.handlers.update(self.homes.handlers)
         self.membership = Membership(self)
@@ -205,6 +210,7 @@ class Node:
         self.replication.compare(now)
         self.homes.start(now)
         self.membership.start(now)
+        self._acquaintances.joined(self.replication.metadata_group.last_applied)
         self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
@@ -345,23 +351,39 @@ class Node:
     def peer_connected(self, name: str, now: int) -> None:
         """There is a link to another node."""
         self.set_time(now)
+        self._acquaintances.link_up(name, now)
+        self._after_peers(now)
+
+    def _admitted(self, name: str, now: int) -> None:
+        """What another node says counts from now on."""
         self.replication.peer_connected(name, now)
         self.homes.peer_connected(name, now)
         self.membership.peer_connected(name)
-        self._after_peers(now)
+
+    def _farewell(self, name: str, frame: bytes, now: int) -> bool:
+        """A word that counts from everybody: who says that this node is no member."""
+        return bool(self.membership.heard_farewell(name, frame, now))
+
+    def _dismissed(self, name: str, now: int) -> None:
+        """It does not any more."""
+        self.replication.peer_disconnected(name, now)
+        self.homes.peer_disconnected(name, now)
+        self.leases.peer_disconnected(name)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""
         self.set_time(now)
-        self.replication.peer_disconnected(name, now)
-        self.homes.peer_disconnected(name, now)
-        self.leases.peer_disconnected(name)
+        self._acquaintances.link_down(name, now)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
         """A frame of another node. Raises PeerProtocolError: its link has to be closed."""
         self.set_time(now)
-        self.replication.receive_peer(name, frame, now)
+        link = self._links.get(name)
+        if link is not None and link.is_admitted:
+            self.replication.receive_peer(name, frame, now)
+        elif (counts := self._acquaintances.receive(name, frame, now)) is not None:
+            self.replication.receive_peer(name, counts, now)
         self._after_peers(now)
 
     def _after_peers(self, now: int) -> None:

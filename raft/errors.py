@@ -30,6 +30,10 @@ class CorruptLog(RaftError, StorageError):
         self.reason = reason
 
 
+class FolderGivenUp(RaftError, StorageError):
+    """A folder that must not be used any more: it has forgotten, or its node was removed. The text says which."""
+
+
 class RaftStopped(RaftError):
     """An invariant is broken, or applying an entry has failed: the node must stop, and nothing more is done."""
 

@@ -22,11 +22,12 @@ from raft.configuration import encode_name, make_configuration
 from raft.errors import RaftStopped
 from raft.following import Following
 from raft.group import Group
-from raft.journal_records import FIRST_RAFT_KIND, group_of
+from raft.journal_records import FIRST_RAFT_KIND, MEMORY_KINDS, group_of
 from raft.leadership import Leadership
 from raft.log import GroupLog
 from raft.machine import LogPort, Machine
 from raft.member import Chance, Member
+from raft.memory import Memory
 from raft.messages import (
     Append,
     AppendReply,
@@ -44,6 +45,7 @@ from raft.messages import (
 from raft.recovery import RecoveredGroup
 from raft.settings import NEVER, RaftSettings
 from raft.wire import decode, encode
+from storage.errors import StorageError
 
 #: Of a heartbeat's time: who hears a beat within so much of its own next one beats along; who beats along waits so much
 #: longer for the next time, so that it is always the same member whose clock wakes the others.
@@ -61,6 +63,7 @@ class RaftHost:
         self.node_id = node_id
         self.settings = settings
         self.groups: dict[int, Group] = {}
+        self.memory = Memory()
         self.on_application: Callable[[str, bytes, int], None] | None = None
         self.failure: RaftStopped | None = None
         #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left.
@@ -87,9 +90,18 @@ class RaftHost:
     # -- recovery and opening ------------------------------------------------------------------------------------------
 
     def feed_recovered(self, segment: int, kind: int, payload: bytes) -> None:
-        """One journal entry of a raft kind, in order, while the journal is read. Raises CorruptLog."""
+        """One journal entry of a raft kind, in order, while the journal is read. Raises CorruptLog, StorageError."""
         if kind < FIRST_RAFT_KIND:
             raise ValueError(f"a journal entry of kind {kind} is not for groups: theirs begin at {FIRST_RAFT_KIND}")
+        if kind in MEMORY_KINDS:
+            try:
+                self.memory.take(kind, payload)
+            except ValueError as error:
+                raise StorageError(
+                    f"journal segment {segment}: what this node remembers cannot be read: {error}; restore the folder "
+                    f"from a copy, or have the node rejoin its cluster with a new one (amqp-broker cluster rejoin)"
+                ) from None
+            return
         group_id = group_of(payload)
         recovered = self._recovered.get(group_id)
         if recovered is None:
@@ -381,6 +393,11 @@ class RaftHost:
     def wants_sync(self) -> bool:
         """Whether something that was written waits for the disk."""
         return self._written_position > self._synced_position
+
+    @property
+    def promised_position(self) -> int:
+        """Up to here the disk has what groups have written: all that peers were told is below."""
+        return min(self._written_position, self._synced_position)
 
     # -- inner workings ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@
     RAFT_STATE       u32 group, u64 term, u8 length and UTF-8 of voted_for (length 0: nobody)
     RAFT_CHECKPOINT  u32 group, u64 index, u64 term, u8 replaces_log, u32 number, u32 count, data
 
+    RAFT_LIVES, RAFT_WITNESS, RAFT_GIVEN_UP    of no group but of the node: raft/memory.py
+
 A checkpoint is `count` of these with numbers from 0, one after the other; the first holds the configuration as of
 the index. It counts when all are there. What they mean to each other: raft/recovery.py.
 """
@@ -19,6 +21,11 @@ FIRST_RAFT_KIND = 16
 RAFT_ENTRY = 16
 RAFT_STATE = 17
 RAFT_CHECKPOINT = 18
+RAFT_LIVES = 19
+RAFT_WITNESS = 20
+RAFT_GIVEN_UP = 21
+#: Those that are of the node, and of no group.
+MEMORY_KINDS = (RAFT_LIVES, RAFT_WITNESS, RAFT_GIVEN_UP)
 
 _ENTRY = struct.Struct(">IQQB")
 _STATE = struct.Struct(">IQB")

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 FORMAT_FILE = "FORMAT"
 FORMAT_DRAFT = "FORMAT.new"
 FORMAT_NAME = "amqp-broker data folder"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
+#: Versions whose folders are taken over as they are. 4: the journal does not say yet whose memory it is.
+EARLIER_VERSIONS = (4,)
 MAX_FORMAT_BYTES = 4096
 
 # What may lie in a folder that is still nobody's: our own unfinished start, and what mkfs puts into a volume.
@@ -34,7 +36,8 @@ def read_format(disk: Disk) -> dict[str, object] | None:
 
 
 def check_format(disk: Disk, name: str) -> bool:
-    """True: a data folder of ours; False: an empty one. Raises ForeignFolder, whose text says `name`."""
+    """True: a data folder of this version; False: an empty one, or one of a version that is taken over. Raises
+    ForeignFolder, whose text says `name`."""
     try:
         contents = read_format(disk)
     except ValueError as error:
@@ -51,6 +54,8 @@ def check_format(disk: Disk, name: str) -> bool:
             name, f"its {FORMAT_FILE} file says {contents.get('format')!r} instead of {FORMAT_NAME!r}"
         )
     version = contents.get("version")
+    if version in EARLIER_VERSIONS:
+        return False
     if version != FORMAT_VERSION:
         raise ForeignFolder(
             name, f"written in version {version!r} of the format, and this broker reads {FORMAT_VERSION}"
@@ -59,7 +64,8 @@ def check_format(disk: Disk, name: str) -> bool:
 
 
 def claim_format(disk: Disk, name: str) -> None:
-    """Write the FORMAT file into an empty folder; check it where it is there. Raises as check_format."""
+    """Write the FORMAT file into an empty folder, or into one that is taken over: no earlier version of the broker uses
+    it any more. Check it where it is there. Raises as check_format."""
     if check_format(disk, name):
         return
     if disk.exists(FORMAT_DRAFT):

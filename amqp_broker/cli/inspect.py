@@ -16,7 +16,15 @@ import click
 from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
 from queues.store import ENQUEUE, LEASE, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
-from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE
+from raft.journal_records import (
+    RAFT_CHECKPOINT,
+    RAFT_ENTRY,
+    RAFT_GIVEN_UP,
+    RAFT_LIVES,
+    RAFT_STATE,
+    RAFT_WITNESS,
+)
+from raft.memory import Memory
 from storage.disk import LOCK_FILE
 from storage.errors import ForeignFolder
 from storage.folder_format import check_format
@@ -36,6 +44,9 @@ JOURNAL_ENTRIES = {
     RAFT_ENTRY: "log entries",
     RAFT_STATE: "terms and votes",
     RAFT_CHECKPOINT: "checkpoint parts",
+    RAFT_LIVES: "lists of starts",
+    RAFT_WITNESS: "notes of other members",
+    RAFT_GIVEN_UP: "reasons not to use the folder",
 }
 
 
@@ -108,6 +119,7 @@ def _as_lines(
         lines.append("in use by a running broker: its newest records may look torn")
     lines += _journal_lines(report.journal)
     lines += _group_lines(counting.groups())
+    lines += _memory_lines(counting.memory())
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)
     lines.append(f"pages     {pages} of {len(report.queues)} queues, {_octets(octets)}")
@@ -154,6 +166,17 @@ def _journal_lines(journal: LogReport) -> list[str]:
         entries = ", ".join(counts) or "no entries"
         lines.append(f"  {segment.file}  {_octets(segment.bytes)}, {segment.records} records: {entries}")
     return lines
+
+
+def _memory_lines(memory: Memory) -> list[str]:
+    """What a member of a cluster can be held to, and what it holds the others to."""
+    if not memory.identity:
+        return []
+    lines = [f"memory    folder {memory.identity.hex()[:8]}, started {memory.life} times"]
+    for name, (point, _) in sorted(memory.witnesses.items()):
+        seen = f"folder {point.identity.hex()[:8]} at its start number {point.number}, position {point.position}"
+        lines.append(f"  has seen {name}: {seen}")
+    return [*lines, f"  GIVEN UP: {memory.reason}"] if memory.reason else lines
 
 
 def _group_lines(groups: list[StoredGroup]) -> list[str]:

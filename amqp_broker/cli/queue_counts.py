@@ -23,6 +23,7 @@ from queues.pager import Pager
 from queues.recovery import RecoveredQueue, Recovery
 from raft.errors import CorruptLog
 from raft.journal_records import FIRST_RAFT_KIND
+from raft.memory import Memory
 from storage.disk import FileDisk, Octets
 from storage.errors import CorruptRecord
 from storage.page_store import PageStore
@@ -135,6 +136,10 @@ class Counting:
     def groups(self) -> list[StoredGroup]:
         """The groups in figures."""
         return self._groups.describe()
+
+    def memory(self) -> Memory:
+        """What the node remembers of itself and of others."""
+        return self._groups.memory
 
     def finish(self) -> list[QueueCount]:
         """The queues in order of virtual host and name, their lease groups in `leases`, and `apps`. What cannot be

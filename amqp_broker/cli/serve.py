@@ -1,7 +1,8 @@
 """`amqp-broker serve`: resolves the settings and hands them to the server.
 
 What stops a broker from starting (a foreign folder, a port in use, a second broker on the folder) becomes one
-line on standard error and status 2. The server itself is imported after the settings are known to be right.
+line on standard error and status 2; a folder that must not be used any more (it has forgotten, or its node was
+removed), one line and status 3. The server itself is imported after the settings are known to be right.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from amqp_broker.config import SETTINGS, TEMPORARY_PREFIX, Config
 from amqp_broker.setting import ConfigError
 from amqp_broker.setting_kinds import FILE
 
+#: The folder is never to be used again: to start the broker once more would say the same.
+STATUS_GIVEN_UP = 3
+
 
 @click.command()
 @add_setting_flags
@@ -30,11 +34,15 @@ def serve(config_file: str | None, **values: object) -> int:
     from amqp_broker.server.main import (
         serve as run,
     )  # late: a bad flag is answered before the broker is loaded
+    from raft.errors import FolderGivenUp
     from storage.errors import StorageError
 
     with _removed_with_parent(config.data_dir if config.data_dir_is_temporary else None):
         try:
             return run(config)
+        except FolderGivenUp as error:
+            click.echo(f"amqp-broker: {config.data_dir}: {error}", err=True)
+            return STATUS_GIVEN_UP
         except StorageError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:

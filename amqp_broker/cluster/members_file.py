@@ -2,6 +2,8 @@
 
 The metadata have it too, but a node that starts reads those from its log only once it hears from a member. The file
 tells it whom to call until then, and that it was made by `amqp-broker cluster join`.
+
+Version 1 had neither `since` nor `identity`, and is still read.
 """
 
 from __future__ import annotations
@@ -15,18 +17,22 @@ from storage.errors import StorageError
 
 MEMBERS_FILE = "MEMBERS"
 _DRAFT = "MEMBERS.new"
-_VERSION = 1
+_VERSION = 2
+_EARLIER_VERSIONS = (1,)
 _MAX_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KnownMembers:
     """node: whose folder it is. members: all whose address is known. joins: the folder was made to be added to a
-    cluster."""
+    cluster. since: what the cluster had applied of the metadata when it was added, 0 where that is not known. identity:
+    of the folder, hexadecimal, if it was made with one."""
 
     node: str
     members: tuple[MemberAddress, ...]
     joins: bool
+    since: int = 0
+    identity: str = ""
 
 
 def read_members(disk: Disk) -> KnownMembers | None:
@@ -35,10 +41,12 @@ def read_members(disk: Disk) -> KnownMembers | None:
         return None
     try:
         contents = json.loads(disk.read(MEMBERS_FILE, 0, _MAX_BYTES))
-        if contents["version"] != _VERSION:
+        if contents["version"] not in (_VERSION, *_EARLIER_VERSIONS):
             raise ValueError(f"version {contents['version']!r} instead of {_VERSION}")
         members = tuple(map(parse_member, contents["members"]))
-        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]))
+        since, identity = int(contents.get("since", 0)), str(contents.get("identity", ""))
+        bytes.fromhex(identity)
+        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]), since, identity)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
             f"{MEMBERS_FILE} in the data folder cannot be read ({error!r}): restore it from a copy, or write it anew "
@@ -51,7 +59,14 @@ def write_members(disk: Disk, known: KnownMembers) -> None:
     if disk.exists(_DRAFT):
         disk.remove(_DRAFT)
     members = [str(member) for member in known.members]
-    contents = {"version": _VERSION, "node": known.node, "members": members, "joins": known.joins}
+    contents = {
+        "version": _VERSION,
+        "node": known.node,
+        "members": members,
+        "joins": known.joins,
+        "since": known.since,
+        "identity": known.identity,
+    }
     disk.append(_DRAFT, [json.dumps(contents).encode() + b"\n"])
     disk.sync(_DRAFT)
     disk.rename(_DRAFT, MEMBERS_FILE)

@@ -30,6 +30,8 @@ from amqp_broker.cluster import commands
 from amqp_broker.cluster.balance import plan_moves
 from amqp_broker.setting_kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
+from raft.messages import Application
+from raft.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -51,6 +53,7 @@ TRANSFER_REQUEST = 7
 RELEASE = 8
 MEMBERS = 11
 
+_FAREWELL = encode(Application(bytes([RELEASE])))
 _ANY_HOST = ("0.0.0.0", "::", "")
 
 
@@ -61,6 +64,8 @@ class Membership:
 
     def __init__(self, node: Node) -> None:
         self.version = 0
+        #: Who has said that this node is no member, on a link that was for no more than that.
+        self.dismissed_by: dict[str, None] = {}
         self.known: dict[str, Address] = {}
         self.is_removed = False
         self._node = node
@@ -208,6 +213,20 @@ class Membership:
         self._leaving = {name: None for name in released if name not in self._released}
         self._released = released
 
+    def farewell(self, name: str) -> list[bytes]:
+        """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
+        node does not know it for certain."""
+        recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
+        return [_FAREWELL] if recorded and name not in recorded and name not in self._grouped() else []
+
+    def heard_farewell(self, name: str, frame: bytes, now: int) -> bool:
+        """Whether a frame is that; it counts for this node then."""
+        if frame != _FAREWELL:
+            return False
+        self.dismissed_by[name] = None
+        self._on_release(name, b"", now)
+        return True
+
     def _on_release(self, name: str, payload: bytes, now: int) -> None:
         group, own = self._replication.metadata_group, self._replication.own_node
         if not self._node.is_ready and (not group.members or own in group.learners):
@@ -217,7 +236,8 @@ class Membership:
         if not self._node.is_ready:
             # It never gets ready: nobody tells it any more of the command that removed it.
             others = [member for member in group.members if member != own]
-            self.is_removed = 2 * sum(member in self._releasing for member in others) > len(others)
+            if 2 * sum(member in self._releasing for member in others) > len(others):
+                self._leave()
 
     def _look_for_release(self, recorded: Mapping[str, str], now: int) -> None:
         if self._replication.own_node in recorded:
@@ -227,7 +247,17 @@ class Membership:
         if self._replication.connected() or self._lonely_since is None:
             self._lonely_since = now
         is_released = 2 * sum(name in recorded for name in self._releasing) > len(recorded)
-        self.is_removed = is_released or now - self._lonely_since >= CALM_MS
+        if is_released or now - self._lonely_since >= CALM_MS:
+            self._leave()
+
+    def _leave(self) -> None:
+        """This node is no member any more; its folder says so from now on."""
+        self.is_removed = True
+        own = self._replication.own_node
+        self._replication.acquaintances.give_up(
+            f"node {own} was removed from the cluster, and this is the folder that it had then. To come back it needs "
+            f"a new one: `amqp-broker cluster join --node-name {own} ...`"
+        )
 
     def _register(self, recorded: Mapping[str, str]) -> None:
         """Tell the metadata of the first members, and where this node is."""

@@ -9,6 +9,9 @@ cdef class Replication:
     cdef public bint is_busy
     cdef public long long deadline
     cdef public object host
+    cdef public object port
+    cdef public bytes folder_identity
+    cdef public object acquaintances
     cdef public dict dirty
     cdef public dict handlers
     cdef public bint is_active

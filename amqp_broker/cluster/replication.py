@@ -13,10 +13,11 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.acquaintances import ACQUAINTANCE, Acquaintances
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
@@ -24,6 +25,7 @@ from amqp_broker.proxies.queue_group import QUEUE_BATCH, QueueGroup
 from octets.buffer import Buffer
 from queues.quorum.session import session_above
 from queues.store import MessageStore
+from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
 from storage.errors import StorageError
@@ -106,11 +108,14 @@ class Replication:
         self.deadline = 0
         store = broker.store
         settings = config.raft_settings(config.memory_budget_bytes)
-        self.host = RaftHost(config.node_name, JournalPort(store), settings, Chance(random_bytes))
+        self.port = JournalPort(store)
+        self.host = RaftHost(config.node_name, self.port, settings, Chance(random_bytes))
         self.host.on_application = self._on_application
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
+        self.acquaintances = Acquaintances(self, random_bytes)
         self.handlers: dict[int, Handler] = {
+            ACQUAINTANCE: self.acquaintances.on_said,
             METADATA_COMMANDS: self._on_metadata_commands,
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
@@ -130,6 +135,8 @@ class Replication:
         #: Queue groups that have not applied so much of what was submitted that publishers have to wait.
         self._behind: dict[int, None] = {}
         self._backlog_limit = config.publish_backlog_bytes
+        #: Of a folder that was made to be added to a cluster.
+        self.folder_identity = b""
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         #: The node's, for classic queues, and those of the groups.
@@ -188,9 +195,11 @@ class Replication:
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def open(self, now: int) -> None:
-        """After the journal was read (`host.feed_recovered`). Raises CorruptLog, StorageError."""
+        """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
         self.now = now
         config = self._config
+        if self.host.memory.reason:
+            raise FolderGivenUp(self.host.memory.reason)
         names = tuple(member.name for member in config.cluster)
         if not names:
             names = (self._name_of_old(config.node_name),)
@@ -212,6 +221,12 @@ class Replication:
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes
         self._begin(None)
+        if config.cluster_listen or config.others or not self.is_alone:
+            self.acquaintances.open(self._broker.timers, self.folder_identity, now)
+
+    def recorded_members(self) -> Mapping[str, str]:
+        """The members by the metadata, as far as this node knows them."""
+        return self._broker.metadata.members()
 
     def _session_above(self, newest: int) -> int:
         return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
@@ -299,6 +314,7 @@ class Replication:
         """The journal is on the disk up to there."""
         self.now = now
         self.synced_position = position
+        self.acquaintances.synced(position, now)
         unsynced, self._unsynced = self._unsynced, {}
         for group_id in unsynced:
             if self.queue_groups[group_id].synced(position):
@@ -306,8 +322,8 @@ class Replication:
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
-            self.wants_sync = self.host.wants_sync
             self.absorb(now)
+        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
 
     def tick(self, now: int) -> None:
         """Time has passed."""
@@ -393,6 +409,8 @@ class Replication:
         if origin == self.own_node and session > self.stream.session:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
+        if command["op"] == "member.remove":
+            self.acquaintances.member_removed(command["node"], index, self.now)
         result = self._projection.applied(command, changed, is_own)
         if is_own:
             self.stream.applied(number, index, result, self.now)
@@ -402,6 +420,7 @@ class Replication:
         self._projection.replaced()
         if self.stream is None:
             return
+        self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))
@@ -472,7 +491,7 @@ class Replication:
         self.is_busy = bool(self._touched)
         served, self._served = self._served | self.dirty, {}
         self.host.end_turn(now)
-        self.wants_sync = self.host.wants_sync
+        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
         position = int(self._broker.store.journal.position)
         for group_id in served:
             group = self.queue_groups.get(group_id)
@@ -485,7 +504,7 @@ class Replication:
                 elif self._behind:
                     self._behind.pop(group_id, None)
         self.deadline = self._next_deadline()
-        return self.host.take_output()
+        return self.acquaintances.take_output() + self.host.take_output()
 
     @property
     def is_behind(self) -> bool:

@@ -15,8 +15,9 @@ from queues.pager import Pager
 from queues.quorum.commands import NodeDown, encode_leader_batch
 from queues.quorum.machine import QueueGroupMachine
 from raft.entry import REGULAR
-from raft.journal_records import group_of
+from raft.journal_records import MEMORY_KINDS, group_of
 from raft.machine import Machine
+from raft.memory import Memory
 from raft.recovery import RecoveredGroup
 
 METADATA_GROUP = 0
@@ -39,10 +40,14 @@ class StoredGroups:
     """Fed with the journal's entries of raft's kinds by `take`; then asked."""
 
     def __init__(self) -> None:
+        self.memory = Memory()
         self._recovered: dict[int, RecoveredGroup] = {}
 
     def take(self, segment: int, kind: int, payload: bytes) -> None:
         """An entry of the journal, in order. Raises CorruptLog, ValueError."""
+        if kind in MEMORY_KINDS:
+            self.memory.take(kind, payload)
+            return
         group_id = group_of(payload)
         recovered = self._recovered.get(group_id)
         if recovered is None:

@@ -50,9 +50,11 @@ class ClusterSide:
         self._known: KnownMembers | None = None
         self._credentials: TlsCredentials | None = None
         self._links: PeerLinks | None = None
-        self._seen_version = 0
-        #: This node is no member any more.
-        self.removed = asyncio.Event()
+        self._seen = (0, 0)
+        #: This node has to end: it is no member any more, or its folder has forgotten what it has promised.
+        self.over = asyncio.Event()
+        #: Whether a stop because of that is one in good order.
+        self.is_released = False
         self._secret = b""
         self._sockets: list[socket.socket] = []
         if config.cluster_listen:
@@ -83,6 +85,14 @@ class ClusterSide:
         self._config = config
         return config
 
+    def prepare(self, node: Node) -> None:
+        """What the folder knows of itself, for a node that has not been recovered yet."""
+        known, acquaintances = self._known, node.replication.acquaintances
+        acquaintances.joins = self._config.cluster_join
+        if known is not None:
+            acquaintances.joined_at = known.since
+            node.replication.folder_identity = bytes.fromhex(known.identity)
+
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """Listen to the other members and dial them; `driver` runs the turns from now on."""
         self._node = node
@@ -109,14 +119,19 @@ class ClusterSide:
 
     def _follow(self) -> None:
         """At the end of a turn: members have come, gone or moved."""
-        if self._node.membership.is_removed and not self.removed.is_set():
-            log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
-            self.removed.set()
-        version = self._node.membership.version
-        if version == self._seen_version:
-            return
-        self._seen_version = version
         assert self._links is not None
+        acquaintances = self._node.replication.acquaintances
+        if acquaintances.is_over and not self.over.is_set():
+            self.is_released = self._node.membership.is_removed and self._node.is_ready
+            if self.is_released:
+                log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
+            self.over.set()
+        for name in self._node.membership.dismissed_by:
+            self._links.cool(name)
+        version = self._node.membership.version
+        if (version, acquaintances.joined_at) == self._seen:
+            return
+        self._seen = (version, acquaintances.joined_at)
         others = self._node.membership.take_addresses()
         gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
         self._links.set_members(others)
@@ -130,7 +145,9 @@ class ClusterSide:
         members = [MemberAddress(name, address) for name, address in others.items()]
         if address is not None:
             members.append(MemberAddress(own, address))
-        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join)
+        identity = self._known.identity if self._known is not None else ""
+        joined_at = self._node.replication.acquaintances.joined_at
+        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join, joined_at, identity)
         if known == self._known or (self._known is None and not others):
             return
         try:

@@ -284,6 +284,11 @@ class Driver:
         except Exception as error:  # noqa: BLE001  # whatever it is, the node stops
             self._peer_defect(node_id, error)
 
+    def farewell(self, node_id: str) -> list[bytes]:
+        """See PeerCallbacks."""
+        frames: list[bytes] = self.node.membership.farewell(node_id)
+        return frames
+
     def _peer_defect(self, node_id: str, error: Exception) -> None:
         log.critical("defect in what came from node %s: this node stops", node_id, exc_info=error)
         self.fail(error)

@@ -29,6 +29,7 @@ from amqp_broker.server.tls import tls_context
 from amqp_broker.server.tls_transport import TlsTransport
 from amqp_broker.server.verification import verify_at_start
 from amqp_broker.setting_kinds import show_size
+from raft.errors import FolderGivenUp
 from storage.disk import FileDisk
 from storage.errors import StorageError
 
@@ -57,7 +58,7 @@ _LONGEST_SILENCE_S = 10.0
 
 def serve(config: Config) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, ConfigError, OSError before a client
-    is let in."""
+    is let in; FolderGivenUp at any time."""
     logging.basicConfig(
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -72,6 +73,7 @@ def serve(config: Config) -> int:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes)
+        cluster.prepare(node)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
         node.recover(now)
@@ -156,7 +158,7 @@ class Run:
         self._stop = asyncio.Event()
 
     async def until_stopped(self, unverified: deque[PageCheck]) -> int:
-        """Returns the exit status. Raises StorageError, OSError before a client is let in."""
+        """Returns the exit status. Raises FolderGivenUp; StorageError, OSError before a client is let in."""
         loop, config = asyncio.get_running_loop(), self._config
         driver = self._driver = Driver(self._node, config, loop)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -175,6 +177,8 @@ class Run:
             await self._cluster.close()
             driver.stop_threads()
         failure = driver.failed.exception() if driver.failed.done() else None
+        if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
+            raise FolderGivenUp(self._node.replication.acquaintances.reason)
         if failure is None:
             return 0
         if not is_ready and isinstance(failure, StorageError):
@@ -218,8 +222,8 @@ class Run:
             each.cancel()
 
     def _asked_to_end(self) -> list[asyncio.Future[Any]]:
-        """Done when somebody stops the node, or it was removed from its cluster."""
-        return [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.removed)]
+        """Done when somebody stops the node, or its cluster has no use for it any more."""
+        return [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.over)]
 
     async def _wait(self, describe: Callable[[], str], condition: Callable[[], bool]) -> bool:
         """Wait for something that comes soon; say now and then what it is. False: the node is to stop before."""

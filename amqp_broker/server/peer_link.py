@@ -36,7 +36,8 @@ class LinkOwner(Protocol):
     entropy: Callable[[int], bytes]
 
     @property
-    def members(self) -> Container[str]: ...
+    def expected(self) -> Container[str]:
+        """Whoever is listened to: the members, and who is to be told that it is none."""
 
     def is_connected(self, node_id: str) -> bool:
         """Whether there is an open link to this member."""
@@ -150,7 +151,7 @@ class PeerLink(asyncio.Protocol):
         owner = self._owner
         self._protocol = PeerProtocol(
             owner.identity,
-            owner.members,
+            owner.expected,
             owner.entropy(NONCE_BYTES),
             dialled=self.dialled,
             tls=None if tls is None else tls.facts(),
@@ -265,6 +266,13 @@ class PeerLink(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()  # an alert of TLS still goes out
+
+    def part(self, payloads: Sequence[bytes]) -> None:
+        """Say a last word, and close when it is written."""
+        self.send(payloads)
+        if not self.is_lost:
+            self.is_lost = True
+            self._transport.close()
 
     def _who(self) -> str:
         if self.dialled is not None:

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Protocol
 
 from amqp_broker.cluster.cluster_config import ClusterConfig
@@ -53,6 +53,9 @@ class PeerCallbacks(Protocol):
     def on_disconnected(self, node_id: str) -> None: ...
 
     def input_is_over(self, octets: int) -> None: ...
+
+    def farewell(self, node_id: str) -> list[bytes]:
+        """What one is told that is no member, and comes all the same; nothing, if that is not certain."""
 
 
 class Backoff:
@@ -88,6 +91,19 @@ class Member:
         self.backoff = Backoff(chance)
         self.last_epoch = 0
         self.last_failure = ""
+        #: It takes links for no more than to say that this node is no member: it is not called too often.
+        self.is_cold = False
+
+
+class Expected:
+    """Whoever is listened to: members, and who is to be told that it is none."""
+
+    def __init__(self, members: Container[str], farewell: Callable[[str], list[bytes]]) -> None:
+        self._members = members
+        self._farewell = farewell
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._members or bool(self._farewell(name)))
 
 
 class PeerLinks:
@@ -108,7 +124,9 @@ class PeerLinks:
         self.credentials = credentials
         self.entropy = entropy
         self.members: dict[str, Member] = {}
+        self.expected = Expected(self.members, callbacks.farewell)
         self._callbacks = callbacks
+        self._parted: dict[str, None] = {}  # whom it was said to
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
@@ -158,6 +176,12 @@ class PeerLinks:
         if member is not None and member.link is not None:
             member.link.drop(reason)
 
+    def cool(self, node_id: str) -> None:
+        """A member wants no link with this node."""
+        member = self.members.get(node_id)
+        if member is not None:
+            member.is_cold = True
+
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to this member."""
         member = self.members.get(node_id)
@@ -193,7 +217,7 @@ class PeerLinks:
             await asyncio.sleep(member.backoff.next_delay())
             if member.link is None:
                 await self._dial(member)
-            if member.link is not None:
+            if member.link is not None and not member.is_cold:
                 member.backoff.reset()
 
     async def _dial(self, member: Member) -> None:
@@ -238,7 +262,10 @@ class PeerLinks:
         """Whether a link is wanted: see the module's docstring."""
         member = self.members.get(proved.name)
         if member is None:
-            link.drop(f"{proved.name!r} is no member any more")
+            if link.dialled is None and self._callbacks.farewell(proved.name):
+                link.admit(int(time.time() * 1000) if self.identity.node_name < proved.name else 0)
+            else:
+                link.drop(f"{proved.name!r} is no member any more")
             return
         is_senior = self.identity.node_name < proved.name
         attempt = member.attempt
@@ -260,7 +287,10 @@ class PeerLinks:
         self._pending.pop(link, None)
         member = self.members.get(opened.name)
         if member is None:
-            link.drop("it is no member any more", logging.INFO)
+            level = logging.DEBUG if opened.name in self._parted else logging.INFO
+            self._parted[opened.name] = None
+            log.log(level, "%s is told that it is no member of this cluster", opened.name)
+            link.part(self._callbacks.farewell(opened.name))
             return
         if self._is_old(member, link, opened.epoch):
             return
@@ -269,7 +299,8 @@ class PeerLinks:
             self._disconnect(member)
         member.link = link
         member.lacks_link.clear()
-        log.info("linked with %s (number %d)", opened.name, opened.epoch)
+        level = logging.DEBUG if member.is_cold else logging.INFO
+        log.log(level, "linked with %s (number %d)", opened.name, opened.epoch)
         self._callbacks.on_connected(opened.name)
 
     def _is_old(self, member: Member, link: PeerLink, epoch: int) -> bool:

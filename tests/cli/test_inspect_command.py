@@ -147,6 +147,8 @@ def test_a_folder_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert "metadata of n1, n2" in report
         assert "passing" not in report
         assert "of kind" not in report
+        assert "memory    folder " in report
+        assert f"  has seen {'n2' if name == 'n1' else 'n1'}: folder " in report
 
 
 def damage_journal(folder: Path) -> str:

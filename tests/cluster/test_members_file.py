@@ -12,7 +12,9 @@ from storage.errors import StorageError
 from tests.simulation.simulated_disk import SimulatedDisk
 
 TWO = KnownMembers("n1", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins=False)
-THREE = KnownMembers("n2", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True)
+THREE = KnownMembers(
+    "n2", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True, since=17, identity="00ff"
+)
 
 
 def test_there_and_back() -> None:
@@ -22,6 +24,13 @@ def test_there_and_back() -> None:
     assert read_members(disk) == TWO
     write_members(disk, THREE)
     assert read_members(disk) == THREE
+
+
+def test_the_version_before_is_read() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    text = '{"version": 1, "node": "n1", "members": ["n1=127.0.0.1:7101", "n2=[::1]:7102"], "joins": false}'
+    disk.append(MEMBERS_FILE, [text.encode()])
+    assert read_members(disk) == TWO
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -38,10 +47,11 @@ def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 2, "node": "n1", "members": [], "joins": false}',
+    ["", "{", "[]", "null", '{"version": 3, "node": "n1", "members": [], "joins": false}',
      '{"version": 1, "node": "n1", "joins": true}', '{"version": 1, "members": [], "joins": true}',
      '{"version": 1, "node": "n1", "members": ["n1"], "joins": true}',
-     '{"version": 1, "node": "n1", "members": [7], "joins": true}'],
+     '{"version": 1, "node": "n1", "members": [7], "joins": true}',
+     '{"version": 2, "node": "n1", "members": [], "joins": true, "since": 7, "identity": "no number"}'],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_a_way_out(text: str) -> None:
     disk = SimulatedDisk(random.Random(1))

@@ -105,6 +105,7 @@ def test_who_is_heard_of_again_after_the_driver_has_looked_gets_a_link(cluster: 
     assert "n9" not in node.membership.take_addresses()
     version = node.membership.version
     cluster.link("n1", "n2")
+    cluster.run(50)
     node.membership._on_members("n2", said, cluster.now)
     assert node.membership.version > version
     assert "n9" in node.membership.take_addresses()

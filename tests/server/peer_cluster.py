@@ -40,6 +40,8 @@ class Place:
             node_name=name, cluster=cluster, cluster_listen=(address,), cluster_secret_file=NOWHERE, **settings
         )
         self.heard: list[tuple[str | bytes, str]] = []
+        #: What those are told that are no members.
+        self.farewells: dict[str, list[bytes]] = {}
         self.links: PeerLinks = None  # type: ignore[assignment]  # made when the loop runs
         self._changed = asyncio.Event()
 
@@ -65,6 +67,9 @@ class Place:
 
     def on_frame(self, node_id: str, payload: bytes) -> None:
         self._hear((payload, node_id))
+
+    def farewell(self, node_id: str) -> list[bytes]:
+        return self.farewells.get(node_id, [])
 
     def input_is_over(self, octets: int) -> None:
         """A driver would end its turn."""

@@ -297,6 +297,17 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
     disk.close()
 
 
+def test_a_folder_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
+    """And no broker of that version takes it back."""
+    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": FORMAT_NAME, "version": FORMAT_VERSION - 1}))
+    (tmp_path / "journal").mkdir()
+    disk = FileDisk(tmp_path)
+    disk.lock()
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
+    assert disk.list("") == [FORMAT_FILE, "LOCK", "journal"]
+    disk.close()
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "reason"),
     [
@@ -307,7 +318,7 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
         (
             FORMAT_FILE,
             json.dumps({"format": FORMAT_NAME, "version": 1}),
-            "in version 1 .*this broker reads 4",
+            "in version 1 .*this broker reads 5",
         ),
         (FORMAT_FILE, json.dumps({"format": FORMAT_NAME}), "in version None"),
         (FORMAT_FILE, b"\xff\xfe", "its FORMAT file cannot be read"),
