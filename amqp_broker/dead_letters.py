@@ -78,7 +78,8 @@ class Way:
 
 
 class DeadLetters:
-    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many of classic queues wait to be posted, and can be."""
+    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many of classic queues wait to be
+    posted, and can be."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -142,7 +143,7 @@ class DeadLetters:
                 return -1
         if reason != REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
-        if makes_receipt and (delayed or (way.has_proxies and any([each.is_proxy for each in queues]))):
+        if makes_receipt and (delayed or (way.has_proxies and any(each.is_proxy for each in queues))):
             receipt = self._receipt = JointReceipt()
         if queues:
             vhost.publish(letter, queues, now, receipt, True)

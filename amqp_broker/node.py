@@ -82,9 +82,9 @@ class Turn:
     """What a turn leaves to the driver.
 
     dirty: connections with output. dropped: connections to be closed: our half when the output is written, or both at
-    once (`is_abandoned`). reading: connections whose `is_paused` has changed. checks: passwords to be compared or hashed
-    anywhere, each to be brought back with `checked`. peers: frames for other nodes, by name, in order. wants_sync:
-    somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or None.
+    once (`is_abandoned`). reading: connections whose `is_paused` has changed. checks: passwords to be compared or
+    hashed anywhere, each to be brought back with `checked`. peers: frames for other nodes, by name, in order.
+    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from amqp_broker.protocol import methods
-from amqp_broker.statistics import node_statistics
+from amqp_broker.statistics import count_node
+from amqp_broker.task import Task
 from tests.node.node_driver import Client, NodeDriver, declare, publish_octets
 
 KINDS: list[dict[str, Any]] = [{"x_queue_type": "quorum"}, {"x_delivery_limit": 20}]
@@ -16,6 +17,12 @@ KINDS: list[dict[str, Any]] = [{"x_queue_type": "quorum"}, {"x_delivery_limit": 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if "delivery limit" in record.getMessage()]
+
+
+def _statistics(driver: NodeDriver) -> Any:
+    task = Task(driver.node.background, count_node(driver.node))
+    driver.settle()
+    return task.result
 
 
 def wear_out(driver: NodeDriver, client: Client, queue: str, returns: int) -> None:
@@ -50,7 +57,7 @@ def test_what_is_above_the_limit_is_said_and_counted(kind: dict[str, Any], caplo
         assert "queue 'poisoned' in vhost '/' dropped 3 messages " in lines(caplog)[1]
         driver.wait(60_000)
     assert len(lines(caplog)) == 2
-    assert node_statistics(driver.node)["delivery_limit_dropped"] == 4
+    assert _statistics(driver)["delivery_limit_dropped"] == 4
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=["quorum", "classic"])
@@ -67,7 +74,7 @@ def test_a_dead_letter_is_not_dropped(kind: dict[str, Any], caplog: pytest.LogCa
         driver.wait(10_000)
     assert driver.queue("kept").message_count() == 1
     assert not lines(caplog)
-    assert node_statistics(driver.node)["delivery_limit_dropped"] == 0
+    assert _statistics(driver)["delivery_limit_dropped"] == 0
 
 
 def test_many_queues_do_not_fill_the_memory(caplog: pytest.LogCaptureFixture) -> None:
