@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.connection.connection import OPEN
 from amqp_broker.leases.lease_source import group_list
 from amqp_broker.proxies.quorum_queue import QuorumQueue
 from queues.classic import ClassicQueue
@@ -25,7 +24,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,
-        "connections": sum(1 for connection in node.connections.values() if connection.state == OPEN),
+        "connections": node.open_count,
         "channels": sum(len(connection.channels) for connection in node.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
@@ -49,6 +48,7 @@ def node_statistics(node: Node) -> dict[str, Any]:
         "txn_staged_messages": broker.apps.staged_messages(),
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "is_blocked": node.alarms.is_on,
+        "is_full": node.alarms.is_full,
     }
 
 

@@ -28,6 +28,7 @@ cdef class Driver:
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
     cdef double _rest_s
+    cdef public object room
     cdef object _syncer
     cdef object _checker
     cdef object _timer

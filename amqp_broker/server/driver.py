@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 
 import cython
 
+from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from raft.errors import PeerProtocolError
+from storage.errors import SyncFailed
 
 if TYPE_CHECKING:
     from collections import deque
@@ -53,6 +55,13 @@ _MOST_REST_S = 60.0
 _MOST_SYNCS = 4
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
+
+
+def started_thread(name: str) -> ThreadPoolExecutor:
+    """An executor whose one thread runs already: later the system may have none to give."""
+    executor = ThreadPoolExecutor(1, name)
+    executor.submit(int).result()
+    return executor
 
 
 class TimedPace:
@@ -97,8 +106,11 @@ class Driver:
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
-        self._syncer = ThreadPoolExecutor(1, "sync")
-        self._checker = ThreadPoolExecutor(1, "login")
+        self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
+        node.max_connections = self.room.connections
+        node.max_transports = self.room.most - SPARE
+        self._syncer = started_thread("sync")
+        self._checker = started_thread("login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._due = 0
@@ -117,6 +129,9 @@ class Driver:
         self.receive_view = memoryview(self.receive_buffer)
 
     # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _room_changed(self, is_full: bool) -> None:
+        self.node.alarms.is_full = is_full
 
     def wants_turn(self) -> None:
         """Something has happened: end the turn when the loop has delivered everything that is there."""
@@ -220,6 +235,7 @@ class Driver:
     def lost(self, connection: Connection) -> None:
         """A transport is gone."""
         try:
+            self.room.give()
             self.node.connection_lost(connection, self.now())
         except Exception as error:
             log.critical("what a lost connection held could not be given back: the node stops", exc_info=error)
@@ -372,6 +388,10 @@ class Driver:
             self.node.alarms.disk_full(True)
             self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
             self.wants_turn()
+            return
+        if error.errno in EXHAUSTED and not isinstance(error, SyncFailed):
+            log.error("what was written cannot be synced yet: %s; trying again in %g s", error, _FULL_DISK_RETRY_S)
+            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
             return
         log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
         self.fail(error)
