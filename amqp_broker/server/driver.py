@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import errno
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, time
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ from raft.errors import PeerProtocolError
 from storage.errors import SyncFailed
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable
 
     from amqp_broker.config import Config
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from amqp_broker.node import Node
     from amqp_broker.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
+    from amqp_broker.server.tcp import TcpTransport
     from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
@@ -53,6 +54,9 @@ _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
 #: So many syncs may follow upon each other before other input is read.
 _MOST_SYNCS = 4
+#: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
+#: order in which they came, so that those who say little never wait for a crowd.
+_BULK_S = 0.003
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
 
@@ -101,7 +105,9 @@ class Driver:
         self._context = contextvars.copy_context()
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
+        self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
+        self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
@@ -137,7 +143,29 @@ class Driver:
         """Something has happened: end the turn when the loop has delivered everything that is there."""
         if not self._turn_is_due:
             self._turn_is_due = True
+            self._turn_began_at = monotonic_time()
             self._call_soon(self._end, context=self._context)
+
+    def is_late(self) -> bool:
+        """Whether this turn has had its time for those who send much."""
+        if self._late:
+            return True
+        return self._turn_is_due and monotonic_time() - self._turn_began_at > _BULK_S
+
+    def read_later(self, transport: TcpTransport) -> None:
+        """It has something to be read, and this turn has no time for it: it is its turn when those before it were."""
+        if not self._late:
+            self._call_soon(self._read_late)
+        self._late.append(transport)
+
+    def _read_late(self) -> None:
+        late, until = self._late, monotonic() + _BULK_S
+        while late:
+            late.popleft().read_now()
+            if monotonic() > until:
+                break
+        if late:
+            self._call_soon(self._read_late)
 
     def is_calm(self) -> bool:
         """Whether nothing has happened for a moment, so that hardly more comes with what is here now."""
