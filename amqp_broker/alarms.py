@@ -31,6 +31,7 @@ class Alarms:
         self.is_disk_low = False
         self.is_disk_full = False
         self.is_memory_high = False
+        self.is_full = False  # no more clients can be accepted; nobody is blocked by that
         self.is_set = False  # any of the three
 
     @property

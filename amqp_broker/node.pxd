@@ -34,6 +34,9 @@ cdef class Node:
     cdef public object alarms
     cdef public Readers readers
     cdef public dict users
+    cdef public long long open_count
+    cdef public long long max_connections
+    cdef public long long max_transports
     cdef public dict starved
     cdef public object logins
     cdef public object assemblies

@@ -84,7 +84,8 @@ class Turn:
     dirty: connections with output. dropped: connections to be closed: our half when the output is written, or both at
     once (`is_abandoned`). reading: connections whose `is_paused` has changed. checks: passwords to be compared or
     hashed anywhere, each to be brought back with `checked`. peers: frames for other nodes, by name, in order.
-    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or None.
+    wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
+    None.
     """
 
     __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
@@ -150,6 +151,9 @@ class Node:
         self.logins = handshake.logins
         self.control = Control(self, handshake)
         self.alarms = Alarms(self, disk)
+        # What the settings allow, or less if the driver has less to give.
+        self.max_connections = config.max_connections
+        self.max_transports = 1 << 62
         self._publish_backlog = config.publish_backlog_bytes
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self._dead_letters = self.broker.dead_letters
@@ -157,6 +161,7 @@ class Node:
         self.pending_handshakes: dict[int, Connection] = {}
         self.closing: dict[int, Connection] = {}  # whose end is awaited, by their numbers, the oldest first
         self.users: dict[str, dict[Connection, None]] = {}  # the open connections of each user that has any
+        self.open_count = 0
         self.starved: dict[Connection, None] = {}
         self.dirty: list[Connection] = []
         self.dropped: list[Connection] = []
@@ -229,27 +234,33 @@ class Node:
         self._next_number += 1
         connection = Connection(self, self.control, self.publisher, self.config, peer, number, now)
         self.connections[number] = connection
-        if len(self.pending_handshakes) >= self.config.max_pending_handshakes:
-            pending = self.pending_handshakes.values()
-            # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
-            slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
-            slowest = slowest or next(iter(pending))
-            why = f"{len(pending)} handshakes are pending (max_pending_handshakes), and its is the slowest"
-            self._abandon(slowest, why)
+        pending = self.pending_handshakes
+        if len(pending) >= self.config.max_pending_handshakes:
+            self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")
+        elif len(self.connections) > self.max_transports and pending:
+            self._abandon_slowest("there is no room for more transports, and its handshake is the slowest")
         self.pending_handshakes[number] = connection
         connection.timer = self.timers.at(
             now + self.config.handshake_timeout_ms, lambda now: self._give_up_handshake(connection)
         )
         return connection
 
+    def _abandon_slowest(self, why: str) -> None:
+        pending = self.pending_handshakes.values()
+        # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
+        slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
+        self._abandon(slowest or next(iter(pending)), why)
+
     def enter(self, connection: Connection) -> None:
         """The connection is open."""
         self.pending_handshakes.pop(connection.number, None)
         connection.timer.cancel()
+        self.open_count += 1
         self.users.setdefault(connection.session.user, {})[connection] = None
 
     def leave(self, connection: Connection) -> None:
         """The connection is not open any more."""
+        self.open_count -= 1
         user = connection.session.user
         del self.users[user][connection]
         if not self.users[user]:

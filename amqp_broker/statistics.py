@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.connection.connection import OPEN
 from amqp_broker.leases.lease_source import group_list
 from amqp_broker.proxies.quorum_queue import QuorumQueue
 from amqp_broker.task import Steps
@@ -38,7 +37,7 @@ def count_node(node: Node) -> Steps:
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,
-        "connections": sum(1 for connection in node.connections.values() if connection.state == OPEN),
+        "connections": node.open_count,
         "channels": sum(len(connection.channels) for connection in node.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
@@ -63,6 +62,7 @@ def count_node(node: Node) -> Steps:
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "delivery_limit_dropped": broker.discards.total,
         "is_blocked": node.alarms.is_on,
+        "is_full": node.alarms.is_full,
     }
 
 

@@ -235,7 +235,8 @@ class FileDisk:
 
     def sync_folder(self, folder: str) -> None:
         self._check_writable()
-        descriptor = os.open(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with self._guard:
+            descriptor = self._open_number(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -299,7 +300,7 @@ class FileDisk:
             if descriptor is None:
                 access = os.O_RDONLY if self.is_read_only else os.O_RDWR | os.O_APPEND
                 flags = access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-                descriptor = _Descriptor(os.open(self._full(path), flags, 0o600))
+                descriptor = _Descriptor(self._open_number(self._full(path), flags))
                 self._descriptors[path] = descriptor
             else:
                 self._descriptors.move_to_end(path)
@@ -311,6 +312,33 @@ class FileDisk:
             yield descriptor
         finally:
             self._release(path, descriptor)
+
+    def _open_number(self, path: str, flags: int) -> int:
+        """open(2), with `_guard` held. Where no descriptor is to be had, files that nobody uses now give theirs: that
+        the process has too many is no failure of the disk."""
+        while True:
+            try:
+                return os.open(path, flags, 0o600)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._give_up_one():
+                    raise
+
+    def _give_up_one(self) -> bool:
+        """Close the idle file that was used least recently, a clean one first. Returns whether there was any."""
+        idle = [(one.is_dirty, path) for path, one in self._descriptors.items() if not one.users]
+        if not idle:
+            return False
+        path = min(idle, key=lambda item: item[0])[1]
+        descriptor = self._descriptors.pop(path)
+        try:
+            if descriptor.is_dirty and self._failure is None:
+                self._sync_descriptor(descriptor.number)
+        except OSError as error:
+            self._failure = self._failure or SyncFailed(path, error)
+            raise self._failure from error
+        finally:
+            os.close(descriptor.number)
+        return True
 
     def _evict(self) -> tuple[str, _Descriptor]:
         """Take the descriptor out of the cache that was used least recently, if possible a clean one."""

@@ -222,8 +222,8 @@ class Handshake:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
-        most = self._node.config.max_connections
-        if len(self._node.connections) - len(self._node.closing) > most:
+        most = self._node.max_connections
+        if self._node.open_count >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",

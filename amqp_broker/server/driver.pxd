@@ -3,7 +3,7 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
 from amqp_broker.server.system_calls cimport monotonic_time
 
-cdef double _CALM_S
+cdef double _CALM_S, _BULK_S
 cdef Py_ssize_t _LONE_BYTES
 
 @cython.final
@@ -23,11 +23,14 @@ cdef class Driver:
     cdef object _context
     cdef double _clock_offset
     cdef bint _turn_is_due
+    cdef double _turn_began_at
     cdef double _turn_ended_at
+    cdef object _late
     cdef object _job
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
     cdef double _rest_s
+    cdef public object room
     cdef object _syncer
     cdef object _checker
     cdef object _timer
@@ -39,6 +42,7 @@ cdef class Driver:
     @cython.locals(milliseconds=double)
     cpdef long long now(self)
     cpdef void wants_turn(self) except *
+    cpdef bint is_late(self) except -1
     cpdef bint is_calm(self) except -1
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *

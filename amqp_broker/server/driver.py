@@ -12,18 +12,20 @@ import asyncio
 import contextvars
 import errno
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
 import cython
 
+from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from raft.errors import PeerProtocolError
+from storage.errors import SyncFailed
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable
 
     from amqp_broker.config import Config
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from amqp_broker.node import Node
     from amqp_broker.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
+    from amqp_broker.server.tcp import TcpTransport
     from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
@@ -52,8 +55,18 @@ _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
 #: So many syncs may follow upon each other before other input is read.
 _MOST_SYNCS = 4
+#: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
+#: order in which they came, so that those who say little never wait for a crowd.
+_BULK_S = 0.003
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
+
+
+def started_thread(name: str) -> ThreadPoolExecutor:
+    """An executor whose one thread runs already: later the system may have none to give."""
+    executor = ThreadPoolExecutor(1, name)
+    executor.submit(int).result()
+    return executor
 
 
 class TimedPace:
@@ -93,13 +106,18 @@ class Driver:
         self._context = contextvars.copy_context()
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
+        self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
+        self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
-        self._syncer = ThreadPoolExecutor(1, "sync")
-        self._checker = ThreadPoolExecutor(1, "login")
+        self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
+        node.max_connections = self.room.connections
+        node.max_transports = self.room.most - SPARE
+        self._syncer = started_thread("sync")
+        self._checker = started_thread("login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._due = 0
@@ -119,11 +137,36 @@ class Driver:
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
+    def _room_changed(self, is_full: bool) -> None:
+        self.node.alarms.is_full = is_full
+
     def wants_turn(self) -> None:
         """Something has happened: end the turn when the loop has delivered everything that is there."""
         if not self._turn_is_due:
             self._turn_is_due = True
+            self._turn_began_at = monotonic_time()
             self._call_soon(self._end, context=self._context)
+
+    def is_late(self) -> bool:
+        """Whether this turn has had its time for those who send much."""
+        if self._late:
+            return True
+        return self._turn_is_due and monotonic_time() - self._turn_began_at > _BULK_S
+
+    def read_later(self, transport: TcpTransport) -> None:
+        """It has something to be read, and this turn has no time for it: it is its turn when those before it were."""
+        if not self._late:
+            self._call_soon(self._read_late)
+        self._late.append(transport)
+
+    def _read_late(self) -> None:
+        late, until = self._late, monotonic() + _BULK_S
+        while late:
+            late.popleft().read_now()
+            if monotonic() > until:
+                break
+        if late:
+            self._call_soon(self._read_late)
 
     def is_calm(self) -> bool:
         """Whether nothing has happened for a moment, so that hardly more comes with what is here now."""
@@ -221,6 +264,7 @@ class Driver:
     def lost(self, connection: Connection) -> None:
         """A transport is gone."""
         try:
+            self.room.give()
             self.node.connection_lost(connection, self.now())
         except Exception as error:
             log.critical("what a lost connection held could not be given back: the node stops", exc_info=error)
@@ -378,6 +422,10 @@ class Driver:
             self.node.alarms.disk_full(True)
             self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
             self.wants_turn()
+            return
+        if error.errno in EXHAUSTED and not isinstance(error, SyncFailed):
+            log.error("what was written cannot be synced yet: %s; trying again in %g s", error, _FULL_DISK_RETRY_S)
+            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
             return
         log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
         self.fail(error)

@@ -1,24 +1,27 @@
-"""Listener: accepts clients without TLS on one socket."""
+"""Listener: accepts clients on one socket, as many as there is room for; TlsListener, those with TLS."""
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import logging
 import socket
+import ssl
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.server.descriptors import EXHAUSTED
 from amqp_broker.server.tcp import TcpTransport, tcp_peer
+from amqp_broker.server.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
     from amqp_broker.server.driver import Driver
 
 log = logging.getLogger("amqp_broker.server")
 
-#: Accepted for each time the loop says that somebody is there, so that those who are connected are served too.
-_ACCEPTED_AT_ONCE = 64
+#: Clients are accepted for so long at a time, seconds, so that those who are connected are served too.
+_ACCEPTING_S = 0.001
 #: How long nobody is accepted after the process or the machine has run out of something, seconds.
 _REST_S = 1.0
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
@@ -37,20 +40,32 @@ class Listener:
         if not self._is_closed:
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
+    def _rest(self) -> None:
+        self._loop.remove_reader(self._socket.fileno())
+
     def _accept(self) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        room = self._driver.room
+        until = monotonic() + _ACCEPTING_S
+        has_room = True
+        while has_room:
             try:
                 client, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _EXHAUSTED:
+                if error.errno not in EXHAUSTED:
                     raise
                 log.error("cannot accept a client: %s; trying again in %g s: raise `ulimit -n`", error, _REST_S)
-                self._loop.remove_reader(self._socket.fileno())
+                self._rest()
                 self._loop.call_later(_REST_S, self._listen)
                 return
+            has_room = room.take()
             self._open(client)
+            if monotonic() > until:
+                break
+        if not has_room:
+            self._rest()
+            room.wait(self._listen)
 
     def _open(self, client: socket.socket) -> None:
         try:
@@ -59,11 +74,57 @@ class Listener:
             peer = tcp_peer(client)
         except OSError:
             client.close()  # gone already
+            self._driver.room.give()
             return
         TcpTransport(self._driver, self._loop, client, peer)
 
     def close(self) -> None:
         """Accept nobody any more."""
         self._is_closed = True
-        self._loop.remove_reader(self._socket.fileno())
+        self._rest()
         self._socket.close()
+
+
+class TlsListener(Listener):
+    """Those with TLS, whose handshake comes first, within its time; the slowest makes room when there are too many."""
+
+    def __init__(
+        self, driver: Driver, loop: Any, listener: socket.socket, backlog: int, context: ssl.SSLContext | None
+    ) -> None:
+        self._context = context
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        super().__init__(driver, loop, listener, backlog)
+
+    def _open(self, client: socket.socket) -> None:
+        task = self._loop.create_task(self._shake_hands(client))
+        self._handshakes[task] = None
+        if len(self._handshakes) > self._driver.config.max_pending_handshakes:
+            next(iter(self._handshakes)).cancel()
+
+    async def _shake_hands(self, client: socket.socket) -> None:
+        transport = TlsTransport(self._driver)
+        try:
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: transport,
+                client,
+                ssl=self._context,
+                ssl_handshake_timeout=self._driver.config.tls_handshake_timeout_ms / 1000,
+                ssl_shutdown_timeout=self._driver.config.closing_timeout_ms / 1000,
+            )
+        except (OSError, asyncio.CancelledError) as error:
+            log.info("TLS handshake of a client failed: %s", error or type(error).__name__)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            del self._handshakes[task]
+            if not transport.was_made:
+                client.close()
+                self._driver.room.give()
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        super().close()
+        for task in self._handshakes:
+            task.cancel()

@@ -16,17 +16,16 @@ import secrets
 import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker import __version__
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
-from amqp_broker.server.driver import Driver
-from amqp_broker.server.listener import Listener
+from amqp_broker.server.descriptors import raise_limit
+from amqp_broker.server.driver import Driver, started_thread
+from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
-from amqp_broker.server.tls_transport import TlsTransport
 from amqp_broker.server.verification import verify_at_start
 from amqp_broker.setting_kinds import show_size
 from raft.errors import FolderGivenUp
@@ -62,9 +61,10 @@ def serve(config: Config) -> int:
     logging.basicConfig(
         level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    raise_limit()
     doors = Doors(config)
     cluster = ClusterSide(config)
-    reader = ThreadPoolExecutor(1, "read")
+    reader = started_thread("read")
     disk = FileDisk(config.data_dir, background=reader.submit)
     disk.lock()
     try:
@@ -107,25 +107,17 @@ class Doors:
         self._context = tls_context(config) if config.tls_listen else None
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
-        self._servers: list[Listener | asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._has_opened = False
 
-    async def open(self, driver: Driver) -> str:
+    def open(self, driver: Driver) -> str:
         """Let clients in. Returns the URL of the first address."""
         self._has_opened = True
         loop, config = asyncio.get_running_loop(), self._config
         for listener in self._plain:
-            self._servers.append(Listener(driver, loop, listener, config.listen_backlog))
+            self._listeners.append(Listener(driver, loop, listener, config.listen_backlog))
         for listener in self._secure:
-            self._servers.append(
-                await loop.create_server(
-                    lambda: TlsTransport(driver),
-                    sock=listener,
-                    backlog=config.listen_backlog,
-                    ssl=self._context,
-                    ssl_handshake_timeout=config.tls_handshake_timeout_ms / 1000,
-                )
-            )
+            self._listeners.append(TlsListener(driver, loop, listener, config.listen_backlog, self._context))
         return self.urls()[0]
 
     def urls(self) -> list[str]:
@@ -135,12 +127,12 @@ class Doors:
 
     def close(self) -> None:
         """Let nobody in any more."""
-        servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
 
     def close_sockets(self) -> None:
-        """The end of doors that were never opened. The sockets of others are their servers' to close."""
+        """The end of doors that were never opened. The sockets of others are their listeners' to close."""
         if not self._has_opened:
             for listener in (*self._plain, *self._secure):
                 listener.close()
@@ -170,7 +162,7 @@ class Run:
             driver.wants_turn()
             is_ready = await self._get_ready(unverified)
             if is_ready:
-                _say(f"ready {await self._doors.open(driver)}")
+                _say(f"ready {self._doors.open(driver)}")
                 await self._end()
             await self._leave()
         finally:
@@ -195,7 +187,10 @@ class Run:
         if is_late:
             # Others rely on this node already, so the loop goes on meanwhile.
             checks, limit = node.take_page_checks(), self._config.verify_at_start_bytes
-            unverified = await asyncio.to_thread(verify_at_start, checks, limit)
+            try:
+                unverified = await asyncio.to_thread(verify_at_start, checks, limit)
+            except RuntimeError:  # there is no thread to be had
+                unverified = verify_at_start(checks, limit)
             gc.freeze()
         driver.verify(unverified)
         return self._config.load_definitions is None or await self._load(self._config.load_definitions)

@@ -227,7 +227,7 @@ class PeerLinks:
         try:
             async with asyncio.timeout(self.config.peer_handshake_timeout_ms / 1000):
                 await self._loop.create_connection(lambda: link, host, port)
-        except (OSError, TimeoutError, UnicodeError) as error:
+        except (OSError, TimeoutError, UnicodeError, RuntimeError) as error:  # the last: no thread for a look-up
             self._log_failure(member, str(error) or "no answer")
         else:
             member.last_failure = ""

@@ -2,10 +2,11 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node
 from amqp_broker.server.driver cimport Driver
-from amqp_broker.server.system_calls cimport receive_into, send_bytes
+from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
 
-cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _LONE_BYTES
-cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING
+cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _LONE_BYTES
+cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING, _OPEN
+cdef double _LONG_S, _QUICK_S
 
 @cython.final
 cdef class TcpTransport:
@@ -18,14 +19,20 @@ cdef class TcpTransport:
     cdef Py_ssize_t high_water
     cdef Py_ssize_t output_pause
     cdef bint is_reading
+    cdef Py_ssize_t read_bytes
+    cdef bint is_bulky
+    cdef bint is_late
     cdef bint is_closing
     cdef bint is_lost
     cdef bint has_ended
     cdef public Connection connection
 
+    cpdef void on_readable(self) except *
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
                    nbytes=Py_ssize_t, is_lone=bint)
-    cpdef void on_readable(self) except *
+    cpdef void read_now(self) except *
+    @cython.locals(began=double, took=double)
+    cdef void _read_bulk(self, Py_ssize_t count, Py_ssize_t nbytes) except *
     @cython.locals(nbytes=Py_ssize_t)
     cdef void _discard(self) except *
     @cython.locals(driver=Driver)

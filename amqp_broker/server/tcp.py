@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from amqp_broker.connection.connection import ENDING, Connection
+from amqp_broker.connection.connection import ENDING, OPEN, Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.server.driver import LONE_BYTES
-from amqp_broker.server.system_calls import receive_into, send_bytes
+from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -41,8 +41,15 @@ _LARGE_READ_BYTES = 768 * 1024
 #: While publishers have to wait, so much is read at once: what is behind a publish that waits takes memory.
 GATED_READ_BYTES = 16 * 1024
 _GATED_READ_BYTES = GATED_READ_BYTES
+#: Who sends so much at once may have to wait for those who send less.
+_BULK_BYTES = 16 * 1024
+#: A read that took longer to handle than the one is followed by one of half its size, a quicker one than the other by
+#: one of twice its size; seconds.
+_LONG_S = 0.002
+_QUICK_S = 0.0005
 _LONE_BYTES = LONE_BYTES
 _ENDING = ENDING
+_OPEN = OPEN
 _MSG_PEEK = int(socket.MSG_PEEK)
 _MSG_TRUNC = int(socket.MSG_TRUNC)
 #: The kernel takes so many pieces in one call (Linux: IOV_MAX).
@@ -73,6 +80,9 @@ class TcpTransport:
         self.high_water = driver.config.output_limit_bytes
         self.output_pause = driver.config.output_pause_bytes
         self.is_reading = True
+        self.read_bytes = READ_BYTES
+        self.is_bulky = True  # newcomers come in crowds
+        self.is_late = False
         self.is_closing = False
         self.is_lost = False
         self.has_ended = False
@@ -84,7 +94,21 @@ class TcpTransport:
     # -- from the loop -----------------------------------------------------------------------------------------------
 
     def on_readable(self) -> None:
+        """Something has come."""
+        if not self.is_bulky:
+            self.read_now()
+        elif not self.is_late:
+            if self.driver.is_late():
+                self.is_late = True
+                self.driver.read_later(self)
+            else:
+                self.read_now()
+
+    def read_now(self) -> None:
         """Read once, and handle it."""
+        self.is_late = False
+        if not self.is_reading:  # it was paused meanwhile, or is gone
+            return
         connection = self.connection
         if connection.state >= _ENDING:
             self._discard()
@@ -92,7 +116,7 @@ class TcpTransport:
         driver = self.driver
         pending = connection.pending
         count = len(pending)
-        most = _READ_BYTES
+        most = self.read_bytes
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
         if driver.node.readers.is_shut:
@@ -118,6 +142,10 @@ class TcpTransport:
         if nbytes == 0:
             self._lose()
             return
+        if nbytes >= _BULK_BYTES:
+            self._read_bulk(count, nbytes)
+            return
+        self.is_bulky = connection.state < _OPEN
         if is_lone:
             # Whatever happens, they are not handled again.
             try:
@@ -127,6 +155,18 @@ class TcpTransport:
                 self._take_seen(nbytes)
         elif self._handle(count + nbytes):
             driver.wants_turn()
+
+    def _read_bulk(self, count: int, nbytes: int) -> None:
+        """Much has come: handle it, and see to it that the next read takes neither long nor many calls."""
+        self.is_bulky = True
+        began = monotonic_time()
+        if self._handle(count + nbytes):
+            self.driver.wants_turn()
+        took = monotonic_time() - began
+        if took > _LONG_S:
+            self.read_bytes = max(_BULK_BYTES, self.read_bytes // 2)
+        elif took < _QUICK_S and nbytes >= self.read_bytes:
+            self.read_bytes = min(_READ_BYTES, self.read_bytes * 2)
 
     def _discard(self) -> None:
         """The connection is at its end: let the kernel forget what has come (tcp(7), MSG_TRUNC)."""

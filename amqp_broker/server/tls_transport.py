@@ -49,11 +49,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._driver = driver
         self._transport: Any = None
         self._room = READ_BYTES
+        self.was_made = False  # its handshake is done
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         driver = self._driver
         self._transport = transport
+        self.was_made = True
         self._transport.set_write_buffer_limits(high=driver.config.output_limit_bytes)
         self.connection = driver.node.open_connection(_peer_of(transport), driver.now())
         self.connection.transport = self

@@ -36,12 +36,15 @@ def verify_at_start(checks: list[PageCheck], limit_bytes: int) -> deque[PageChec
         steps.append(step)
     if steps:
         with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "verify") as threads:
-            outcomes = threads.map(_run, steps)
             try:
-                deque(outcomes, maxlen=0)
+                deque(threads.map(_run, steps), maxlen=0)
             except (StorageError, OSError):
                 threads.shutdown(cancel_futures=True)
                 raise
+            except RuntimeError:  # there is no thread to be had
+                threads.shutdown(cancel_futures=True)
+                for step in steps:
+                    _run(step)
     return left
 
 

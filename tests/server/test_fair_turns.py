@@ -1,0 +1,69 @@
+"""Those who send much wait for each other in the order in which they came, and nobody else waits for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from amqp_broker.config import Config
+from amqp_broker.node import Node
+from amqp_broker.server.driver import Driver
+from storage.disk import FileDisk
+
+#: Longer than a turn has for them, seconds.
+LONG_S = 0.004
+
+
+@pytest.fixture
+async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
+    config = Config()
+    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
+    node.recover(int(time.time() * 1000))
+    driver = Driver(node, config, asyncio.get_running_loop())
+    yield driver
+    driver.stop_threads()
+
+
+class Sender:
+    """What the driver asks of a transport: to read, which takes long."""
+
+    def __init__(self, name: str, driver: Driver, seen: list[str]) -> None:
+        self._name = name
+        self._driver = driver
+        self._seen = seen
+
+    def read_now(self) -> None:
+        self._seen.append(self._name)
+        until = time.monotonic() + LONG_S
+        while time.monotonic() < until:
+            pass
+        self._driver.wants_turn()
+
+
+async def test_others_are_served_between_two_that_send_much(driver: Driver) -> None:
+    seen: list[str] = []
+    loop = asyncio.get_running_loop()
+    for name in "abc":
+        driver.read_later(Sender(name, driver, seen))  # type: ignore[arg-type]
+    assert driver.is_late(), "who comes now comes behind them"
+    driver.after_turn = lambda: seen.append("turn")
+    for _ in range(8):
+        loop.call_soon(lambda: None)
+        await asyncio.sleep(0)
+    assert [each for each in seen if each != "turn"] == ["a", "b", "c"]
+    assert seen.index("turn") < seen.index("b") < len(seen) - 1
+    assert seen[seen.index("b") + 1 :].index("turn") < seen[seen.index("b") + 1 :].index("c")
+    assert not driver.is_late()
+
+
+async def test_a_turn_has_little_time_for_them(driver: Driver) -> None:
+    assert not driver.is_late()
+    driver.wants_turn()
+    assert not driver.is_late()
+    Sender("a", driver, []).read_now()
+    assert driver.is_late()
