@@ -72,9 +72,13 @@ class Way:
         except UnknownExchange:
             return []
         queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]
-        self.has_proxies = self.has_proxies or any(queue.is_proxy for queue in queues)
+        self.has_proxies = self.has_proxies or _has_proxies(queues)
         self.routes[letter.raw] = queues
         return queues
+
+
+def _has_proxies(queues: list[Any]) -> bool:
+    return any(queue.is_proxy for queue in queues)
 
 
 class DeadLetters:
@@ -143,7 +147,7 @@ class DeadLetters:
                 return -1
         if reason != REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
-        if makes_receipt and (delayed or (way.has_proxies and any(each.is_proxy for each in queues))):
+        if makes_receipt and (delayed or (way.has_proxies and _has_proxies(queues))):
             receipt = self._receipt = JointReceipt()
         if queues:
             vhost.publish(letter, queues, now, receipt, True)

@@ -399,6 +399,7 @@ class ClassicQueue(Queue):
             post: Any = self.post
             letters = self.letters = Letters(self, post)
         letters.add(entry, reason)
+        self.is_drained = False  # `taker` is to look whether there are too many
 
     def settle_letter(self, entry: Entry) -> None:
         """A dead letter is in its new places, or nobody wants it."""
