@@ -403,7 +403,7 @@ class Config(ClusterConfig):
         -1,
         QUEUES,
         "How often a message may come back to a classic queue that has no limit of its own (x-delivery-limit, the "
-        "policy key delivery-limit); then it is dead-lettered, or dropped. Quorum queues have a limit of 20 of their own.",
+        "policy key delivery-limit); then it is dead-lettered, or dropped. Quorum queues have a limit of 20.",
         minimum=-1,
         off=-1,
     )

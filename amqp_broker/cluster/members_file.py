@@ -22,11 +22,12 @@ _MAX_BYTES = 256 * 1024
 @dataclass(frozen=True, slots=True)
 class KnownMembers:
     """node: whose folder it is. members: all whose address is known. joins: the folder was made to be added to a
-    cluster."""
+    cluster. is_removed: the node was removed from its cluster, and knows it."""
 
     node: str
     members: tuple[MemberAddress, ...]
     joins: bool
+    is_removed: bool = False
 
 
 def read_members(disk: Disk) -> KnownMembers | None:
@@ -38,10 +39,10 @@ def read_members(disk: Disk) -> KnownMembers | None:
         if contents["version"] != _VERSION:
             raise ValueError(f"version {contents['version']!r} instead of {_VERSION}")
         members = tuple(map(parse_member, contents["members"]))
-        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]))
+        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]), bool(contents.get("removed")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
-            f"{MEMBERS_FILE} in the data folder cannot be read ({error!r}): restore it from a copy, or write it anew "
+            f"{MEMBERS_FILE} in the data folder cannot be read ({error}): restore it from a copy, or write it anew "
             f"with the members that `amqp-broker cluster status` shows on another node"
         ) from None
 
@@ -52,6 +53,8 @@ def write_members(disk: Disk, known: KnownMembers) -> None:
         disk.remove(_DRAFT)
     members = [str(member) for member in known.members]
     contents = {"version": _VERSION, "node": known.node, "members": members, "joins": known.joins}
+    if known.is_removed:
+        contents["removed"] = True
     disk.append(_DRAFT, [json.dumps(contents).encode() + b"\n"])
     disk.sync(_DRAFT)
     disk.rename(_DRAFT, MEMBERS_FILE)

@@ -150,7 +150,7 @@ class Membership:
             members = {member: _address(text) for member, text in said["members"].items()}
             self._heard[name] = (int(said["index"]), {each: there for each, there in members.items() if there})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.error("%s says who is a member in a way that is not understood: %r", name, error)
+            log.error("%s says who is a member in a way that is not understood: %s", name, error)
             return
         self._look_at_addresses()
 
@@ -218,6 +218,10 @@ class Membership:
             # It never gets ready: nobody tells it any more of the command that removed it.
             others = [member for member in group.members if member != own]
             self.is_removed = 2 * sum(member in self._releasing for member in others) > len(others)
+
+    def refused_by(self, name: str) -> None:
+        """A member takes no link from this node: it knows no member of its name. That counts as its release."""
+        self._on_release(name, b"", 0)
 
     def _look_for_release(self, recorded: Mapping[str, str], now: int) -> None:
         if self._replication.own_node in recorded:
@@ -313,10 +317,11 @@ class Membership:
             if not isinstance(target, str):
                 raise TypeError(f"{target!r} is no name")
         except (ValueError, KeyError, TypeError) as error:
-            log.error("%s asks for a transfer in a way that is not understood: %r", name, error)
+            log.error("%s asks for a transfer in a way that is not understood: %s", name, error)
             return
         result = group.transfer_leadership(target)
-        log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.name)
+        if result is not TransferResult.IN_PROGRESS:  # who asks goes on asking until it has happened
+            log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.value)
 
     def plan(self) -> list[Move]:
         """What would spread the leaders evenly over the members that are linked."""

@@ -1,4 +1,4 @@
-"""The four messages by which two nodes prove to each other who they are, and the keys that follow from them.
+"""The messages by which two nodes prove to each other who they are, and the keys that follow from them.
 
     dialler                                                    acceptor
       HELLO      magic, version, is_protected, nonce, cluster,
@@ -6,6 +6,9 @@
                                                              <-  CHALLENGE  nonce, proof
       PROOF      epoch, proof                                ->
                                                              <-  READY      epoch, proof
+
+    or, where the acceptor knows no member of that name, instead of CHALLENGE, and then the link is closed
+                                                             <-  STRANGER   nonce, proof
 
 This module encodes and checks single messages; `peer_protocol` knows their order. It knows no sockets and draws no
 random octets. Integers are big endian.
@@ -31,8 +34,8 @@ PROOF_BYTES = 32
 #: No message of the handshake is longer; whoever announces more is no peer.
 MAX_HANDSHAKE_BYTES = 1024
 MAX_NAME_BYTES = 255
-#: What opens CHALLENGE, PROOF and READY.
-CHALLENGE, PROOF, READY = 2, 3, 4
+#: What opens CHALLENGE, PROOF, READY and STRANGER.
+CHALLENGE, PROOF, READY, STRANGER = 2, 3, 4, 5
 
 _FIXED = struct.Struct(f">8sBB{NONCE_BYTES}s")
 _CHALLENGE = struct.Struct(f">B{NONCE_BYTES}s{PROOF_BYTES}s")
@@ -42,6 +45,10 @@ _EPOCH = struct.Struct(">Q")
 
 class PeerLinkError(Exception):
     """The link must be closed, with nothing said on it; the text says why, for the log."""
+
+
+class NoMember(PeerLinkError):
+    """The other end has the cluster's secret, and says that this node is no member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,10 @@ class Agreement:
     def challenge_proof(self) -> bytes:
         """Says: I am the acceptor."""
         return _mac(self.key, b"acceptor", self.transcript)
+
+    def stranger_proof(self) -> bytes:
+        """Says: I am the acceptor, and I know no member of your name."""
+        return _mac(self.key, b"stranger", self.transcript)
 
     def dialler_proof(self, epoch: int) -> bytes:
         """Says: I am the dialler, and this is the number that I give to the link (0: you number it)."""
@@ -157,14 +168,14 @@ def is_hello_proved(payload: bytes, key: bytes, binding: bytes) -> bool:
     return hmac.compare_digest(mac, _mac(key, b"hello", _said(fields, binding)))
 
 
-def encode_challenge(nonce: bytes, proof: bytes) -> bytes:
-    """The payload of a CHALLENGE."""
-    return _CHALLENGE.pack(CHALLENGE, nonce, proof)
+def encode_challenge(nonce: bytes, proof: bytes, kind: int = CHALLENGE) -> bytes:
+    """The payload of a CHALLENGE, or of a STRANGER."""
+    return _CHALLENGE.pack(kind, nonce, proof)
 
 
-def decode_challenge(payload: bytes) -> tuple[bytes, bytes]:
-    """Nonce and proof. Raises PeerLinkError."""
-    _check(payload, CHALLENGE, _CHALLENGE.size, "CHALLENGE")
+def decode_challenge(payload: bytes, kind: int = CHALLENGE) -> tuple[bytes, bytes]:
+    """Nonce and proof of a CHALLENGE, or of a STRANGER. Raises PeerLinkError."""
+    _check(payload, kind, _CHALLENGE.size, "CHALLENGE")
     _, nonce, proof = _CHALLENGE.unpack(payload)
     return nonce, proof
 

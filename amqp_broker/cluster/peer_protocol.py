@@ -34,9 +34,11 @@ from amqp_broker.cluster.peer_handshake import (
     NONCE_BYTES,
     PROOF,
     READY,
+    STRANGER,
     Agreement,
     Hello,
     LinkIdentity,
+    NoMember,
     PeerLinkError,
     TlsFacts,
     agree,
@@ -122,6 +124,7 @@ class PeerProtocol:
         self._pending = bytearray()
         self._needed = _LENGTH.size
         self._output = b""
+        self._farewell = b""
         self._sending = self._receiving = hmac.new(b"", digestmod="sha256")  # keyed, and fed with nothing yet
         self._sent = self._received = 0
         if dialled is not None:
@@ -169,6 +172,8 @@ class PeerProtocol:
             return event
         except PeerLinkError:
             self._fail()
+            if self._farewell:
+                self._say(self._farewell)
             raise
 
     def admit(self, epoch: int = 0) -> LinkOpened | None:
@@ -206,19 +211,28 @@ class PeerProtocol:
                 f"{hello.dialler!r} looks for {hello.acceptor!r} here, and this node is {identity.node_name!r}: "
                 f"correct the list of members there"
             )
-        if hello.dialler == identity.node_name or hello.dialler not in self._members:
+        is_stranger = hello.dialler == identity.node_name or hello.dialler not in self._members
+        if is_stranger and not is_hello_proved(payload, self._key, self._binding):
             raise PeerLinkError(f"it calls itself {hello.dialler!r}, which is no other member of this cluster")
         if hello.is_protected != (self._tls is not None):
             raise PeerLinkError(f"{hello.dialler!r} and this node do not agree whether TLS protects the link")
         self._check_certificate(hello.dialler)
         if not is_hello_proved(payload, self._key, self._binding):
             raise PeerLinkError(f"it calls itself {hello.dialler!r} but has not the cluster's secret")
-        self.peer_name = hello.dialler
         self._agreement = agree(self._key, payload, self._nonce, self._binding)
+        if is_stranger:
+            # It has the secret, so it may have been a member: it is to know that it is none any more.
+            self._farewell = encode_challenge(self._nonce, self._agreement.stranger_proof(), STRANGER)
+            raise PeerLinkError(f"it calls itself {hello.dialler!r}, which is no other member of this cluster")
+        self.peer_name = hello.dialler
         self._say(encode_challenge(self._nonce, self._agreement.challenge_proof()))
         self.state = LinkState.AWAITS_PROOF
 
     def _on_challenge(self, payload: bytes) -> PeerProved:
+        if payload[0] == STRANGER:
+            nonce, proof = decode_challenge(payload, STRANGER)
+            self._compare(proof, agree(self._key, self._hello, nonce, self._binding).stranger_proof())
+            raise NoMember(f"it knows no member {self._identity.node_name!r}")
         nonce, proof = decode_challenge(payload)
         self._agreement = agree(self._key, self._hello, nonce, self._binding)
         self._compare(proof, self._agreement.challenge_proof())

@@ -28,8 +28,11 @@ from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.setting import ConfigError
 from amqp_broker.setting_kinds import Address, MemberAddress
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from amqp_broker.config import Config
     from amqp_broker.node import Node
     from amqp_broker.server.driver import Driver
@@ -40,6 +43,14 @@ log = logging.getLogger("amqp_broker.cluster")
 #: A node that stops waits so long until others lead its groups, and again until they have heard what it had to say.
 HAND_OVER_S = 1.0
 _LOOK_S = 0.01
+
+
+def removed_error(node: str, folder: Path) -> StorageError:
+    """Why a node that was removed from its cluster does not start."""
+    return StorageError(
+        f"{node} was removed from its cluster, and the data folder {folder} is of no use to it: to come back as a new "
+        f"member it needs an empty folder (`amqp-broker cluster join`); what the folder holds stays until you delete it"
+    )
 
 
 class ClusterSide:
@@ -67,6 +78,8 @@ class ClusterSide:
         config = replace(self._config, cluster_listen=tuple(map(address_of, self._sockets)))
         known = self._known = read_members(disk)
         if known is not None:
+            if known.is_removed:
+                raise removed_error(known.node, self._config.data_dir)
             if known.node != config.node_name:
                 raise ConfigError(
                     f"node_name: {config.node_name!r} is not valid; allowed: {known.node}, the name that this folder "
@@ -112,6 +125,8 @@ class ClusterSide:
         if self._node.membership.is_removed and not self.removed.is_set():
             log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
             self.removed.set()
+            known = self._known or KnownMembers(self._node.replication.own_node, (), False)
+            self._write_down(replace(known, is_removed=True))
         version = self._node.membership.version
         if version == self._seen_version:
             return
@@ -130,9 +145,12 @@ class ClusterSide:
         members = [MemberAddress(name, address) for name, address in others.items()]
         if address is not None:
             members.append(MemberAddress(own, address))
-        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join)
+        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join, self.removed.is_set())
         if known == self._known or (self._known is None and not others):
             return
+        self._write_down(known)
+
+    def _write_down(self, known: KnownMembers) -> None:
         try:
             write_members(self._disk, known)
         except OSError as error:

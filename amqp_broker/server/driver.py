@@ -267,6 +267,12 @@ class Driver:
             self._peer_defect(node_id, error)
         self.wants_turn()
 
+    def on_refused(self, node_id: str) -> None:
+        """Another node says that this one is no member of the cluster."""
+        if not self.failed.done():
+            self.node.membership.refused_by(node_id)
+            self.wants_turn()
+
     def on_frame(self, node_id: str, payload: bytes) -> None:
         """A frame of another node. `input_is_over` follows."""
         if self.failed.done():

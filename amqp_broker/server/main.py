@@ -19,9 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.node import Node
-from amqp_broker.server.cluster_side import ClusterSide
+from amqp_broker.server.cluster_side import ClusterSide, removed_error
 from amqp_broker.server.driver import Driver
 from amqp_broker.server.listener import Listener
+from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.tls_transport import TlsTransport
@@ -52,9 +53,24 @@ _LONGEST_SILENCE_S = 10.0
 def serve(config: Config) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, ConfigError, OSError before a client
     is let in."""
-    logging.basicConfig(
-        level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    lines = start_logging(config)
+    try:
+        return _serve(config, lines)
+    finally:
+        lines.say_all(time.time())
+
+
+def start_logging(config: Config) -> RepeatedLines:
+    """What all loggers of the program say goes to standard error, and no line of it too often."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    lines = RepeatedLines(handler.emit)
+    handler.addFilter(lines)
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
+    return lines
+
+
+def _serve(config: Config, lines: RepeatedLines) -> int:
     doors = Doors(config)
     cluster = ClusterSide(config)
     reader = ThreadPoolExecutor(1, "read")
@@ -72,7 +88,7 @@ def serve(config: Config) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, doors, cluster)
+        run = Run(config, node, disk, doors, cluster, lines)
         return _in_loop(run.until_stopped(unverified))
     finally:
         cluster.close_sockets()
@@ -136,7 +152,10 @@ class Doors:
 class Run:
     """A recovered node on a loop, from its first turn to its last."""
 
-    def __init__(self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide) -> None:
+    def __init__(
+        self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide, lines: RepeatedLines
+    ) -> None:
+        self._lines = lines
         self._config = config
         self._node = node
         self._disk = disk
@@ -152,6 +171,7 @@ class Run:
             loop.add_signal_handler(number, self._stop.set)
         if config.exit_with_parent:
             loop.add_reader(0, _watch_parent, self._stop)
+        self._say_repeated(loop)
         try:
             await self._cluster.start(self._node, driver, self._disk)
             driver.wants_turn()
@@ -164,12 +184,19 @@ class Run:
             await self._cluster.close()
             driver.stop_threads()
         failure = driver.failed.exception() if driver.failed.done() else None
+        if not is_ready and self._cluster.removed.is_set():
+            raise removed_error(self._node.replication.own_node, config.data_dir)
         if failure is None:
             return 0
         if not is_ready and isinstance(failure, StorageError):
             raise failure
         log.critical("stopped: %s", failure)
         return 1
+
+    def _say_repeated(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What was counted of a line is said also when nothing else is."""
+        self._lines.say(time.time())
+        loop.call_later(PERIOD_S, self._say_repeated, loop)
 
     async def _get_ready(self, unverified: deque[PageCheck]) -> bool:
         """Wait until the node may serve clients. False: it is to stop before that."""

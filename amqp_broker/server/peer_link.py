@@ -17,7 +17,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, Protocol
 
 from amqp_broker.cluster.cluster_config import ClusterConfig
-from amqp_broker.cluster.peer_handshake import NONCE_BYTES, LinkIdentity, PeerLinkError
+from amqp_broker.cluster.peer_handshake import NONCE_BYTES, LinkIdentity, NoMember, PeerLinkError
 from amqp_broker.cluster.peer_protocol import PING, LinkOpened, PeerProtocol, PeerProved
 from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials
 
@@ -43,6 +43,9 @@ class LinkOwner(Protocol):
 
     def link_proved(self, link: PeerLink, proved: PeerProved) -> None:
         """The peer is who it says: `link.admit`, or `link.drop`."""
+
+    def link_refused(self, name: str) -> None:
+        """This member says that this node is none."""
 
     def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
         """The link is open; its frames follow unless it is dropped."""
@@ -120,10 +123,16 @@ class PeerLink(asyncio.Protocol):
         self._has_heard = self._has_heard or bool(data)
         try:
             self._receive(data)
+        except NoMember as error:
+            self.drop(str(error), logging.DEBUG)
+            assert self.dialled is not None
+            self._owner.link_refused(self.dialled)
         except PeerLinkError as error:
+            if self._protocol is not None and self._transport is not None:
+                self._write_handshake(self._protocol)
             self.drop(str(error))
         except Exception as error:
-            self.drop(f"defect while its octets were handled: {error!r}", logging.CRITICAL)
+            self.drop(f"defect while its octets were handled: {type(error).__name__}: {error}", logging.CRITICAL)
             raise
 
     def eof_received(self) -> bool:

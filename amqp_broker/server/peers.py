@@ -52,6 +52,8 @@ class PeerCallbacks(Protocol):
 
     def on_disconnected(self, node_id: str) -> None: ...
 
+    def on_refused(self, node_id: str) -> None: ...
+
     def input_is_over(self, octets: int) -> None: ...
 
 
@@ -254,6 +256,10 @@ class PeerLinks:
         if is_senior:
             member.last_epoch = max(member.last_epoch + 1, int(time.time() * 1000))
         link.admit(member.last_epoch if is_senior else 0)
+
+    def link_refused(self, name: str) -> None:
+        """This member says that this node is none."""
+        self._callbacks.on_refused(name)
 
     def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
         """The link takes the place of an older one."""

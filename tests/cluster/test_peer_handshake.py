@@ -14,6 +14,7 @@ from amqp_broker.cluster.peer_handshake import (
     READY,
     Hello,
     LinkIdentity,
+    NoMember,
     PeerLinkError,
     TlsFacts,
     cluster_key,
@@ -104,8 +105,8 @@ def test_frames_that_come_with_ready_are_kept() -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (hello_of(dialler="n9"), "calls itself 'n9', which is no other member"),
-        (hello_of(dialler="n2"), "calls itself 'n2', which is no other member"),
+        (hello_of(dialler="n9")[:-1] + b"\0", "calls itself 'n9', which is no other member"),
+        (hello_of(dialler="n2")[:-1] + b"\0", "calls itself 'n2', which is no other member"),
         (hello_of(cluster_name="other"), "belongs to the cluster 'other', not 'test'"),
         (hello_of(acceptor="n3"), "'n1' looks for 'n3' here, and this node is 'n2'"),
         (hello_of(is_protected=True), "do not agree whether TLS"),
@@ -124,6 +125,30 @@ def test_frames_that_come_with_ready_are_kept() -> None:
 )
 def test_a_wrong_hello_is_not_answered(hello: bytes, reason: str) -> None:
     assert reason in refusal(acceptor(), framed(hello))
+
+
+@pytest.mark.parametrize("name", ["n9", "n2"])
+def test_a_stranger_with_the_secret_is_told_that_it_is_one(name: str) -> None:
+    """It may have been a member, and is to end instead of dialling for ever."""
+    first, second = dialler(name), acceptor()
+    with pytest.raises(PeerLinkError, match=f"calls itself '{name}', which is no other member"):
+        take(second, first.take_output())
+    said = second.take_output()
+    with pytest.raises(NoMember, match=f"it knows no member '{name}'"):
+        take(first, said)
+    assert not first.is_open
+
+
+def test_nobody_else_can_say_so() -> None:
+    first, second = dialler("n9"), acceptor()
+    hello = first.take_output()
+    with pytest.raises(PeerLinkError):
+        take(second, hello)
+    said = second.take_output()
+    assert "its proof is wrong" in refusal(first, said[:-1] + bytes((said[-1] ^ 1,)))
+    again = dialler("n9", number=77)
+    again.take_output()
+    assert "its proof is wrong" in refusal(again, said), "an answer to another hello"
 
 
 def test_a_dialler_without_the_secret_is_told_nothing() -> None:

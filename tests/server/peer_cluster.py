@@ -39,6 +39,7 @@ class Place:
         self.config = ClusterConfig(
             node_name=name, cluster=cluster, cluster_listen=(address,), cluster_secret_file=NOWHERE, **settings
         )
+        self.refused_by: set[str] = set()
         self.heard: list[tuple[str | bytes, str]] = []
         self.links: PeerLinks = None  # type: ignore[assignment]  # made when the loop runs
         self._changed = asyncio.Event()
@@ -59,6 +60,9 @@ class Place:
 
     def on_connected(self, node_id: str) -> None:
         self._hear(("connected", node_id))
+
+    def on_refused(self, node_id: str) -> None:
+        self.refused_by.add(node_id)
 
     def on_disconnected(self, node_id: str) -> None:
         self._hear(("disconnected", node_id))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from amqp_broker.cluster.peer_handshake import NoMember
 from amqp_broker.cluster.peer_protocol import FRAME_OVERHEAD, PING
 from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from amqp_broker.server.sockets import bind_all
@@ -237,7 +238,7 @@ async def test_members_come_and_go() -> None:
         assert not first.links.is_connected("n3")
         await third.hears("disconnected", "n1")
         stranger = HandPeer(first, "n3")
-        with pytest.raises(ConnectionError):
+        with pytest.raises(NoMember):
             await stranger.open()
         assert first.heard == heard, "no word of who was left out"
         first.links.set_members(first.config.others)
@@ -284,7 +285,7 @@ async def test_a_defect_in_the_callback_is_told_to_the_loop(caplog: pytest.LogCa
         await rest_of(peer.reader)
         await place.hears("disconnected", "n2")
     assert any(isinstance(context.get("exception"), RuntimeError) for context in told)
-    assert "defect while its octets were handled: RuntimeError('a defect')" in caplog.text
+    assert "defect while its octets were handled: RuntimeError: a defect" in caplog.text
 
 
 @pytest.mark.parametrize(

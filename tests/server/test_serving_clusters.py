@@ -323,3 +323,30 @@ def test_a_folder_of_a_cluster_is_started_as_what_it_is(two_folders: Path, name:
         broker.start()
     assert failure.value.status == 2
     assert text in failure.value.log
+
+
+@pytest.mark.parametrize("was_down", [True, False], ids=["removed while it was down", "removed while it ran"])
+def test_a_removed_member_that_starts_again_says_so_and_ends(cluster: RunningCluster, was_down: bool) -> None:
+    """Whether it has heard of it before or not; and nobody's log fills up meanwhile."""
+    first, second, third = cluster.nodes
+    until(first, lambda status: all(links_of(status).values()))
+    if was_down:
+        third.kill()
+    with SystemClient(first.url) as client:
+        client.request("cluster.remove", node="n3", drops_queues=True)
+    until(first, lambda status: set(links_of(status)) == {"n1", "n2"} and not is_voter_everywhere(status, "n3"))
+    if not was_down:
+        assert third.broker.process.wait(PATIENCE_S) == 0
+        third.kill()
+    lines = []
+    for _ in range(2):
+        before = len(third.logs.splitlines())
+        with pytest.raises(amqp_broker.BrokerStartError, match="it ended with status 2") as failed:
+            third.start()
+        assert "n3 was removed from its cluster" in failed.value.log
+        assert "it needs an empty folder" in failed.value.log
+        lines.append(len(third.logs.splitlines()) - before)
+    assert lines[0] < 20, third.logs
+    assert lines[1] == 1, "the second time it knows before it calls anybody"
+    for node in (first, second):
+        assert sum("no other member" in line for line in node.logs.splitlines()) < 10
