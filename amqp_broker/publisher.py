@@ -64,12 +64,8 @@ class Publisher:
             raise ChannelException(
                 ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'"
             )
-        if entry.exchange.type_name == "topic" and not session.allows_topic(Action.WRITE, exchange, routing_key):
-            raise ChannelException(
-                ReplyCode.ACCESS_REFUSED,
-                f"write access to topic '{routing_key}' in exchange '{exchange}' in vhost '{vhost.name}' "
-                f"refused for user '{session.user}'",
-            )
+        if entry.exchange.type_name == "topic":
+            check_topics(channel, exchange, [routing_key])
         key = (vhost.name, exchange)
         known = self._dependent.get(key)
         if known is None or known[0] != vhost.generation:
@@ -88,11 +84,15 @@ class Publisher:
         if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
             message = self._with_reply_address(channel, message)
             facts = MessageFacts(message)
+        if route.entry is None and message.address.exchange == SYSTEM_EXCHANGE:
+            _check_reply_queue(channel, facts.properties.reply_to)
         if channel.scanner.has_copies:
             try:
-                copy_keys(facts)
+                keys = copy_keys(facts)
             except ValueError as error:
                 raise precondition_failed(str(error)) from None
+            if route.entry is not None and route.entry.exchange.type_name == "topic":
+                check_topics(channel, message.address.exchange, keys)
             # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
             message = without_header(message, facts, "BCC")
         if channel.transaction is not None:
@@ -228,6 +228,25 @@ class Publisher:
                 channel.output.put_frame(1, channel.channel_id, payload)
                 connection.touch()
         return bool(cancels)
+
+
+def check_topics(channel: Channel, exchange: str, routing_keys: list[str]) -> None:
+    """Whether the user's topic permission lets these keys through, copies too. Raises ChannelException (403)."""
+    session = channel.connection.session
+    for key in routing_keys:
+        if not session.allows_topic(Action.WRITE, exchange, key):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED,
+                f"write access to topic '{key}' in exchange '{exchange}' in vhost '{channel.vhost.name}' "
+                f"refused for user '{session.user}'",
+            )
+
+
+def _check_reply_queue(channel: Channel, reply_to: str | None) -> None:
+    """The broker's answers go to a queue as if the user had published them there, so the user has to be allowed to.
+    Raises ChannelException (403)."""
+    if reply_to and not reply_to.startswith(REPLY_PREFIX):
+        channel.connection.session.check(Action.WRITE, "exchange", "")
 
 
 def depends_on_message(vhost: Any, exchange: str) -> bool:

@@ -48,6 +48,9 @@ class TornTail(NamedTuple):
     offset: int
     bytes: int
 
+    def __str__(self) -> str:
+        return f"{self.bytes} octets of {self.file} from {self.offset} on"
+
 
 class SetAside(NamedTuple):
     """A damaged part: `bytes` octets of `file` from `offset` on, copied to `copy` ("" where nothing was
@@ -59,6 +62,10 @@ class SetAside(NamedTuple):
     bytes: int
     copy: str
     reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.bytes} octets of {self.file} from {self.offset} on" if self.bytes else self.file
+        return f"{where}: {self.reason}" + (f"; they are in {self.copy}" if self.copy else "")
 
 
 class JournalBatch(NamedTuple):

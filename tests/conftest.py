@@ -7,6 +7,8 @@ for being slow: the cores are shared, and what is slow is measured elsewhere.
 from __future__ import annotations
 
 import gc
+import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -29,6 +31,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"pytest {pytest.__version__} does not let pytest-xdist keep the group of {item.nodeid} in one worker: "
                 "install pytest<9.2, or run without --dist loadgroup"
             )
+
+
+_REPR = re.compile(r"\b[A-Z][a-z]\w*\((?:\w+=|['\"])")
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_are_for_people(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No line of a log shows an object as Python does, as in `SetAside(file=...)`."""
+    yield
+    shown = [record.getMessage() for record in caplog.get_records("call") if record.name.startswith("amqp_broker")]
+    assert not [line for line in shown if _REPR.search(line)], "a log line is for people; write what it means"
 
 
 def pytest_collection_finish() -> None:

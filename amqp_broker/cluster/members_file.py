@@ -49,7 +49,7 @@ def read_members(disk: Disk) -> KnownMembers | None:
         return KnownMembers(str(contents["node"]), members, bool(contents["joins"]), since, identity)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
-            f"{MEMBERS_FILE} in the data folder cannot be read ({error!r}): restore it from a copy, or write it anew "
+            f"{MEMBERS_FILE} in the data folder cannot be read ({error}): restore it from a copy, or write it anew "
             f"with the members that `amqp-broker cluster status` shows on another node"
         ) from None
 

@@ -155,7 +155,7 @@ class Membership:
             members = {member: _address(text) for member, text in said["members"].items()}
             self._heard[name] = (int(said["index"]), {each: there for each, there in members.items() if there})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.error("%s says who is a member in a way that is not understood: %r", name, error)
+            log.error("%s says who is a member in a way that is not understood: %s", name, error)
             return
         self._look_at_addresses()
 
@@ -343,7 +343,7 @@ class Membership:
             if not isinstance(target, str):
                 raise TypeError(f"{target!r} is no name")
         except (ValueError, KeyError, TypeError) as error:
-            log.error("%s asks for a transfer in a way that is not understood: %r", name, error)
+            log.error("%s asks for a transfer in a way that is not understood: %s", name, error)
             return
         result = group.transfer_leadership(target)
         log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.name)

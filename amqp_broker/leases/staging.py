@@ -16,7 +16,9 @@ from amqp_broker.leases.staged_routes import StagedRoutes
 from amqp_broker.message_facts import MessageFacts, copy_keys
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.content import ContentScanner
+from amqp_broker.publisher import check_topics
 from amqp_broker.reply_to import REPLY_TO
+from queues.message import Address
 from queues.page import AddressBook
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class Staging:
             if route is None:
                 route = known[reader.address] = self._find(channel, reader.address)
             if scanner.is_special:
-                self._check_special(channel, reader, routes)
+                self._check_special(channel, reader, routes, route)
             if not is_mandatory or (route.is_plain and route.queues and not scanner.has_copies):
                 continue
             message, way = routes.find(routes.message(reader, 0))
@@ -88,7 +90,9 @@ class Staging:
             )
         return route
 
-    def _check_special(self, channel: Channel, reader: BlobReader, routes: StagedRoutes) -> None:
+    def _check_special(
+        self, channel: Channel, reader: BlobReader, routes: StagedRoutes, route: PublishRoute
+    ) -> None:
         """As Publisher does."""
         scanner, session = self._scanner, channel.connection.session
         if scanner.expiration < -1:
@@ -101,9 +105,14 @@ class Staging:
             raise _invalid(reader, f"its reply_to is '{REPLY_TO}', which is for requests that are published")
         if scanner.has_copies:
             try:
-                copy_keys(facts)
+                keys = copy_keys(facts)
             except ValueError as error:
                 raise _invalid(reader, str(error)) from None
+            if route.entry is not None and route.entry.exchange.type_name == "topic":
+                try:
+                    check_topics(channel, Address(reader.address).exchange, keys)
+                except AmqpException as error:
+                    raise LeaseError(ACCESS_REFUSED, f"txn.stage: {error.explanation}") from None
 
 
 def _invalid(reader: BlobReader, reason: str) -> LeaseError:

@@ -182,7 +182,8 @@ class HomeSession:
         for command in batch.commands:
             handler: Any = self._handlers.get(type(command))
             if handler is None:
-                raise PeerProtocolError(f"{self.peer} sends {command!r} to the home of a classic queue")
+                said = type(command).__name__
+                raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
             self.executed += 1
             handler(command, now)
         self.touch()

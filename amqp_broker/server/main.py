@@ -24,6 +24,7 @@ from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.descriptors import raise_limit
 from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.listener import Listener, TlsListener
+from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
@@ -58,9 +59,24 @@ _LONGEST_SILENCE_S = 10.0
 def serve(config: Config) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, ConfigError, OSError before a client
     is let in; FolderGivenUp at any time."""
-    logging.basicConfig(
-        level=config.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    lines = start_logging(config)
+    try:
+        return _serve(config, lines)
+    finally:
+        lines.say_all(time.time())
+
+
+def start_logging(config: Config) -> RepeatedLines:
+    """What all loggers of the program say goes to standard error, and no line of it too often."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    lines = RepeatedLines(handler.emit)
+    handler.addFilter(lines)
+    logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
+    return lines
+
+
+def _serve(config: Config, lines: RepeatedLines) -> int:
     raise_limit()
     doors = Doors(config)
     cluster = ClusterSide(config)
@@ -81,7 +97,7 @@ def serve(config: Config) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, doors, cluster)
+        run = Run(config, node, disk, doors, cluster, lines)
         return _in_loop(run.until_stopped(unverified))
     finally:
         cluster.close_sockets()
@@ -141,7 +157,10 @@ class Doors:
 class Run:
     """A recovered node on a loop, from its first turn to its last."""
 
-    def __init__(self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide) -> None:
+    def __init__(
+        self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide, lines: RepeatedLines
+    ) -> None:
+        self._lines = lines
         self._config = config
         self._node = node
         self._disk = disk
@@ -157,6 +176,7 @@ class Run:
             loop.add_signal_handler(number, self._stop.set)
         if config.exit_with_parent:
             loop.add_reader(0, _watch_parent, self._stop)
+        self._say_repeated(loop)
         try:
             await self._cluster.start(self._node, driver, self._disk)
             driver.wants_turn()
@@ -177,6 +197,11 @@ class Run:
             raise failure
         log.critical("stopped: %s", failure)
         return 1
+
+    def _say_repeated(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What was counted of a line is said also when nothing else is."""
+        self._lines.say(time.time())
+        loop.call_later(PERIOD_S, self._say_repeated, loop)
 
     async def _get_ready(self, unverified: deque[PageCheck]) -> bool:
         """Wait until the node may serve clients. False: it is to stop before that."""

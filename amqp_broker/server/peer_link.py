@@ -124,7 +124,7 @@ class PeerLink(asyncio.Protocol):
         except PeerLinkError as error:
             self.drop(str(error))
         except Exception as error:
-            self.drop(f"defect while its octets were handled: {error!r}", logging.CRITICAL)
+            self.drop(f"defect while its octets were handled: {type(error).__name__}: {error}", logging.CRITICAL)
             raise
 
     def eof_received(self) -> bool:

@@ -254,6 +254,23 @@ def test_topic_permissions_bound_publishing(login: Callable[[], Channel], accoun
     assert f"{wanted} '{account.user}'" in text
 
 
+@pytest.mark.ours_only("asks for the routing key alone in 3.x, for all keys in 4.x")
+@pytest.mark.holds("topic permissions: a key in CC or BCC that write does not match -> 403")
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_topic_permissions_bound_copies(login: Callable[[], Channel], account: Account, header: str) -> None:
+    """They route as the routing key does. An exchange of another type is not concerned."""
+    account.grant(".*", ".*", ".*")
+    account.admin.put_topic_permission(account.user, account.vhost, "topic-x", "^mine\\.", ".*")
+    channel = login()
+    channel.publish("topic-x", "mine.1", b"m", headers={header: ["mine.2", "mine.3"]})
+    channel.publish("direct-x", "mine.1", b"m", headers={header: ["theirs"]})
+    channel.call("basic.qos")
+    channel.publish("topic-x", "mine.1", b"m", headers={header: ["mine.2", "theirs"]})
+    text = channel.expect_close(403, by="basic.publish")
+    wanted = f"access to topic 'theirs' in exchange 'topic-x' in vhost '{account.vhost}' refused for user"
+    assert f"{wanted} '{account.user}'" in text
+
+
 @pytest.mark.holds("topic permissions: binding with a key that read does not match -> 403")
 def test_topic_permissions_bound_binding(login: Callable[[], Channel], account: Account) -> None:
     """The binding key is compared as it is, wildcards included."""
