@@ -85,9 +85,8 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     channel.transaction = None
     before = broker.ticket()
     receipt = JointReceipt()
-    for route, message, facts, is_mandatory in transaction.messages:
-        if route.generation != channel.vhost.generation:
-            _, route = connection.publisher.find_route(channel, message.raw)
+    for _, message, facts, is_mandatory in transaction.messages:
+        route = channel.route_of(message.raw)
         connection.publisher.route_message(channel, route, message, facts, is_mandatory, receipt)
     holders = _holders_of(channel, transaction.settlements)
     for tag, outcome in transaction.settlements:
