@@ -272,6 +272,7 @@ class Broker:
             elif not queue.is_remote:
                 queue.group.queue_deleted(queue.queue_id)
             yield None
+        vhost.router.tell_nobody()
 
     def access_changed(self) -> None:
         """Users or permissions changed: what publishers remember of routes includes permissions."""
@@ -300,7 +301,6 @@ class Broker:
             record = self.metadata.exchange(vhost.name, name)
             queue_id = delay_id(vhost.name, name, record.number if record is not None else 0)
             vhost.delayed[name] = DelayedMessages(self, vhost, name, queue_id, durable)
-        vhost.changed()
         return entry
 
     def forget_exchange(self, vhost: VHost, name: str) -> list[tuple[str, Binding]]:
@@ -316,7 +316,7 @@ class Broker:
             delayed.delete()
             if self.metadata.exchange(vhost.name, name) is not None:
                 self._ending[vhost.name, name] = (delayed.queue_id,)
-        vhost.changed()
+        vhost.exchange_removed(name)
         return [each for each in removed if each[0] != name]
 
     def add_recorded_queue(self, vhost: VHost, record: QueueRecord) -> None:
@@ -371,7 +371,7 @@ class Broker:
         queue.last_used = self.now
         vhost.queues[declaration.name] = queue
         self.queue_count += 1
-        vhost.changed()
+        vhost.queue_changed(declaration.name)
 
     def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
         """A classic queue of another node."""
@@ -388,7 +388,6 @@ class Broker:
         if queue is not None and queue.queue_id == queue_id:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
-            vhost.changed()
         group = self.replication.group_of(queue_id)
         if group.had(queue_id):
             group.queue_deleted(queue_id)
@@ -481,6 +480,7 @@ class Broker:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)
+        vhost.queue_changed(queue.name)
         self.queue_count -= 1
         count = queue.delete()
         if not self.is_recorded(queue):

@@ -248,7 +248,6 @@ class Declarations:
         proposal = None
         if broker.is_recorded(queue):
             proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
-        vhost.changed()
         return count, self.remove_abandoned(vhost, removed) or proposal
 
     def remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> Proposal | None:
@@ -391,7 +390,6 @@ class Declarations:
             vhost.router.bind(source, destination, key, arguments)
         except ValueError as error:
             raise precondition_failed(str(error)) from None
-        vhost.changed()
         return None
 
     def unbind(
@@ -408,7 +406,6 @@ class Declarations:
         record = self._find_record(vhost, destination, source, key, arguments)
         if not vhost.router.unbind(source, destination, key, arguments):
             return None
-        vhost.changed()
         proposal = None
         if record is not None:
             proposal = self._broker.propose(commands.remove_binding(vhost.name, record))

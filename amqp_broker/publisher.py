@@ -41,9 +41,8 @@ class Publisher:
     def __init__(self, broker: Broker, system: Any) -> None:
         self._broker = broker
         self._system = system
-        self._dependent: dict[tuple[str, str], tuple[int, bool]] = {}
         self._cancels: deque[tuple[Channel, str]] = deque()
-        self._header_routes: dict[tuple[str, bytes, bytes], tuple[int, list[Any]]] = {}
+        self._header_routes: dict[tuple[str, bytes, bytes], tuple[Any, int, list[Any]]] = {}
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
@@ -66,12 +65,7 @@ class Publisher:
             )
         if entry.exchange.type_name == "topic":
             check_topics(channel, exchange, [routing_key])
-        key = (vhost.name, exchange)
-        known = self._dependent.get(key)
-        if known is None or known[0] != vhost.generation:
-            # It looks at every binding, so it is asked once for an exchange, not for every routing key.
-            known = self._dependent[key] = (vhost.generation, depends_on_message(vhost, exchange))
-        if known[1]:
+        if vhost.router.depends_on_message(exchange):
             return address, PublishRoute(entry, [], False, vhost.generation)
         return address, vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
 
@@ -149,15 +143,16 @@ class Publisher:
         address = message.address
         key = (vhost.name, address.raw, facts.headers_raw or b"")
         known = self._header_routes.get(key)
-        if known is not None and known[0] == vhost.generation:
-            return known[1], []
+        entry = vhost.router.get(address.exchange)
+        if known is not None and known[0] is entry and known[1] == entry.version:
+            return known[2], []
         routing_keys = [address.routing_key, *copy_keys(facts)]
         found: Route = vhost.router.route(address.exchange, routing_keys, facts)
         queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
         if not found.delayed and not self._depends_on_properties(vhost):
             if len(self._header_routes) >= _HEADER_ROUTES:
                 self._header_routes.clear()
-            self._header_routes[key] = (vhost.generation, queues)
+            self._header_routes[key] = (entry, entry.version, queues)
         return queues, found.delayed
 
     @staticmethod
@@ -247,19 +242,3 @@ def _check_reply_queue(channel: Channel, reply_to: str | None) -> None:
     Raises ChannelException (403)."""
     if reply_to and not reply_to.startswith(REPLY_PREFIX):
         channel.connection.session.check(Action.WRITE, "exchange", "")
-
-
-def depends_on_message(vhost: Any, exchange: str) -> bool:
-    """Whether a headers or delaying exchange can be reached from here."""
-    seen = [exchange]
-    for name in seen:
-        entry = vhost.router.get(name)
-        if entry is None:
-            continue
-        if entry.exchange.routes_by_headers or entry.exchange.delays:
-            return True
-        following = [b.destination.name for b in entry.exchange.bindings() if b.destination.kind == "exchange"]
-        if entry.alternate is not None:
-            following.append(entry.alternate)
-        seen.extend(next_ for next_ in following if next_ not in seen)
-    return False

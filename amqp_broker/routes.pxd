@@ -16,7 +16,13 @@ cdef class RouteTable:
     cdef readonly OctetIndex index
     cdef readonly list routes
     cdef readonly list only
+    cdef dict _numbers
 
     @cython.locals(raw="const unsigned char*", number=Py_ssize_t)
     cpdef Py_ssize_t put(self, bytes address, PublishRoute route) except -1
+    cdef int _note(self, bytes address, Py_ssize_t number) except -1
+    @cython.locals(raw="const unsigned char*", number=Py_ssize_t)
+    cpdef int drop(self, bytes address) except -1
+    @cython.locals(number=Py_ssize_t)
+    cpdef int drop_all(self, bytes exchange) except -1
     cpdef int clear(self) except -1

@@ -1,10 +1,10 @@
 """PublishRoute: where messages of one exchange and routing key go, remembered while nothing changes; and RouteTable, in
 which it is found by these as they stand in a publish.
 
-A route holds for one virtual host: `generation` is the virtual host's counter at the time, which rises with every
-change of exchanges, bindings, queues, policies and permissions. All addresses with the same queues share one, so that a
-hundred thousand bindings of a queue leave it in the processor's cache; what is an address's own is its octets, which
-its messages keep. A table holds for one user: what it has was allowed to that user.
+A route that is in a table holds: what changes it takes it out (VHost). `generation` is the virtual host's counter when
+it was found. All addresses with the same queues share one, so that a hundred thousand bindings of a queue
+leave it in the processor's cache; what is an address's own is its octets, which its messages keep. A table holds for
+one user: what it has was allowed to that user.
 """
 
 from __future__ import annotations
@@ -36,19 +36,24 @@ class PublishRoute:
 
 
 class RouteTable:
-    """Routes by number; `index` gives the number of an address's octets (Message.raw). `only` has the same of each
-    route, as with ten thousand queues to look at the route itself is to wait for memory."""
+    """Routes by number; `index` gives the number of an address's octets (Message.raw), of which None is left where the
+    route does not hold any more. `only` has the same of each route, as with ten thousand queues to look at the route
+    itself is to wait for memory."""
 
     def __init__(self) -> None:
         self.index = OctetIndex()
-        self.routes: list[PublishRoute] = []
+        self.routes: list[PublishRoute | None] = []
         self.only: list[Any] = []
+        # The numbers of all routes from an exchange (by its octets, with their length), and of some that are gone.
+        self._numbers: dict[bytes, list[int]] = {}
 
     def put(self, address: bytes, route: PublishRoute) -> int:
         """Remember a route, in the place of the one that was known. Returns its number."""
         raw: Any = address
         number = self.index.find(raw, 0, len(address))
         if number >= 0:
+            if self.routes[number] is None:
+                self._note(address, number)
             self.routes[number] = route
             self.only[number] = route.only
         else:
@@ -57,10 +62,33 @@ class RouteTable:
             self.routes[number:] = [route]
             self.only[number:] = [route.only]
             self.index.add(address)
+            self._note(address, number)
         return number
+
+    def _note(self, address: bytes, number: int) -> None:
+        exchange = address[: 1 + address[0]]
+        numbers = self._numbers.get(exchange)
+        if numbers is None:
+            numbers = self._numbers[exchange] = []
+        elif len(numbers) > 2 * len(self.routes):
+            numbers[:] = dict.fromkeys(numbers)
+        numbers.append(number)
+
+    def drop(self, address: bytes) -> None:
+        """The route of an address does not hold any more."""
+        raw: Any = address
+        number = self.index.find(raw, 0, len(address))
+        if number >= 0:
+            self.routes[number] = self.only[number] = None
+
+    def drop_all(self, exchange: bytes) -> None:
+        """Those from an exchange (its octets, with their length) do not."""
+        for number in self._numbers.pop(exchange, ()):
+            self.routes[number] = self.only[number] = None
 
     def clear(self) -> None:
         """Forget everything."""
         self.index.clear()
+        self._numbers.clear()
         self.routes.clear()
         self.only.clear()

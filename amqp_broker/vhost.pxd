@@ -13,7 +13,6 @@ cdef class VHost:
     cdef public MessageStore store
     cdef public long long now
     cdef public long long generation
-    cdef public long long routes_generation
     cdef public long long forgotten
     cdef public dict queues
     cdef public object router
@@ -26,7 +25,8 @@ cdef class VHost:
     cdef dict _tables
     cdef Py_ssize_t _route_count
     cdef dict _shared
-    cdef long long _shared_generation
+    cdef dict _shared_from
+    cdef dict _shared_with
 
     cpdef void changed(self)
     @cython.locals(expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)

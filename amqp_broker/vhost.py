@@ -3,8 +3,10 @@
 Declarations live in declarations.py, dead letters in dead_letters.py; both work on this object.
 
 Invariants:
-1. `generation` rises whenever a route, a permission or a policy may have changed.
-2. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
+1. `generation` rises whenever a route or a permission may have changed.
+2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission all of it,
+   a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to it.
+3. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _REJECTED = 2
 
 class VHost:
     """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
-    routes are remembered. routes_generation: the `generation` of all that are. forgotten: how often they were."""
+    routes are remembered. forgotten: how often all of them were forgotten."""
 
     def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
         self.name = name
@@ -35,7 +37,6 @@ class VHost:
         self.now = now
         self.generation = 1
         self.queues: dict[str, Any] = {}
-        self.router = Router(self.queues.__contains__)
         self.dead_letters: list[Any] = []
         self.delayed: dict[str, Any] = {}
         self.connections = 0
@@ -45,13 +46,15 @@ class VHost:
         self._max_routes = max_cached_routes
         self._tables: dict[str, RouteTable] = {}
         self._route_count = 0
-        self.routes_generation = 1
         self.forgotten = 0
+        # By exchange and queues; and what is there of an exchange, or with a queue.
         self._shared: dict[tuple[str, ...], PublishRoute] = {}
-        self._shared_generation = 1
+        self._shared_from: dict[str, dict[tuple[str, ...], None]] = {}
+        self._shared_with: dict[str, dict[tuple[str, ...], None]] = {}
+        self.router = Router(self.queues.__contains__, self._touched)
 
     def routes_of(self, user: str) -> RouteTable:
-        """The routes that all channels of a user share. They hold while `routes_generation` is the `generation`."""
+        """The routes that all channels of a user share."""
         table = self._tables.get(user)
         if table is None:
             table = self._tables[user] = RouteTable()
@@ -59,35 +62,73 @@ class VHost:
 
     def remember_route(self, table: RouteTable, address: bytes, route: PublishRoute) -> int:
         """Put a route among those of `routes_of`. Returns its number, which holds until they are `forgotten`. When
-        there are too many, or those that are there are of old, they are all forgotten, and the queues that are only
-        known there any more."""
-        if self.routes_generation != self.generation or self._route_count >= self._max_routes:
-            self.forgotten += 1
-            for each in self._tables.values():
-                each.clear()
-            self._route_count = 0
-            self.routes_generation = self.generation
-        self._route_count += 1
-        return table.put(address, route)
+        there are too many, they are all forgotten."""
+        if self._route_count >= self._max_routes:
+            self._forget_routes()
+        known = len(table.routes)
+        number = table.put(address, route)
+        self._route_count += len(table.routes) - known
+        return number
+
+    def _forget_routes(self) -> None:
+        self.forgotten += 1
+        for table in self._tables.values():
+            table.clear()
+        self._route_count = 0
 
     def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
         """The plain route from an exchange to the queues of these names, as far as they are there. Many addresses
         share it."""
-        if self._shared_generation != self.generation or len(self._shared) >= self._max_routes:
-            self._shared.clear()
-            self._shared_generation = self.generation
         key = (entry.name, *names)
         route = self._shared.get(key)
         if route is None:
             queues = [self.queues[name] for name in names if name in self.queues]
             route = PublishRoute(entry, queues, True, self.generation)
             if len(queues) == len(names):
-                self._shared[key] = route
+                self._share(key, route)
         return route
 
+    def _share(self, key: tuple[str, ...], route: PublishRoute) -> None:
+        if len(self._shared) >= self._max_routes:
+            for each in (self._shared, self._shared_from, self._shared_with):
+                each.clear()
+        self._shared[key] = route
+        self._shared_from.setdefault(key[0], {})[key] = None
+        for name in key[1:]:
+            self._shared_with.setdefault(name, {})[key] = None
+
+    def _unshare(self, keys: list[tuple[str, ...]]) -> None:
+        for key in keys:
+            del self._shared[key]
+            _take_out(self._shared_from, key[0], key)
+            for name in key[1:]:
+                _take_out(self._shared_with, name, key)
+
     def changed(self) -> None:
-        """Routes that were found before are no longer valid."""
+        """Routes that were found before are no longer valid, whichever they are."""
         self.generation += 1
+        self._forget_routes()
+
+    def queue_changed(self, name: str) -> None:
+        """There is a queue of this name, or another one, or none any more."""
+        self._unshare(list(self._shared_with.get(name, ())))
+        self.router.touch_queue(name)
+
+    def exchange_removed(self, name: str) -> None:
+        """An exchange is gone."""
+        self._unshare(list(self._shared_from.get(name, ())))
+
+    def _touched(self, exchanges: list[str], routing_key: str | None) -> None:
+        """Routes from these exchanges may have changed: of one routing key, or (None) of all."""
+        self.generation += 1
+        begins = [_octets(name) for name in exchanges]
+        end = None if routing_key is None else _octets(routing_key)
+        for table in self._tables.values():
+            for begin in begins:
+                if end is None:
+                    table.drop_all(begin)
+                else:
+                    table.drop(begin + end)
 
     def publish(
         self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
@@ -173,3 +214,17 @@ class VHost:
                 message, queue.expiry_of(message, now), segment if queue.is_durable else 0, queue.taker(), now
             )
         return outcome
+
+
+def _octets(name: str) -> bytes:
+    """A name as a short string; one that is too long for that is nobody's."""
+    octets = name.encode("utf-8", "surrogateescape")
+    return bytes([len(octets) & 0xFF]) + octets
+
+
+def _take_out(index: dict[str, dict[tuple[str, ...], None]], name: str, key: tuple[str, ...]) -> None:
+    keys = index.get(name)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[name]

@@ -23,6 +23,9 @@ class DirectExchange(Exchange):
         destinations = self._routes.get(routing_key)
         return [] if destinations is None else list(destinations)
 
+    def only_key(self, binding_key: str) -> str | None:
+        return binding_key
+
     def _link(self, binding: Binding, key: Identity) -> None:
         destinations = self._routes.setdefault(binding.binding_key, {})
         destinations[binding.destination] = destinations.get(binding.destination, 0) + 1

@@ -114,6 +114,10 @@ class Exchange:
         """Where a message with this routing key goes, each destination once; `facts` None: no headers."""
         raise NotImplementedError(f"exchange type {self.type_name!r} has no matches(); define it")
 
+    def only_key(self, binding_key: str) -> str | None:
+        """The one routing key of the messages that a binding with this key is for; None: it is for others, too."""
+        return None
+
     def _link(self, binding: Binding, key: Identity) -> None:
         """A binding came: let the type index it."""
 

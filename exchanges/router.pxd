@@ -18,12 +18,16 @@ cdef class ExchangeEntry:
     cdef public bint internal
     cdef public str alternate
     cdef public bint was_bound
+    cdef public long long version
     cdef public object arguments
 
 @cython.final
 cdef class Router:
-    cdef public unsigned long long generation
     cdef public Py_ssize_t binding_count
+    cdef object _touched
+    cdef long long _changes
+    cdef dict _targets
+    cdef dict _alternates
     cdef dict _entries
     cdef dict _sources
 

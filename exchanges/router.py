@@ -10,20 +10,25 @@ Invariants:
    over.
 3. A walk visits an exchange once, whatever cycles the bindings and alternates make.
 4. `binding_count` counts the bindings.
-5. `generation` rises whenever a cacheable route may have changed. (A queue that comes is no such change:
-   routes of the default exchange that lack a queue are never cacheable.)
+5. Before anything returns that may have changed routes, `touched` was called with the exchanges at which they begin
+   and, where only messages with one routing key are concerned, that key.
+6. `_targets[source]` names exactly the exchanges that a binding leads to from there, `_alternates[name]` exactly those
+   that have it as their alternate, whether it is there or not.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.default import DefaultExchange
 from exchanges.delayed import delay_of
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import DEFAULT_EXCHANGE, PREDECLARED, create_exchange
+
+Key = TypeVar("Key")
 
 
 class UnknownExchange(LookupError):
@@ -36,7 +41,8 @@ class UnknownExchange(LookupError):
 
 @dataclasses.dataclass
 class ExchangeEntry:
-    """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy)."""
+    """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy). `version`
+    is another number whenever a route from here may have changed."""
 
     name: str
     exchange: Exchange
@@ -45,6 +51,7 @@ class ExchangeEntry:
     internal: bool = False
     alternate: str | None = None
     was_bound: bool = False
+    version: int = 0
     arguments: Mapping[str, object] | None = None
 
 
@@ -52,7 +59,7 @@ class Route:
     """Where a message goes.
 
     `queues`: their names, each once. `delayed`: the x-delayed-message exchanges before which it has to wait.
-    `is_cacheable`: the same exchange and routing keys give the same route until the generation changes.
+    `is_cacheable`: the same exchange and routing keys give the same route until it is touched.
     """
 
     __slots__ = ("delayed", "is_cacheable", "queues")
@@ -66,12 +73,23 @@ class Route:
         return f"Route(queues={self.queues!r}, is_cacheable={self.is_cacheable!r}, delayed={self.delayed!r})"
 
 
+#: Told of routes that may have changed: the exchanges at which they begin, and their routing key (None: any).
+Touched = Callable[[list[str], str | None], None]
+
+
+def _nobody(exchanges: list[str], routing_key: str | None) -> None:
+    """Nobody is told."""
+
+
 class Router:
     """One virtual host's exchanges; the predeclared ones are there from the start."""
 
-    def __init__(self, queue_exists: Callable[[str], bool]) -> None:
-        self.generation = 0
+    def __init__(self, queue_exists: Callable[[str], bool], touched: Touched = _nobody) -> None:
         self.binding_count = 0
+        self._touched = touched
+        self._changes = 0
+        self._targets: dict[str, dict[str, None]] = {}
+        self._alternates: dict[str, dict[str, None]] = {}
         self._entries: dict[str, ExchangeEntry] = {}
         self._sources: dict[Destination, dict[str, None]] = {}
         for name, type_name, internal in PREDECLARED:
@@ -95,7 +113,9 @@ class Router:
             raise ValueError(f"exchange {name!r} is there already; ask get() first")
         entry = ExchangeEntry(name, exchange, durable, auto_delete, internal, alternate)
         self._entries[name] = entry
-        self.generation += 1
+        if alternate is not None:
+            self._alternates.setdefault(alternate, {})[name] = None
+        self._touch(name, None)
         return entry
 
     def get(self, name: str) -> ExchangeEntry | None:
@@ -115,8 +135,15 @@ class Router:
         UnknownExchange."""
         entry = self._entry(name)
         if entry.alternate != alternate:
+            self._leave_alternate(entry)
             entry.alternate = alternate
-            self.generation += 1
+            if alternate is not None:
+                self._alternates.setdefault(alternate, {})[name] = None
+            self._touch(name, None)
+
+    def _leave_alternate(self, entry: ExchangeEntry) -> None:
+        if entry.alternate is not None:
+            _take_out(self._alternates, entry.alternate, entry.name)
 
     def remove(self, name: str) -> list[tuple[str, Binding]]:
         """Remove an exchange with the bindings from it and to it; returns these, each with its source's name.
@@ -127,13 +154,14 @@ class Router:
         entry = self._entry(name)
         if name == DEFAULT_EXCHANGE:
             raise ValueError("the default exchange cannot be removed: every queue is reached through it")
+        self._touch(name, None)
         removed = [(name, binding) for binding in entry.exchange.bindings()]
         for _, binding in removed:
             self._forget_source(name, binding.destination)
+        self._leave_alternate(entry)
         del self._entries[name]
         removed += self._remove_destination(Destination(EXCHANGE, name))
         self.binding_count -= len(removed)
-        self.generation += 1
         return removed
 
     def remove_queue(self, name: str) -> list[tuple[str, Binding]]:
@@ -144,8 +172,16 @@ class Router:
         """
         removed = self._remove_destination(Destination(QUEUE, name))
         self.binding_count -= len(removed)
-        self.generation += 1
+        for source, binding in removed:
+            self._touch(source, self._entries[source].exchange.only_key(binding.binding_key))
+        self._touch(DEFAULT_EXCHANGE, name)
         return removed
+
+    def touch_queue(self, name: str) -> None:
+        """There is a queue of this name now, or another one: routes that lead to it are told of."""
+        for source, binding in self.bindings_to(Destination(QUEUE, name)):
+            self._touch(source, self._entries[source].exchange.only_key(binding.binding_key))
+        self._touch(DEFAULT_EXCHANGE, name)
 
     def bind(
         self, source: str, destination: Destination, binding_key: str, arguments: Mapping[str, object]
@@ -163,7 +199,9 @@ class Router:
         entry.was_bound = True
         self.binding_count += 1
         self._sources.setdefault(destination, {})[source] = None
-        self.generation += 1
+        if destination.kind == EXCHANGE:
+            self._targets.setdefault(source, {})[destination.name] = None
+        self._touch_binding(entry, destination, binding_key)
         return True
 
     def unbind(
@@ -175,9 +213,9 @@ class Router:
         if not entry.exchange.unbind(destination, binding_key, arguments):
             return False
         self.binding_count -= 1
+        self._touch_binding(entry, destination, binding_key)
         if not entry.exchange.is_bound_to(destination):
             self._forget_source(source, destination)
-        self.generation += 1
         return True
 
     def is_abandoned(self, name: str) -> bool:
@@ -279,17 +317,74 @@ class Router:
             raise UnknownExchange(name)
         return entry
 
+    def tell_nobody(self) -> None:
+        """The virtual host is gone: let go of whoever was told of changes."""
+        self._touched = _nobody
+
+    def depends_on_message(self, exchange_name: str) -> bool:
+        """Whether an exchange that looks at more than the routing key can be reached from this one. It costs what there
+        is of exchanges behind it, however many bindings they have."""
+        seen: dict[str, None] = {exchange_name: None}
+        pending = [exchange_name]
+        for name in pending:
+            entry = self._entries.get(name)
+            if entry is None:
+                continue
+            if entry.exchange.routes_by_headers or entry.exchange.delays:
+                return True
+            following = [*self._targets.get(name, ())]
+            if entry.alternate is not None:
+                following.append(entry.alternate)
+            for each in following:
+                if each not in seen:
+                    seen[each] = None
+                    pending.append(each)
+        return False
+
+    def _touch_binding(self, entry: ExchangeEntry, destination: Destination, binding_key: str) -> None:
+        """A binding came or went. One to an exchange concerns messages of all keys: what is behind it may look at more
+        than that."""
+        key = entry.exchange.only_key(binding_key) if destination.kind == QUEUE else None
+        self._touch(entry.name, key)
+
+    def _touch(self, name: str, routing_key: str | None) -> None:
+        """Routes through an exchange may have changed: those of all from which it can be reached."""
+        self._changes += 1
+        touched = [name]
+        seen: dict[str, None] = {name: None}
+        for each in touched:
+            entry = self._entries.get(each)
+            if entry is not None:
+                entry.version = self._changes
+            for sources in (self._sources.get(Destination(EXCHANGE, each)), self._alternates.get(each)):
+                for source in sources or ():
+                    if source not in seen:
+                        seen[source] = None
+                        touched.append(source)
+        self._touched(touched, routing_key)
+
     def _forget_source(self, source: str, destination: Destination) -> None:
         """The source has no binding to the destination any more."""
-        sources = self._sources.get(destination)
-        if sources is not None:
-            sources.pop(source, None)
-            if not sources:
-                del self._sources[destination]
+        _take_out(self._sources, destination, source)
+        if destination.kind == EXCHANGE:
+            _take_out(self._targets, source, destination.name)
 
     def _remove_destination(self, destination: Destination) -> list[tuple[str, Binding]]:
+        sources = self._sources.pop(destination, {})
+        if destination.kind == EXCHANGE:
+            for source in sources:
+                _take_out(self._targets, source, destination.name)
         return [
             (source, binding)
-            for source in self._sources.pop(destination, {})
+            for source in sources
             for binding in self._entries[source].exchange.remove_destination(destination)
         ]
+
+
+def _take_out(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:
+    """A name is no longer under a key."""
+    names = index.get(key)
+    if names is not None:
+        names.pop(name, None)
+        if not names:
+            del index[key]

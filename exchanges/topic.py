@@ -104,6 +104,10 @@ class TopicExchange(Exchange):
         self.visited += len(active)
         return self._destinations_of(active)
 
+    def only_key(self, binding_key: str) -> str | None:
+        words = split_words(binding_key)
+        return None if "*" in words or "#" in words else binding_key
+
     def _enter(self, node: Node, active: list[Node]) -> None:
         """Make a node active, and those that `#` reaches from it without a word."""
         reached: Node | None = node

@@ -78,7 +78,11 @@ cdef class Channel:
     @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt)
     cdef void _publish(self, Message message) except *
     cpdef int note_outcome(self, int outcome) except -1
-    @cython.locals(route=PublishRoute, vhost=VHost)
+    @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
+    cdef Py_ssize_t _number_of(self, bytes raw) except -1
+    @cython.locals(number=Py_ssize_t)
+    cpdef PublishRoute route_of(self, bytes raw)
+    @cython.locals(vhost=VHost)
     cdef void _find_route(self) except *
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Entry entry) except? 0

@@ -133,7 +133,7 @@ class Channel:
                 self.number = number
                 self.only = table.only[number]
                 self.raw = table.index.keys[number]
-                self.generation = self.vhost.routes_generation
+                self.generation = self.vhost.generation
                 self.forgotten = self.vhost.forgotten
             else:
                 self.raw = data[start : end - 1]
@@ -265,9 +265,12 @@ class Channel:
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
-        if self.forgotten != self.vhost.forgotten:
+        route: Any = None
+        if self.forgotten == self.vhost.forgotten:
+            route = self.routes.routes[self.number]
+        if route is None:
             self._find_route()
-        route: PublishRoute = self.routes.routes[self.number]
+            route = self.routes.routes[self.number]
         if self.scanner.is_special or self.is_immediate or not route.is_plain or self.transaction is not None:
             self.connection.publisher.publish(self, route, message)
             return
@@ -295,13 +298,28 @@ class Channel:
 
     def _find_route(self) -> None:
         """The present route of `raw`, permission checked. Raises ChannelException."""
-        publisher: Publisher = self.connection.publisher
-        _, route = publisher.find_route(self, self.raw)
         vhost = self.vhost
-        self.number = vhost.remember_route(self.routes, self.raw, route)
-        self.only = route.only
+        self.number = self._number_of(self.raw)
+        self.only = self.routes.only[self.number]
         self.generation = vhost.generation
         self.forgotten = vhost.forgotten
+
+    def _number_of(self, raw: bytes) -> int:
+        """The number of the route of an address; it is found if it is not known, or does not hold any more."""
+        table = self.routes
+        octets: Any = raw
+        number = table.index.find(octets, 0, len(raw))
+        if number >= 0 and table.routes[number] is not None:
+            return number
+        publisher: Publisher = self.connection.publisher
+        _, route = publisher.find_route(self, raw)
+        return int(self.vhost.remember_route(table, raw, route))
+
+    def route_of(self, raw: bytes) -> PublishRoute:
+        """The present route of an address, permission checked. Raises ChannelException."""
+        number = self._number_of(raw)
+        route: PublishRoute = self.routes.routes[number]  # type: ignore[assignment]  # it has just been found
+        return route
 
     def return_message(self, message: Message) -> None:
         """basic.return: a mandatory message that no queue got."""

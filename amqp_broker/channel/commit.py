@@ -176,9 +176,8 @@ class Commit:
         channel, publisher = self._channel, self._connection.publisher
         is_there = self._is_client_there()
         for _ in range(min(_PUBLISHES, len(self._messages))):
-            route, message, facts, is_mandatory = self._messages.popleft()
-            if route.generation != channel.vhost.generation:
-                _, route = publisher.find_route(channel, message.raw)
+            _, message, facts, is_mandatory = self._messages.popleft()
+            route = channel.route_of(message.raw)  # the present one
             is_told = is_mandatory and is_there
             if publisher.route_message(channel, route, message, facts, is_told, self._receipt) >= WIDE:
                 return

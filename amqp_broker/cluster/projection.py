@@ -137,7 +137,6 @@ class Projection:
                 vhost.router.bind(source, destination, key, arguments)
         elif vhost.router.unbind(source, destination, key, arguments):
             self._clean_up(vhost, [(source, Binding(destination, key, arguments))], is_own)
-        vhost.changed()
 
     def _is_there(self, vhost: VHost, destination: Destination) -> bool:
         """Whether what the metadata have under this name is there at run time, too."""
@@ -198,4 +197,3 @@ class Projection:
                 decode_table(each.arguments_raw),
             )
         broker.apply_policies(vhost)
-        vhost.changed()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.message_facts import MessageFacts, copy_keys, with_plain_longs, without_header
 from amqp_broker.protocol.content import ContentScanner
-from amqp_broker.publisher import depends_on_message
 from exchanges.router import UnknownExchange
 from queues.message import Message, build_message
 
@@ -73,7 +72,7 @@ class StagedRoutes:
         address, vhost = message.address, self._vhost
         if vhost.router.get(address.exchange) is None:
             return _NOWHERE
-        if depends_on_message(vhost, address.exchange):
+        if vhost.router.depends_on_message(address.exchange):
             return None
         found = vhost.router.route(address.exchange, [address.routing_key], None)
         return Way([vhost.queues[name] for name in found.queues if name in vhost.queues], [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -236,23 +236,25 @@ def test_alternates_of_alternates_and_their_cycles() -> None:
 def test_a_missing_alternate_is_passed_over_until_it_comes() -> None:
     router = router_of({"a": "direct"}, alternates={"a": "later"})
     assert router.route("a", ("k",), None).queues == []
-    before = router.generation
     router.add("later", create_exchange("fanout", {}))
     router.bind("later", queue("q"), "", {})
-    assert router.generation > before
     assert router.route("a", ("k",), None).queues == ["q"]
 
 
 def test_the_alternate_changes_at_run_time() -> None:
     router = router_of({"a": "direct", "ae": "fanout"}, (("ae", queue("q"), ""),), queues=("k",))
-    before = router.generation
+    entry = router.get("a")
+    assert entry is not None
+    versions = [entry.version]
     router.set_alternate("a", "ae")
     assert router.route("a", ("k",), None).queues == ["q"]
+    versions.append(entry.version)
     router.set_alternate("a", "")
     assert router.route("a", ("k",), None).queues == ["k"]
-    assert router.generation == before + 2
+    versions.append(entry.version)
     router.set_alternate("a", "")
-    assert router.generation == before + 2
+    assert entry.version == versions[-1]
+    assert len(set(versions)) == 3
     router.set_alternate("a", None)
     assert router.route("a", ("k",), None).queues == []
 
@@ -392,25 +394,62 @@ def test_a_removed_exchange_may_leave_its_sources_abandoned() -> None:
     assert router.abandoned(router.remove("x")) == ["s1", "s2"]
 
 
-def test_the_generation_rises_with_changes_and_only_then() -> None:
-    router = router_of({"a": "fanout"}, queues=("q",))
-    changes = (
-        lambda: router.bind("a", queue("q"), "", {}),
-        lambda: router.unbind("a", queue("q"), "", {}),
-        lambda: router.add("b", create_exchange("fanout", {})),
-        lambda: router.remove("b"),
-        lambda: router.remove_queue("q"),
-    )
-    for change in changes:
-        before = router.generation
-        change()
-        assert router.generation > before
-    router.bind("a", queue("q"), "", {})
-    before = router.generation
-    assert not router.bind("a", queue("q"), "", {})
-    assert not router.unbind("a", queue("q"), "other", {})
-    router.route("a", ("",), None)
-    assert router.generation == before
+# What a change touches
+
+
+def touched_by(router: Router, touched: list[tuple[list[str], str | None]], change: Callable[[], object]) -> object:
+    """What is told of a change: the exchanges, sorted, each with the key."""
+    touched.clear()
+    change()
+    return sorted((name, key or "*") for names, key in touched for name in names)
+
+
+def test_a_change_touches_the_routes_that_it_can_change_and_no_others() -> None:
+    """Of a chain top -> mid -> low, of which `side` has `mid` for its alternate."""
+    told: list[tuple[list[str], str | None]] = []
+    router = Router(lambda name: True, lambda names, key: told.append((names, key)))
+    for name, kind in (("top", "topic"), ("mid", "topic"), ("low", "direct"), ("other", "fanout"), ("side", "direct")):
+        router.add(name, create_exchange(kind, {}), alternate="mid" if name == "side" else None)
+    router.bind("top", exchange("mid"), "#", {})
+    router.bind("mid", exchange("low"), "#", {})
+
+    def told_of(change: Callable[[], object]) -> object:
+        return touched_by(router, told, change)
+
+    all_of_k = [("low", "k"), ("mid", "k"), ("side", "k"), ("top", "k")]
+    assert told_of(lambda: router.bind("low", queue("q"), "k", {})) == all_of_k
+    assert told_of(lambda: router.bind("low", queue("q"), "k", {})) == []
+    assert told_of(lambda: router.unbind("low", queue("q"), "k", {})) == all_of_k
+    assert told_of(lambda: router.unbind("low", queue("q"), "k", {})) == []
+    assert told_of(lambda: router.bind("mid", queue("q"), "a.*", {})) == [("mid", "*"), ("side", "*"), ("top", "*")]
+    assert told_of(lambda: router.bind("top", queue("q"), "a.b", {})) == [("top", "a.b")]
+    assert told_of(lambda: router.bind("other", queue("r"), "", {})) == [("other", "*")]
+    assert told_of(lambda: router.remove_queue("r")) == [("", "r"), ("other", "*")]
+    assert told_of(lambda: router.touch_queue("new")) == [("", "new")]
+    assert told_of(lambda: router.bind("other", exchange("top"), "", {})) == [("other", "*")]
+    assert told_of(lambda: router.set_alternate("side", "low")) == [("side", "*")]
+    assert told_of(lambda: router.bind("mid", queue("s"), "k", {})) == [("mid", "k"), ("other", "k"), ("top", "k")]
+    assert told_of(lambda: router.set_alternate("side", "")) == [("side", "*")]
+    assert told_of(lambda: router.touch_queue("new")) == [("", "new"), ("side", "new")]
+    assert told_of(lambda: router.remove("top")) == [("other", "*"), ("top", "*")]
+    assert told_of(lambda: router.bind("mid", queue("t"), "k", {})) == [("mid", "k")]
+
+
+def test_whether_routes_depend_on_more_than_the_key() -> None:
+    router = router_of({"a": "direct", "b": "fanout", "h": "headers"})
+    assert not router.depends_on_message("a")
+    assert router.depends_on_message("h")
+    router.bind("a", exchange("b"), "k", {})
+    router.bind("b", exchange("h"), "", {})
+    assert router.depends_on_message("a")
+    router.unbind("b", exchange("h"), "", {})
+    assert not router.depends_on_message("a")
+    router.set_alternate("b", "h")
+    assert router.depends_on_message("a")
+    router.remove("h")
+    assert not router.depends_on_message("a")
+    router.add("h", create_exchange("headers", {}))
+    assert router.depends_on_message("a")
 
 
 # A random graph against a model

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -139,7 +139,7 @@ def test_an_import_goes_through_in_portions(driver: NodeDriver) -> None:
         counts.append(driver.node.broker.queue_count)
     assert answers == [{"ok": True, "commands": len(queues), "notes": []}]
     assert counts[-1] == COUNT + len(queues)
-    assert max(after - before for before, after in itertools.pairwise(counts)) <= BATCH_COMMANDS
+    assert max(after - before for before, after in pairwise(counts)) <= BATCH_COMMANDS
 
 
 def test_a_crash_in_an_import_leaves_whole_portions(driver: NodeDriver) -> None:

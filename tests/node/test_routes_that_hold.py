@@ -1,0 +1,238 @@
+"""What is remembered of routes: after whatever change, a message goes where it would if nothing were remembered; and a
+change leaves alone what it cannot touch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.cluster import commands
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
+from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, small_config
+from tests.simulation.settings import USER
+
+EXCHANGES = ("e1", "e2", "e3")
+QUEUES = ("a", "b")
+KEYS = ("a", "k")
+NOTHING = Table({})
+
+
+def publish(client: Client, exchange: str, key: str, headers: dict[str, Any]) -> None:
+    said = encode_properties({"headers": Table(headers)}) if headers else b"\x00\x00"
+    method = encode_method_frame(1, methods.BasicPublish(0, exchange, key, False, False))
+    header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + said)
+    client.send_octets(method + header + frame_octets(3, 1, b"x"))
+
+
+class World:
+    """A node, a client that declares and one that publishes."""
+
+    def __init__(self) -> None:
+        self.driver = NodeDriver(small_config(max_cached_routes=12))
+        self.declarer = self.driver.client(1)
+        self.publisher = self.driver.client(1)
+
+    @property
+    def vhost(self) -> Any:
+        return self.driver.node.broker.vhosts["/"]
+
+    def declare(self, *said: Any) -> None:
+        """Whatever becomes of it: who asks for what cannot be gets another channel."""
+        self.declarer.send(1, *said)
+        self.driver.settle()
+        if "channel.close" in self.declarer.names():
+            self.declarer.send(1, methods.ChannelCloseOk(), methods.ChannelOpen())
+            self.driver.settle()
+            self.declarer.take()
+
+    def propose(self, command: commands.Command) -> None:
+        self.driver.node.broker.propose(command)
+        self.driver.settle()
+
+    def check(self, exchange: str, key: str, headers: dict[str, Any]) -> None:
+        """A message goes to the queues to which a walk leads that remembers nothing."""
+        session = self.publisher.connection.session
+        entry = self.vhost.router.get(exchange)
+        if entry is None or not session.allows(Action.WRITE, exchange):
+            publish(self.publisher, exchange, key, headers)
+            self.driver.settle()
+            assert "channel.close" in self.publisher.names()
+            self.publisher.send(1, methods.ChannelCloseOk(), methods.ChannelOpen())
+            self.driver.settle()
+            return
+        facts = type("Facts", (), {"headers": headers, "property": lambda self, name: None})()
+        wanted = {name for name in self.vhost.router.route(exchange, [key], facts).queues if name in self.vhost.queues}
+        before = {name: queue.message_count() for name, queue in self.vhost.queues.items()}
+        publish(self.publisher, exchange, key, headers)
+        self.driver.settle()
+        got = {name for name, queue in self.vhost.queues.items() if queue.message_count() > before[name]}
+        assert got == wanted
+
+
+exchange_names, queue_names = st.sampled_from(EXCHANGES), st.sampled_from(QUEUES)
+keys = st.sampled_from(["k", "#"])
+tables = st.sampled_from([NOTHING, NOTHING, Table({"x-match": "any", "h": 1})])
+alternates = st.sampled_from([NOTHING, NOTHING, *[Table({"alternate-exchange": name}) for name in (*EXCHANGES, "")]])
+
+
+def policy(name: str | None) -> commands.Command:
+    if name is None:
+        return commands.clear_policy("/", "p")
+    definition = {"alternate-exchange": name}
+    return commands.set_policy("/", "p", pattern="^e[12]", definition=definition, apply_to="exchanges")
+
+
+methods_said = st.one_of(
+    st.builds(lambda name: declare(name, durable=False), queue_names),
+    st.builds(lambda name: methods.QueueDelete(0, name, False, False, False), queue_names),
+    st.builds(
+        lambda name, kind, told: methods.ExchangeDeclare(0, name, kind, False, False, False, False, False, told),
+        exchange_names, st.sampled_from(["direct", "topic", "fanout", "headers"]), alternates,
+    ),
+    st.builds(lambda name: methods.ExchangeDelete(0, name, False, False), exchange_names),
+    *[
+        st.builds(
+            lambda destination, source, key, told: methods.QueueBind(0, destination, source, key, False, told),
+            queue_names, exchange_names, keys, tables,
+        )
+    ] * 2,
+    st.builds(
+        lambda destination, source, key, told: methods.QueueUnbind(0, destination, source, key, told),
+        queue_names, exchange_names, keys, tables,
+    ),
+    st.builds(
+        lambda destination, source, key, told: methods.ExchangeBind(0, destination, source, key, False, told),
+        exchange_names, exchange_names, keys, tables,
+    ),
+    st.builds(
+        lambda destination, source, key, told: methods.ExchangeUnbind(0, destination, source, key, False, told),
+        exchange_names, exchange_names, keys, tables,
+    ),
+)  # fmt: skip
+proposed = st.one_of(
+    st.builds(policy, st.sampled_from([None, *EXCHANGES, ""])),
+    st.builds(
+        lambda pattern: commands.set_permission(USER, "/", ".*", pattern, ".*"), st.sampled_from([".*", ".*", "[^1]$"])
+    ),
+)
+changes = st.one_of(methods_said, methods_said, methods_said, proposed)
+published = st.lists(
+    st.tuples(
+        st.sampled_from(["", *EXCHANGES]), st.sampled_from(KEYS), st.sampled_from([{}, {}, {"h": 1}, {"h": 2}])
+    ),
+    min_size=1,
+    max_size=6,
+)
+#: Exchanges and queues for changes to meet.
+SETTLED = [
+    *[declare(name, durable=False) for name in QUEUES],
+    *[
+        methods.ExchangeDeclare(0, name, kind, False, False, False, False, False, NOTHING)
+        for name, kind in zip(EXCHANGES, ("direct", "topic", "headers"), strict=True)
+    ],
+    methods.QueueBind(0, "a", "e1", "k", False, NOTHING),
+    methods.QueueBind(0, "b", "e2", "#", False, NOTHING),
+]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.tuples(changes, published), min_size=3, max_size=15))
+def test_a_message_goes_where_it_would_if_nothing_were_remembered(history: list[tuple[Any, list[Any]]]) -> None:
+    world = World()
+    world.declare(*SETTLED)
+    for change, addresses in history:
+        for address in addresses:
+            world.check(*address)
+        if isinstance(change, dict):
+            world.propose(change)
+        else:
+            world.declare(change)
+        for address in addresses:
+            world.check(*address)
+
+
+def remembered(driver: NodeDriver) -> list[Any]:
+    return list(driver.node.broker.vhosts["/"].routes_of(USER).routes)
+
+
+def test_a_reply_queue_that_comes_and_goes_leaves_other_routes_alone() -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    client.send(1, declare("q", durable=False), methods.QueueBind(0, "q", "amq.topic", "k.*", False, NOTHING))
+    driver.settle()
+    for exchange, key in (("", "q"), ("amq.topic", "k.1"), ("amq.topic", "nowhere")):
+        publish(client, exchange, key, {})
+    before = remembered(driver)
+    assert len(before) == 3
+    forgotten = driver.node.broker.vhosts["/"].forgotten
+    for number in range(3):
+        client.send(1, methods.QueueDeclare(0, f"reply {number}", False, False, True, True, False, NOTHING))
+        driver.settle()
+        publish(client, "", f"reply {number}", {})
+        client.send(1, methods.QueueDelete(0, f"reply {number}", False, False, False))
+        driver.settle()
+    assert [each for each in remembered(driver) if each is not None] == before
+    assert driver.node.broker.vhosts["/"].forgotten == forgotten
+    for exchange, key in (("", "q"), ("amq.topic", "k.1")):
+        publish(client, exchange, key, {})
+    assert driver.queue("q").message_count() == 4
+
+
+def test_a_transaction_goes_where_its_messages_belong_when_it_is_committed() -> None:
+    """Another channel has used the same route since, for a message that still belongs there."""
+    driver = NodeDriver()
+    client, other = driver.client(1), driver.client(1)
+    client.send(1, declare("q", durable=False), declare("r", durable=False))
+    for key in ("one", "two"):
+        client.send(1, methods.QueueBind(0, "q", "amq.direct", key, False, NOTHING))
+    driver.settle()
+    client.send(1, methods.TxSelect())
+    publish(client, "amq.direct", "one", {})
+    other.send(1, methods.QueueBind(0, "r", "amq.direct", "one", False, NOTHING))
+    driver.settle()
+    publish(other, "amq.direct", "two", {"h": 1})
+    client.send(1, methods.TxCommit())
+    driver.settle()
+    assert (driver.queue("q").message_count(), driver.queue("r").message_count()) == (2, 1)
+
+
+def test_a_route_is_of_the_exchange_that_is_there() -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    vhost = driver.node.broker.vhosts["/"]
+    declared = methods.ExchangeDeclare(0, "e", "fanout", False, False, False, False, False, NOTHING)
+    client.send(1, declare("q", durable=False))
+    for _ in range(2):
+        client.send(1, declared, methods.QueueBind(0, "q", "e", "", False, NOTHING))
+        driver.settle()
+        publish(client, "e", "k", {})
+        entry = vhost.router.get("e")
+        assert vhost.route_to(entry, ["q"]).entry is entry
+        client.send(1, methods.ExchangeDelete(0, "e", False, False))
+        driver.settle()
+    assert driver.queue("q").message_count() == 2
+
+
+def test_what_is_remembered_of_a_deleted_queue_is_let_go() -> None:
+    driver = NodeDriver()
+    vhost = driver.node.broker.vhosts["/"]
+    client = driver.client(1)
+    client.send(1, declare("stays", durable=False), methods.QueueBind(0, "stays", "amq.fanout", "", False, NOTHING))
+    driver.settle()
+    for number in range(100):
+        name = f"goes {number}"
+        client.send(1, declare(name, durable=False), methods.QueueBind(0, name, "amq.fanout", "", False, NOTHING))
+        driver.settle()
+        publish(client, "amq.fanout", "k", {})
+        client.send(1, methods.QueueDelete(0, name, False, False, False))
+        driver.settle()
+    publish(client, "amq.fanout", "k", {})
+    route = vhost.route_to(vhost.router.get("amq.fanout"), ["stays"])
+    assert [each for each in remembered(driver) if each is not None] == [route]
+    assert driver.queue("stays").message_count() == 101
