@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.deaths import Deaths, past_deaths, short_string
 from amqp_broker.message_facts import MessageFacts
-from amqp_broker.publisher import depends_on_message
 from amqp_broker.receipts import JointReceipt, Receipt
 from exchanges.router import UnknownExchange
 from queues.classic import REJECTED
@@ -50,7 +49,7 @@ class Way:
         self.exchange = short_string(exchange)
         own_key = queue.settings.dead_letter_routing_key
         self.own_key = None if own_key is None else short_string(own_key)
-        self.is_plain = not depends_on_message(vhost, exchange)
+        self.is_plain = not vhost.router.depends_on_message(exchange)
         self.has_proxies = not self.is_plain
         self.routes: dict[bytes, list[Any]] = {}
 

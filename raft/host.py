@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from raft.configuration import encode_name, make_configuration
+from raft.entry import MEMBERSHIP
 from raft.errors import RaftStopped
 from raft.following import Following
 from raft.group import Group
@@ -68,6 +69,9 @@ class RaftHost:
         self.failure: RaftStopped | None = None
         #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left.
         self.salvages = False
+        #: Set before groups are opened: this node alone is all of every group, whoever else was, and what its log has
+        #: counts as decided.
+        self.goes_on_alone = False
         #: What groups have lost so, a line each.
         self.losses: list[str] = []
         self._port = port
@@ -138,6 +142,10 @@ class RaftHost:
             machine.restore(recovered.checkpoint.chunks)
             if lost:
                 log.write_again(recovered.checkpoint.chunks)
+            if self.goes_on_alone:
+                log.set_state(log.current_term + 1, self.node_id)
+                alone = make_configuration([self.node_id])
+                log.add(alone.encode(), log.last_index + 1, log.current_term, MEMBERSHIP)
         group.member = member = Member(
             self.node_id, log, machine, self.settings, self._chance, self._post, self._connected.__contains__
         )

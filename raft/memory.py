@@ -94,9 +94,13 @@ class Memory:
             raise ValueError(f"a record of kind {kind} with {len(payload)} octets: {error}") from None
 
     def _take_lives(self, payload: bytes) -> None:
-        _, self.identity, self._first, count = _LIVES.unpack_from(payload)
+        _, identity, self._first, count = _LIVES.unpack_from(payload)
         if len(payload) != _LIVES.size + count * _LIFE.size:
             raise ValueError(f"{count} lives in {len(payload)} octets")
+        if identity != self.identity:  # it has begun anew
+            self.witnesses.clear()
+            self.reason = ""
+        self.identity = identity
         self._lives = [Life(*each) for each in _LIFE.iter_unpack(payload[_LIVES.size :])]
 
     def _take_witness(self, payload: bytes) -> None:
@@ -108,6 +112,14 @@ class Memory:
             self.witnesses.pop(name, None)
         else:
             self.witnesses[name] = Witness(Point(identity, number, mark, position), as_of)
+
+    def begin_anew(self) -> None:
+        """The folder is another one from its next life on, of which nobody has seen anything, and has seen nobody."""
+        self.identity = b""
+        self.witnesses.clear()
+        self.reason = ""
+        self._first = 1
+        self._lives.clear()
 
     def open(self, port: LogPort, random_bytes: Callable[[int], bytes], identity: bytes = b"") -> None:
         """Begin a life. identity: of a folder that was made with one, if the journal has none."""

@@ -1,11 +1,13 @@
 """`amqp-broker cluster`: look at a cluster, change its members, say who leads; through any of its nodes.
 
-`join` alone does something here too: it makes the data folder of the new node.
+`join` and `rejoin` do something here too: they make the data folder of the node. `restore` does all of it here.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import Any
 
 import click
 
+from amqp_broker.cli.restore import restore
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
@@ -21,7 +24,8 @@ from amqp_broker.cluster.cluster_config import ClusterConfig, read_secret
 from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
 from amqp_broker.setting_kinds import NODE_NAME, NODE_NAME_RULE, Address, parse_address, parse_members
 from amqp_broker.system_client import SystemClient, SystemRequestError
-from storage.disk import FileDisk
+from raft.memory import IDENTITY_BYTES
+from storage.disk import LOCK_FILE, FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
 
@@ -29,11 +33,16 @@ DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 STATUS_UNSETTLED = 1
 _LOOK_S = 0.1
 _LISTED_QUEUES = 20
+#: What `rejoin` puts aside, once and again.
+_ASIDE = re.compile(r"forgotten(-\d+)?")
 
 
 @click.group()
 def cluster() -> None:
     """Look at a cluster, change its members, say who leads."""
+
+
+cluster.add_command(restore)
 
 
 def _add_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -157,24 +166,31 @@ def remove_command(node: str, drop_queues: bool, timeout_s: float, url: str, as_
     """Make NODE no member any more, whether it runs or not. It stops by itself if it runs."""
     with _asking(url) as client:
         answer = client.request("cluster.remove", node=node, drops_queues=drop_queues)
-
-        def is_gone(status: dict[str, Any]) -> bool:
-            return all(node not in (*row["voters"], *row["learners"]) for row in status["groups"])
-
-        is_done = _wait_for(client, is_gone, timeout_s)
+        is_done = _wait_for(client, lambda status: _is_gone(status, node), timeout_s)
     return _tell(
         as_json, is_done, answer, f"{node} is no member any more", f"{node} is leaving, but some groups still have it"
     )
 
 
+def _new_node(command: Callable[..., object]) -> Callable[..., object]:
+    options = (
+        click.option("--url", metavar="URL", required=True, help="Any node of the cluster."),
+        click.option("--node-name", metavar="NAME", required=True, help="Name of the node."),
+        click.option(
+            "--cluster-listen", metavar="HOST:PORT", required=True, help="Where it listens to the other members."
+        ),
+        click.option("--address", metavar="HOST:PORT", help="Where they reach it, if that is another address."),
+        click.option("--data-dir", metavar="DIR", required=True, help="Its folder, which is made if need be."),
+        click.option("--cluster-secret-file", metavar="FILE", required=True, help="The cluster's secret."),
+    )
+    command = add_tls_options(command)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @cluster.command("join")
-@click.option("--url", metavar="URL", required=True, help="Any node of the cluster to join.")
-@add_tls_options
-@click.option("--node-name", metavar="NAME", required=True, help="Name of the new node.")
-@click.option("--cluster-listen", metavar="HOST:PORT", required=True, help="Where it listens to the other members.")
-@click.option("--address", metavar="HOST:PORT", help="Where they reach it, if that is another address.")
-@click.option("--data-dir", metavar="DIR", required=True, help="Its folder, which is made.")
-@click.option("--cluster-secret-file", metavar="FILE", required=True, help="The cluster's secret.")
+@_new_node
 def join_command(
     url: str, node_name: str, cluster_listen: str, address: str | None, data_dir: str, cluster_secret_file: str
 ) -> None:
@@ -186,15 +202,98 @@ def join_command(
     disk = _new_folder(Path(data_dir), node_name)
     try:
         with _asking(url) as client:
-            answer = client.request("cluster.add", node=f"{node_name}={reached}")
-        write_members(disk, KnownMembers(node_name, parse_members(",".join(answer["members"])), joins=True))
+            answer = _be_added(client, disk, node_name, reached)
     finally:
         disk.close()
+    _tell_how_to_start(answer, node_name, data_dir, cluster_listen, cluster_secret_file)
+
+
+@cluster.command("rejoin")
+@_new_node
+@click.option("--drop-queues", is_flag=True, help="Even if classic queues live on it, which are gone.")
+@_timeout
+def rejoin_command(
+    url: str,
+    node_name: str,
+    cluster_listen: str,
+    address: str | None,
+    data_dir: str,
+    cluster_secret_file: str,
+    drop_queues: bool,
+    timeout_s: float,
+) -> None:
+    """Bring back a member whose folder has forgotten what it had promised: it was emptied, or is an older copy.
+
+    The node must not run. What its folder holds is set aside in DIR/forgotten. The node is removed and added again: it
+    has a vote once it has learned what the others know. Refused unless those who remember are a majority.
+    """
+    reached = _reachable(address or cluster_listen)
+    read_secret(Path(cluster_secret_file))
+    disk = _locked_folder(Path(data_dir), node_name)
+    try:
+        with _asking(url) as client:
+            members = [row["node"] for row in client.request("cluster.status")["members"]]
+            if node_name in members:
+                client.request("cluster.remove", node=node_name, drops_queues=drop_queues)
+            if not _wait_for(client, lambda status: _is_gone(status, node_name), timeout_s):
+                raise click.ClickException(f"{node_name} is leaving, but some groups still have it; ask again")
+            _set_aside(Path(data_dir))
+            answer = _be_added(client, disk, node_name, reached)
+    finally:
+        disk.close()
+    _tell_how_to_start(answer, node_name, data_dir, cluster_listen, cluster_secret_file)
+
+
+def _is_gone(status: dict[str, Any], node: str) -> bool:
+    return all(node not in (*row["voters"], *row["learners"]) for row in status["groups"])
+
+
+def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Address) -> dict[str, Any]:
+    """Make a node a member, and its folder know of it: whose it is, whom to call, and since when."""
+    known = read_members(disk)
+    identity = known.identity if known is not None and known.identity else secrets.token_hex(IDENTITY_BYTES)
+    answer = client.request("cluster.add", node=f"{node_name}={reached}")
+    members = parse_members(",".join(answer["members"]))
+    write_members(disk, KnownMembers(node_name, members, joins=True, since=answer.get("index", 0), identity=identity))
+    return answer
+
+
+def _tell_how_to_start(
+    answer: dict[str, Any], node_name: str, data_dir: str, cluster_listen: str, cluster_secret_file: str
+) -> None:
     click.echo(f"{node_name} is a member of {answer['cluster']}. Start it:")
     click.echo(
         f"amqp-broker serve --node-name {node_name} --data-dir {data_dir} --cluster-listen {cluster_listen} "
         f"--cluster-secret-file {cluster_secret_file}{_unusual(answer)}"
     )
+
+
+def _set_aside(folder: Path) -> None:
+    """Everything in a folder goes into one of its own, but for what makes it a data folder."""
+    kept = (FORMAT_FILE, LOCK_FILE)
+    held = [entry for entry in sorted(folder.iterdir()) if entry.name not in kept and not _ASIDE.match(entry.name)]
+    if held:
+        count = sum(_ASIDE.match(entry.name) is not None for entry in folder.iterdir())
+        aside = folder / (f"forgotten-{count + 1}" if count else "forgotten")
+        aside.mkdir()
+        for entry in held:
+            entry.rename(aside / entry.name)
+        click.echo(f"What {folder} held is in {aside}; delete that when {folder.name} is well again.")
+
+
+def _locked_folder(folder: Path, node_name: str) -> FileDisk:
+    """A folder, which may be new, that no node runs on and that is no other node's."""
+    disk = FileDisk(folder)
+    try:
+        disk.lock()
+        known = read_members(disk)
+    except (StorageError, OSError) as error:
+        disk.close()
+        raise click.ClickException(str(error)) from error
+    if known is not None and known.node != node_name:
+        disk.close()
+        raise click.ClickException(f"{folder}: it was made for node {known.node}; name a new folder")
+    return disk
 
 
 def _unusual(answer: dict[str, Any]) -> str:
@@ -223,17 +322,7 @@ def _new_folder(folder: Path, node_name: str) -> FileDisk:
     """A locked folder that nothing has been stored in. The command may be repeated until the node was started."""
     if (folder / FORMAT_FILE).exists() and (folder / "journal").exists():
         raise click.ClickException(f"{folder}: a node was started on it already; name a new folder")
-    disk = FileDisk(folder)
-    try:
-        disk.lock()
-        known = read_members(disk)
-    except (StorageError, OSError) as error:
-        disk.close()
-        raise click.ClickException(str(error)) from error
-    if known is not None and known.node != node_name:
-        disk.close()
-        raise click.ClickException(f"{folder}: it was made for node {known.node}; name a new folder")
-    return disk
+    return _locked_folder(folder, node_name)
 
 
 # -- leaders -----------------------------------------------------------------------------------------------------------

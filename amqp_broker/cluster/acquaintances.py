@@ -268,7 +268,7 @@ class Acquaintances:
             f"which gives it a new folder and a vote once it has caught up"
         )
         self.give_up(reason)
-        log.critical("%s knows more of this node than its folder does: it ends", name)
+        log.warning("%s knows more of this node than its folder does: it ends", name)
         self._output.clear()
         for other, link in list(self.links.items()):
             if link.is_admitted:

@@ -138,12 +138,16 @@ class ClusterVerbs:
             if other != name and known == str(address):
                 raise ValueError(f"{address} is the address of {other} already")
         members = [*self._known_members(), MemberAddress(name, address)]
-        answer = {
+        answer: dict[str, Any] = {
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
         }
-        return answer, self._node.replication.propose(commands.put_member(name, str(address)))
+        replication = self._node.replication
+        proposal = replication.propose(commands.put_member(name, str(address)))
+        # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
+        proposal.when_done(lambda _: answer.update(index=replication.metadata_group.last_applied))
+        return answer, proposal
 
     def _known_members(self) -> list[MemberAddress]:
         membership, own = self._membership, self._node.replication.own_node

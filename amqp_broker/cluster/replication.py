@@ -198,6 +198,8 @@ class Replication:
         """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
         self.now = now
         config = self._config
+        if self.host.goes_on_alone:
+            self.host.memory.begin_anew()
         if self.host.memory.reason:
             raise FolderGivenUp(self.host.memory.reason)
         names = tuple(member.name for member in config.cluster)
@@ -221,7 +223,7 @@ class Replication:
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._broker.store.live_elsewhere = self.host.live_bytes
         self._begin(None)
-        if config.cluster_listen or config.others or not self.is_alone:
+        if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
             self.acquaintances.open(self._broker.timers, self.folder_identity, now)
 
     def recorded_members(self) -> Mapping[str, str]:

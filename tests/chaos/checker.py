@@ -70,6 +70,8 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
         spec = history.queues[record.queue]
         forgets = spec.kind is QueueKind.CLASSIC and spec.home in forgetful
         found = _wrongs(record, forgets, calm_since, drained_at)
+        if history.is_lost_with_its_queue(record):
+            found = [what for what in found if what not in (LOST, "returned")]
         for what in found:
             wrong.setdefault(what, []).append(f"{message} of {record.queue}{_story(record)}")
         attempts, deliveries = len(record.attempts), len(record.deliveries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import shutil
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -25,6 +26,9 @@ RESET_CHANCE = 0.003
 #: Smaller than a segment of the journal: the next writes at its end fail.
 FILE_LIMIT_BYTES = 1 << 20
 WATCH_S = 0.1
+#: A node that has started is ready, or has ended, after so long.
+READY_S = 30.0
+STATUS_GIVEN_UP = 3
 
 
 class FaultKind(Enum):
@@ -44,6 +48,8 @@ class FaultKind(Enum):
     LOSSY = "lossy links"
     DISK_FULL = "disk full"
     FILE_LIMIT = "writes fail"
+    SET_BACK = "folder set back to a copy"
+    EMPTIED = "folder emptied"
     MIXED = "two at once"
 
 
@@ -61,6 +67,8 @@ class Fault:
     #: Nodes whose process ended, by the fault or by itself.
     restarted: list[str] = field(default_factory=list)
     outage_s: float = 0.0
+    #: What was stored on the victim alone is gone: its classic queues.
+    has_lost_folder: bool = False
     #: What was wrong while it was made.
     complaints: list[str] = field(default_factory=list)
 
@@ -272,6 +280,45 @@ async def file_limit(scene: Scene, seconds: float) -> Fault:
     return fault
 
 
+async def _forget(scene: Scene, kind: FaultKind, seconds: float) -> Fault:
+    """A node is killed, and comes back with less than it has promised: it is refused, and rejoins."""
+    name = scene.chance.choice(scene.cluster.others(scene.cluster.small_disk or ""))  # that has no room for two
+    node = scene.cluster.nodes[name]
+    with scene.fault(kind, [name], scene.cluster.others(name)) as fault:
+        fault.restarted.append(name)
+        fault.has_lost_folder = True
+        await node.kill()
+        copied = node.data.with_name(f"{name}.copy")
+        if kind is FaultKind.SET_BACK:
+            await asyncio.to_thread(shutil.copytree, node.data, copied)
+            await node.start()
+            await node.wait_ready(READY_S)
+            await pause(seconds)
+            await node.kill()
+        await asyncio.to_thread(shutil.rmtree, node.data)
+        if kind is FaultKind.SET_BACK:
+            await asyncio.to_thread(copied.rename, node.data)
+        node.may_end = True
+        await node.start()
+        status = await node.wait_ended(READY_S)
+        node.may_end = False
+        if status != STATUS_GIVEN_UP:
+            fault.complaints.append(f"{name} has forgotten, and ended with {status}:\n{node.log_tail()}")
+            await node.kill()
+        if complaint := await scene.cluster.rejoin(name):
+            fault.complaints.append(complaint)
+        await node.start()
+    return fault
+
+
+async def set_back(scene: Scene, seconds: float) -> Fault:
+    return await _forget(scene, FaultKind.SET_BACK, seconds)
+
+
+async def emptied(scene: Scene, seconds: float) -> Fault:
+    return await _forget(scene, FaultKind.EMPTIED, seconds)
+
+
 async def mixed(scene: Scene, seconds: float) -> Fault:
     """One fault of a process and one of the network. Nobody is owed anything but that nothing is lost."""
     names = scene.cluster.names
@@ -314,5 +361,7 @@ FAULTS: dict[FaultKind, Callable[[Scene, float], Awaitable[Fault]]] = {
     FaultKind.LOSSY: lossy,
     FaultKind.DISK_FULL: disk_full,
     FaultKind.FILE_LIMIT: file_limit,
+    FaultKind.SET_BACK: set_back,
+    FaultKind.EMPTIED: emptied,
     FaultKind.MIXED: mixed,
 }

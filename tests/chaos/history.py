@@ -94,6 +94,8 @@ class History:
     records: dict[MessageId, Record] = field(default_factory=dict)
     #: By node and queue: when publishers there got their confirms.
     confirms: defaultdict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    #: Queues that were lost with the folder of their node, and until when: what was published to them before is gone.
+    lost_queues: dict[str, float] = field(default_factory=dict)
     deliveries: int = 0
     violations: list[str] = field(default_factory=list)
     #: Of which node, when, and how it showed.
@@ -154,4 +156,12 @@ class History:
 
     def missing(self) -> list[MessageId]:
         """Messages that are confirmed and were never delivered."""
-        return [message for message, record in self.records.items() if record.is_confirmed and not record.deliveries]
+        return [
+            message
+            for message, record in self.records.items()
+            if record.is_confirmed and not record.deliveries and not self.is_lost_with_its_queue(record)
+        ]
+
+    def is_lost_with_its_queue(self, record: Record) -> bool:
+        """Whether it was published to a queue that went with the folder of its node."""
+        return any(attempt.began < self.lost_queues.get(record.queue, 0.0) for attempt in record.attempts)

@@ -104,6 +104,11 @@ class NodeProcess:
         await until(lambda: self.is_ready or not self.is_running, seconds)
         return self.is_ready
 
+    async def wait_ended(self, seconds: float) -> int | None:
+        """Its exit status, if it ends by itself within this time."""
+        await until(lambda: not self.is_running and self._process is None, seconds)
+        return self.ended_with
+
     async def kill(self) -> None:
         """SIGKILL."""
         await self._end(signal.SIGKILL)
@@ -152,6 +157,7 @@ class Cluster:
         self._settings = {**SETTINGS, **(settings or {})}
         self._mounted: list[Path] = []
         self._taken: set[int] = set()
+        self._addresses: dict[str, tuple[str, str]] = {}  # where the others reach it, and where it listens
         self.nodes: dict[str, NodeProcess] = {}
         self.small_disk = small_disk if small_disk is not None and self._mount(folder / small_disk) else None
 
@@ -166,6 +172,7 @@ class Cluster:
         for name, proxy in proxies.items():
             inner = self._free_port()
             await self.network.add(name, HOST, proxy, inner)
+            self._addresses[name] = (f"{HOST}:{proxy}", f"{HOST}:{inner}")
             flags = [f"--cluster-listen={HOST}:{inner}", f"--cluster={members}", f"--cluster-secret-file={secret}"]
             flags += [f"--{key}={value}" for key, value in self._settings.items()]
             place = self.folder / name
@@ -214,6 +221,24 @@ class Cluster:
     def _ask(self, name: str) -> dict[str, list[dict[str, Any]]]:
         with SystemClient(self.nodes[name].url) as client:
             return client.request("cluster.status")
+
+    async def rejoin(self, name: str) -> str:
+        """Bring back a member that does not run and has forgotten: `amqp-broker cluster rejoin`. Returns what was wrong
+        with that, if anything."""
+        node, asked = self.nodes[name], self.nodes[self._chance.choice(self.others(name))]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-m", "amqp_broker", "cluster", "rejoin", "--drop-queues", f"--url={asked.url}%2F"),
+            *(f"--node-name={name}", f"--data-dir={node.data}", f"--cluster-secret-file={self.folder / 'secret'}"),
+            *(f"--cluster-listen={self._addresses[name][1]}", f"--address={self._addresses[name][0]}"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+        )
+        _, said = await process.communicate()
+        return f"{name} cannot rejoin: {said.decode()}" if process.returncode else ""
 
     def fill_disk(self) -> Path:
         """Leave no octet free on the small disk. Returns the ballast; whoever removes it makes room again."""

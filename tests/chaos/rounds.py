@@ -183,6 +183,8 @@ class Campaign:
                 history.violated(text)
             if not await self._recover(fault, workload, history):
                 return False
+            if fault.has_lost_folder:
+                await self._declare_again(fault, history)
             await pause(AFTER_S)
             self._measure(fault, history)
         return True
@@ -205,6 +207,13 @@ class Campaign:
                     history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
         fault.recovered = now()
         return not waiting
+
+    async def _declare_again(self, fault: Fault, history: History) -> None:
+        """What was stored on a node alone went with its folder: its classic queues."""
+        for spec in history.queues.values():
+            if spec.home in fault.victims:
+                await self._declare(spec.name, spec.home, {})
+                history.lost_queues[spec.name] = now()
 
     def _measure(self, fault: Fault, history: History) -> None:
         quorum = [spec.name for spec in history.queues.values() if spec.kind is QueueKind.QUORUM]

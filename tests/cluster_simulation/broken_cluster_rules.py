@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cluster import metadata_machine
+from amqp_broker.cluster.acquaintances import Acquaintances
 from amqp_broker.cluster.metadata_stream import MetadataStream
 from amqp_broker.node import Node, Turn
 from amqp_broker.proxies.letter_carrier import LetterCarrier
@@ -17,6 +18,7 @@ from queues.quorum import machine
 from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution
 from queues.quorum.state import Origin
+from raft.memory import Memory
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -133,6 +135,12 @@ def metadata_commands_are_not_deduplicated(patch: Patch) -> None:
             apply(self, index, term, data, now)
 
     patch.setattr(metadata_machine.MetadataMachine, "apply", forgetful)
+
+
+def nobody_is_held_to_what_others_have_seen(patch: Patch) -> None:
+    """Whoever has forgotten what it has promised votes as if it had not."""
+    patch.setattr(Memory, "missing", lambda self, seen: "")
+    patch.setattr(Acquaintances, "_unacknowledged", lambda self, leads: "")
 
 
 def letters_are_not_numbered(patch: Patch) -> None:

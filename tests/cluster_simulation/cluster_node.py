@@ -6,10 +6,11 @@ runs syncs. When things happen is the world's business.
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
@@ -18,6 +19,7 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
 from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.sync_job import SyncJob
+from raft.memory import Point
 from storage.errors import SyncFailed
 from tests.simulation.pace import RandomPace
 from tests.simulation.settings import PASSWORD_HASH, USER
@@ -33,13 +35,21 @@ MS = 1000
 MAX_OFFSET = 500
 
 
+class Copy(NamedTuple):
+    """Of a disk, at some time: what the others had to know of the node then."""
+
+    disk: SimulatedDisk
+    incarnation: int
+    point: Point
+
+
 class Crashed(Exception):
     """The machine has gone down in the midst of an input."""
 
 
 class ClusterNode:
     """offset: how far its clock is off, ms. clock_set_at, frozen_until, stalls_until: microseconds of the world.
-    incarnation: rises when it begins anew with an empty disk."""
+    incarnation: rises when it begins anew with an empty disk. has_forgotten: its disk was set back, or emptied."""
 
     node_type: type[Node] = Node
     disk_type: type[SimulatedDisk] = SimulatedDisk
@@ -48,6 +58,7 @@ class ClusterNode:
         self.name = name
         self.raft_settings = raft_settings
         self.incarnation = 1
+        self.has_forgotten = False
         self.config, self._config_to_join = configs
         self.chance = random.Random(seed)
         self._pace = RandomPace(seed)
@@ -68,7 +79,8 @@ class ClusterNode:
         self.clients: dict[Any, Application] = {}  # by connection
         self.node: Node
         self._last_now = 0
-        self._members_version = -1
+        self._members_version = (-1, 0)
+        self._identity = ""
         self._others: dict[str, Address] = {}
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -100,6 +112,11 @@ class ClusterNode:
             known = read_members(self.disk)
             self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
             self._pace.set(self.node.background)
+            self.node.replication.acquaintances.joins = self.config.cluster_join
+            if known is not None:
+                self.node.replication.acquaintances.joined_at = known.since
+                self.node.replication.folder_identity = bytes.fromhex(known.identity)
+            self._identity = known.identity if known is not None else ""
             host = self.node.replication.host
             host.settings = replace(host.settings, **self.raft_settings)
             watch(self)
@@ -113,20 +130,47 @@ class ClusterNode:
         if known is not None:
             self.node.membership.known = dict(known.members)
         self._others = self.node.membership.addresses()
-        self._members_version = -1
+        self._members_version = (-1, 0)
 
     @property
     def address(self) -> Address:
         """Where the others reach it."""
         return self.config.cluster_listen[0]
 
-    def empty(self, members: tuple[MemberAddress, ...]) -> None:
-        """Throw the disk away: the node is to join these as a new one."""
+    def empty(self, members: tuple[MemberAddress, ...], since: int) -> None:
+        """Throw the disk away: the node is to join these as a new one, added at this index of the metadata."""
         self.disk = self.disk_type(random.Random(self.chance.getrandbits(32)))
         self.config = self._config_to_join
         self.incarnation += 1
         object.__setattr__(self.config, "cluster", members)
-        self.is_removed = False
+        self.is_removed = self.has_forgotten = False
+        write_members(self.disk, KnownMembers(self.name, members, True, since, self.chance.randbytes(16).hex()))
+
+    def copy_disk(self) -> Copy:
+        """What a snapshot of the disk holds, with the node running."""
+        disk = copy.deepcopy(self.disk)
+        disk.crash_at = disk.fail_sync_at = None
+        disk.crash()
+        host = self.node.replication.host
+        return Copy(disk, self.incarnation, host.memory.point(host.promised_position))
+
+    def set_back(self, disk: SimulatedDisk | None) -> None:
+        """Have an earlier copy of the disk, or an emptied one but for the file of the members."""
+        self.has_forgotten = True
+        known = read_members(self.disk)
+        self.disk = disk if disk is not None else self.disk_type(random.Random(self.chance.getrandbits(32)))
+        if disk is None and known is not None:
+            write_members(self.disk, known)
+
+    def has_seen(self, peer: str, point: Point) -> bool:
+        """Whether this node knows, on its disk, that a peer was further than that, or another one."""
+        replication = self.node.replication
+        memory = replication.host.memory
+        witness = memory.witnesses.get(peer)
+        if witness is None or memory.written(peer) > replication.synced_position:
+            return False
+        found = witness.point
+        return found.identity == point.identity and (found.number, found.position) > (point.number, point.position)
 
     def knows(self, peer: str) -> bool:
         """Whether it wants a link to this one."""
@@ -135,15 +179,15 @@ class ClusterNode:
     def follow_members(self) -> list[str] | None:
         """At the end of a turn, as ClusterSide does: write down who belongs to the cluster. Returns whom it wants links
         with, if that has changed. Raises Crashed."""
-        membership = self.node.membership
-        if membership.version == self._members_version:
+        membership, joined_at = self.node.membership, self.node.replication.acquaintances.joined_at
+        if (membership.version, joined_at) == self._members_version:
             return None
-        self._members_version = membership.version
+        self._members_version = (membership.version, joined_at)
         self._others = membership.take_addresses()
         members = [MemberAddress(name, address) for name, address in self._others.items()]
         if membership.own_address is not None:
             members.append(MemberAddress(self.name, membership.own_address))
-        known = KnownMembers(self.name, tuple(sorted(members)), self.config.cluster_join)
+        known = KnownMembers(self.name, tuple(sorted(members)), self.config.cluster_join, joined_at, self._identity)
         self.guard(lambda: write_members(self.disk, known))
         return list(self._others)
 

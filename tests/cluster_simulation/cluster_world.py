@@ -233,6 +233,12 @@ class ClusterWorld:
             node.is_removed = True
             self.crash(node, is_power=False)
             return False
+        if node.node.replication.acquaintances.is_over:
+            self.note(f"{node.name} has forgotten, and ends")
+            self.counts["forgotten"] += 1
+            node.is_removed = True
+            self.crash(node, is_power=False)
+            return False
         try:
             others = node.follow_members()
         except Crashed:

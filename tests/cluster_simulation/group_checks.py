@@ -135,7 +135,7 @@ class GroupChecks:
             has_it = index <= log.synced_checkpoint_index or (
                 index <= log.synced_index and log.term_at(index) in (None, term)
             )
-            if has_it:
+            if has_it or node.has_forgotten:  # what it had acknowledged before may have been on its way
                 holders.append(name)
         voters = [name for name in holders if name in configuration.voters]
         if len(voters) < configuration.majority:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Protocol
 
+from amqp_broker.cluster import cluster_verbs
 from tests.cluster_simulation.client_model import Sent
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.lease_model import LeaseModel
@@ -127,7 +128,7 @@ class LeaseWeather(Weather):
         self._lost_links[name, peer] += 1
         super().disconnected(name, peer)
 
-    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> dict[str, Any] | None:
+    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> cluster_verbs.Answer | None:
         """See Weather. docs/leases.md: "A node that is removed from the cluster takes the apps along whose home it is":
         an operator who knows that does not remove it."""
         homes = [record.home for record in asked.node.broker.metadata.apps("/")]

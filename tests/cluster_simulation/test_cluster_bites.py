@@ -33,6 +33,7 @@ CASES: list[tuple[Rule, str, int]] = [
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
     (cluster.declarations_are_answered_at_once, "link", 1),
     (cluster.letters_are_not_numbered, "election", 4),
+    (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 11),
     (leases.owners_are_not_fenced, "leases-dense", 1),
     (leases.a_claim_adds_to_what_is_held, "leases-dense", 4),
     (leases.epochs_are_forgotten, "leases-dense", 1),

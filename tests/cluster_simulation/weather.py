@@ -9,12 +9,13 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from amqp_broker.cluster.cluster_verbs import ClusterVerbs
+from amqp_broker.cluster.cluster_verbs import Answer, ClusterVerbs
 from amqp_broker.setting_kinds import parse_member
 from raft.membership import TransferResult
+from raft.memory import Point
 from tests.cluster_simulation.acknowledgements import check_acknowledged
 from tests.cluster_simulation.application import AppChannel, Application
-from tests.cluster_simulation.cluster_node import MS, ClusterNode
+from tests.cluster_simulation.cluster_node import MS, ClusterNode, Copy
 from tests.cluster_simulation.cluster_world import SECOND, ClusterWorld
 from tests.simulation.state import Violation
 
@@ -34,6 +35,10 @@ class Weather(ClusterWorld):
     downtime: tuple[int, ...] = (1, 50, 500, 3000)
     clock_chance = 0.2
     clock_steps: tuple[int, ...] = (-5000, -100, 100, 5000)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._copies: dict[str, Copy] = {}
 
     def run(self, seconds: float = 4) -> None:
         """The whole run."""
@@ -153,7 +158,8 @@ class Weather(ClusterWorld):
         kinds = [
             self.crash_one, self.crash_one, self.crash_leader, self.crash_all, self.partition, self.partition_one_way,
             self.heal, self.heal, self.heal, self.freeze, self.jump, self.stall, self.fail_disk, self.crash_in_write,
-            self.change_members, self.transfer, self.reset_link, self.slow_down, self.stop_one,
+            self.change_members, self.transfer, self.reset_link, self.slow_down, self.stop_one, self.copy_disk,
+            self.forget,
         ]  # fmt: skip
         if self.faults:
             return [getattr(self, name) for name in self.faults]
@@ -342,11 +348,77 @@ class Weather(ClusterWorld):
             self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", said))
 
     def _join(self, asked: ClusterNode, node: ClusterNode) -> None:
-        """As `amqp-broker cluster join` does: ask to be added, and start knowing the members."""
-        answer = self._ask(asked, "cluster.add", {"node": f"{node.name}={node.address}"})
-        if answer is not None:
-            node.empty(tuple(map(parse_member, answer["members"])))
-            self.start(node)
+        """As `amqp-broker cluster join` does: ask to be added, and start knowing the members. Unanswered, too."""
+        lives = node.lives
+        asked_for = self._ask(asked, "cluster.add", {"node": f"{node.name}={node.address}"})
+        if asked_for is None:
+            return
+        answer, proposal = asked_for
+        assert proposal is not None
+
+        def start() -> None:
+            if node.lives == lives:
+                node.empty(tuple(map(parse_member, answer["members"])), answer.get("index", 0))
+                self.start(node)
+
+        proposal.when_done(lambda _: self.after(1 * MS, start))
+        self.after(2 * SECOND, start)
+
+    # -- what is forgotten ---------------------------------------------------------------------------------------------
+
+    def copy_disk(self) -> None:
+        """Somebody makes a copy of a folder."""
+        if self.up():
+            node = self.chance.choice(self.up())
+            self._copies[node.name] = node.copy_disk()
+
+    def forget(self) -> None:
+        """A folder is set back to the copy of it, or emptied, and the node started on it. Only where the others know
+        better, on their disks: what nobody knows nobody can notice."""
+        if not self.serving() or not self._has_settled_members():
+            return
+        recorded = self.serving()[0].node.broker.metadata.members()
+        node = self.nodes[self.chance.choice(list(recorded))]
+        others = [self.nodes[name] for name in recorded if name != node.name]
+        if len(recorded) < self.size or not all(self.nodes[name].is_up for name in recorded) or self._has_home(node):
+            return
+        copied = self._copies.pop(node.name, None) if self.chance.random() < 0.7 else None
+        if copied is not None:
+            if copied.incarnation != node.incarnation:
+                return
+            point = copied.point
+        else:
+            point = Point(node.node.replication.host.memory.identity, 0, 0, 0)
+        if not all(other.has_seen(node.name, point) for other in others):
+            return
+        self.note(f"the folder of {node.name} is {'emptied' if copied is None else 'set back'}")
+        self.counts["set back" if copied is not None else "emptied"] += 1
+        self.crash(node)
+        node.set_back(copied.disk if copied is not None else None)
+        self.after(self.chance.choice(self.downtime) * MS, lambda: self.restart(node))
+        self._rejoin_later(node)
+
+    def _has_home(self, node: ClusterNode) -> bool:
+        """Whether something is there that nobody else has."""
+        metadata = self.serving()[0].node.broker.metadata
+        return bool(metadata.queues_at(node.name)) or any(app.home == node.name for app in metadata.apps("/"))
+
+    def _rejoin_later(self, node: ClusterNode) -> None:
+        """As `amqp-broker cluster rejoin` does, once the node has ended: it is removed, and added again."""
+
+        def look() -> None:
+            if not self.is_calm or self.time - self.calm_since < _REST:
+                self.after(300 * MS, look)
+            if node.is_up or not node.is_removed or not self.serving():
+                return
+            asked = self.chance.choice(self.serving())
+            recorded = asked.node.broker.metadata.members()
+            if node.name in recorded and self._has_settled_members():
+                self.on_node(asked, 0, lambda now: self._ask(asked, "cluster.remove", {"node": node.name}))
+            elif node.name not in recorded and self._has_settled_members():
+                self.on_node(asked, 0, lambda now: self._join(asked, node))
+
+        self.after(300 * MS, look)
 
     def _has_settled_members(self) -> bool:
         """Whether every group has the members of the metadata: an operator does one thing after the other."""
@@ -364,9 +436,9 @@ class Weather(ClusterWorld):
                 return False
         return True
 
-    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> dict[str, Any] | None:
+    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> Answer | None:
         try:
-            answer, _ = ClusterVerbs(asked.node).verbs[verb](request)
+            answer = ClusterVerbs(asked.node).verbs[verb](request)
         except ValueError as error:
             self.note(f"{asked.name}: {verb} {request}: {error}")
             return None

@@ -83,6 +83,14 @@ class ClockWeather(Weather):
     clock_steps = (-5000, -1000, -100, 100)
 
 
+class AmnesiaWeather(Weather):
+    """Folders are set back to copies, and emptied, while everything else goes on."""
+
+    faults = ("copy_disk",) * 4 + ("forget",) * 4 + ("crash_leader", "partition", "heal", "heal", "stall", "reset_link")
+    pause = (20, 150)
+    downtime = (1, 20, 300)
+
+
 class LinkWeather(Weather):
     """Nothing dies but links."""
 
@@ -101,6 +109,7 @@ _PLAIN: dict[str, type[Weather]] = {
     "leader": LeaderWeather,
     "link": LinkWeather,
     "clock": ClockWeather,
+    "amnesia": AmnesiaWeather,
 }
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {

@@ -1,0 +1,100 @@
+"""`amqp-broker cluster restore`: of one folder of a cluster, a cluster of one node, under a new identity.
+
+For a backup that all nodes are set back to, and for a majority that is lost for good: it is said by an operator that
+what this folder holds is what there is. The logs of all groups end with a configuration of this node alone, and those
+who were members beside it are none any more. A node without clients is run on the folder for that.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from amqp_broker.cluster import commands
+from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
+from amqp_broker.cluster.stored_groups import StoredGroups
+from amqp_broker.setting_kinds import MemberAddress, parse_address
+from storage.disk import FileDisk
+from storage.errors import StorageError
+from storage.folder_format import FORMAT_FILE
+from storage.inspect import inspect_folder
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+
+
+@click.command("restore")
+@click.option("--data-dir", metavar="DIR", required=True, help="The folder that everything is to begin from.")
+@click.option("--node-name", metavar="NAME", help="The node's name, if the folder does not say it.")
+def restore(data_dir: str, node_name: str | None) -> None:
+    """Make the folder DIR of a member a cluster of that node alone. The others join it anew, with empty folders.
+
+    What the folder holds is what there is from then on: what only others had is lost, and classic queues that lived on
+    them. No node of the old cluster may run any more.
+    """
+    folder = Path(data_dir)
+    if not (folder / FORMAT_FILE).is_file():
+        raise click.ClickException(f"{folder}: no data folder of a broker")
+    disk = FileDisk(folder)
+    try:
+        disk.lock()
+        known = read_members(disk)
+        name = node_name or (known.node if known is not None else "")
+        if not name:
+            raise click.ClickException(f"{folder}: it does not say whose it is; say so with --node-name")
+        others = _go_on_alone(disk, folder, name)
+    except (StorageError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        disk.close()
+    click.echo(f"{name} is all of the cluster{', without ' + ', '.join(others) if others else ''}.")
+    click.echo("Start it with the flags that it had. The others come back with empty folders: amqp-broker cluster join")
+
+
+def _go_on_alone(disk: FileDisk, folder: Path, name: str) -> list[str]:
+    """Returns who was a member besides."""
+    from amqp_broker.config import Config
+    from amqp_broker.node import Node  # late: the other commands of the group need no broker
+
+    stored = StoredGroups()
+    inspect_folder(disk, lambda segment, kind, payload: _take(stored, segment, kind, bytes(payload)))
+    voters = sorted({voter for group in stored.describe() for voter in group.voters})
+    if voters and name not in voters:
+        raise click.ClickException(f"{folder}: {name} is no member of its groups, which have {', '.join(voters)}")
+    groups = stored.group_ids()
+    if not groups:
+        raise click.ClickException(f"{folder}: it holds nothing of a cluster")
+    now = int(time.time() * 1000)
+    node = Node(Config(data_dir=folder, node_name=name, queue_groups=max(groups)), disk, now, secrets.token_bytes)
+    node.replication.host.goes_on_alone = True
+    node.recover(now)
+    others = [member for member in node.broker.metadata.members() if member != name]
+    for member in others:
+        last = node.broker.propose(commands.remove_member(member, queues=commands.DROP))
+        while not last.is_done:
+            _sync(node)
+    _sync(node)
+    address = node.broker.metadata.members().get(name, "")
+    members = (MemberAddress(name, parse_address(address)),) if address else ()
+    write_members(disk, KnownMembers(name, members, joins=False))
+    return others
+
+
+def _take(stored: StoredGroups, segment: int, kind: int, payload: bytes) -> None:
+    from raft.journal_records import FIRST_RAFT_KIND
+
+    if kind >= FIRST_RAFT_KIND:
+        stored.take(segment, kind, payload)
+
+
+def _sync(node: Node) -> None:
+    """A turn, and its sync."""
+    node.end_turn(node.now)
+    job = node.take_sync()
+    if job is not None:
+        job.run()
+        node.synced(job, node.now)

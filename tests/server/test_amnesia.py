@@ -1,0 +1,208 @@
+"""Three real processes of which one has forgotten what it had promised; and the handbook's commands, as shown there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import amqp_broker
+from amqp_broker import ClusterNode, RunningCluster
+from amqp_broker.client import Connection
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import QueueDeclare
+from amqp_broker.system_client import SystemClient
+from tests.server.test_serving_clusters import PATIENCE_S, is_voter_everywhere, links_of, until
+
+ROOT = Path(__file__).parents[2]
+BATCH = 500
+QUEUE = "q"
+GIVEN_UP = 3
+
+
+def publish(node: ClusterNode, first: int) -> None:
+    """A batch of numbered messages, all of them confirmed."""
+    with Connection.open(node.url) as connection, connection.channel() as channel:
+        quorum = Table({"x-queue-type": "quorum"})
+        channel.call(QueueDeclare(0, QUEUE, False, True, False, False, False, quorum))
+        channel.confirm_select()
+        for number in range(first, first + BATCH):
+            channel.publish("", QUEUE, b"%d" % number)
+        assert channel.wait_for_confirms(PATIENCE_S) == []
+
+
+def take_all(node: ClusterNode) -> list[int]:
+    """The numbers of all messages, which are taken."""
+    found = []
+    with Connection.open(node.url) as connection, connection.channel() as channel:
+        while (message := channel.get(QUEUE, no_ack=True)) is not None:
+            found.append(int(message.body))
+    return found
+
+
+def until_all_vote(cluster: RunningCluster, asked: ClusterNode) -> None:
+    names = [node.name for node in cluster.nodes]
+    until(asked, lambda status: all(links_of(status).get(name) for name in names))
+    until(asked, lambda status: all(is_voter_everywhere(status, name) for name in names))
+
+
+def until_caught_up(asked: ClusterNode) -> None:
+    """No follower lags, as the leaders among them say; asked of one that leads all."""
+    until(asked, lambda status: all(not any(row["lag"].values()) for row in status["groups"]))
+
+
+def set_back(folder: Path, copied: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+
+
+def start_and_end(node: ClusterNode) -> str:
+    """Start a node that must not come up. Returns what it said."""
+    before = len(node.logs)
+    node.broker.launch()
+    assert node.broker.process.wait(PATIENCE_S) == GIVEN_UP, node.logs[before:]
+    node.broker.end()
+    return node.logs[before:]
+
+
+def secret_of(cluster: RunningCluster) -> str:
+    """The file, as the nodes were given it."""
+    assert cluster._secret is not None
+    return cluster._secret.name
+
+
+def page_commands(name: str) -> str:
+    """The block of the handbook with this mark."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    found = re.search(rf"<!-- test: {name} -->\n```sh\n(.*?)```", page, re.DOTALL)
+    assert found is not None, name
+    return found.group(1)
+
+
+def run_page(name: str, cluster: RunningCluster, node: ClusterNode, tmp_path: Path) -> str:
+    """Run what the handbook shows, on the machine of `node`. Returns what it printed."""
+    commands = page_commands(name)
+    for number, each in enumerate(cluster.nodes, 1):
+        commands = commands.replace(f"10.0.0.{number}:7101", str(each.address))
+        if each.is_running or f"10.0.0.{number}:5672" in commands:
+            commands = commands.replace(f"10.0.0.{number}:5672", each.url.partition("@")[2].partition("/")[0])
+    commands = re.sub(r"--node-name \S+", f"--node-name {node.name}", commands)
+    commands = re.sub(r"--cluster-listen \S+", f"--cluster-listen {node.address}", commands)
+    commands = commands.replace("amqp-broker.secret", secret_of(cluster))
+    commands = commands.replace("/var/lib/amqp-broker", str(node.broker.data_dir))
+    commands = commands.replace("/backup", str(tmp_path / "backup" / node.name))
+    script = f'set -e\namqp-broker() {{ "{sys.executable}" -P -m amqp_broker "$@"; }}\n{commands}'
+    done = subprocess.run(
+        ["bash", "-c", script], check=False, capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, (commands, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize("what", ["an older copy", "emptied"])
+def test_who_has_forgotten_is_refused_and_rejoins(what: str, tmp_path: Path) -> None:
+    """One is behind, one has forgotten, and the one who knows is down: nobody confirms anything until it is back."""
+    with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        publish(first, 0)
+        third.stop()
+        shutil.copytree(third.broker.data_dir, tmp_path / "copy")
+        third.start()
+        until_all_vote(cluster, first)
+        second.stop()
+        publish(first, BATCH)
+        third.stop()
+        first.kill()
+        if what == "emptied":
+            for path in third.broker.data_dir.iterdir():
+                if path.name not in ("MEMBERS", "FORMAT"):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        else:
+            set_back(third.broker.data_dir, tmp_path / "copy")
+        second.broker.launch()
+        said = start_and_end(third)
+        assert f"{third.broker.data_dir}: this folder has forgotten what n2 knows of node n3" in said
+        assert said.count("this folder has forgotten") == 1
+        assert what in said or "was emptied" in said
+        again = start_and_end(third)
+        assert again.count("\n") == 1, "it knows that by itself, and says no more"
+        first.start()
+        second.broker.wait_until_ready(PATIENCE_S)
+
+        out = run_page("rejoin", cluster, third, tmp_path)
+        assert f"What {third.broker.data_dir} held is in {third.broker.data_dir / 'forgotten'}" in out
+        third.start()
+        until_all_vote(cluster, first)
+        assert take_all(third) == list(range(2 * BATCH))
+
+
+def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path) -> None:
+    (tmp_path / "backup").mkdir()
+    with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        publish(first, 0)
+        until_caught_up(first)
+        for node in cluster.nodes:
+            node.stop()
+        for node in cluster.nodes:
+            run_page("backup", cluster, node, tmp_path)
+        for node in cluster.nodes:
+            node.broker.launch()
+        for node in cluster.nodes:
+            node.broker.wait_until_ready(PATIENCE_S)
+        publish(first, BATCH)
+        for node in cluster.nodes:
+            node.stop()
+
+        # All copies in their places: they go together.
+        for node in cluster.nodes:
+            set_back(node.broker.data_dir, tmp_path / "backup" / node.name)
+            node.broker.launch()
+        for node in cluster.nodes:
+            node.broker.wait_until_ready(PATIENCE_S)
+        until_all_vote(cluster, first)
+        for node in cluster.nodes:
+            node.stop()
+
+        # One copy, from which the others begin anew.
+        run_page("restore", cluster, first, tmp_path)
+        first.start()
+        for node in (second, third):
+            run_page("join again", cluster, node, tmp_path)
+            node.start()
+        until_all_vote(cluster, first)
+        assert take_all(third) == list(range(BATCH))
+
+        # An old folder of the old cluster has no place in it.
+        third.stop()
+        before = third.broker.data_dir.with_name("n3.before")
+        set_back(third.broker.data_dir, before)
+        said = start_and_end(third)
+        assert "this folder has forgotten" in said
+
+
+def test_a_removed_node_that_starts_again_says_so_once_and_ends(tmp_path: Path) -> None:
+    """It was down when it was removed, so nobody has told it."""
+    with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        third.stop()
+        with SystemClient(first.url) as client:
+            client.request("cluster.remove", node="n3", drops_queues=True)
+        for node in (first, second):
+            until(node, lambda status: "n3" not in links_of(status))
+        said = start_and_end(third)
+        text = f"{third.broker.data_dir}: node n3 was removed from the cluster"
+        assert said.count(text) == 1
+        assert said.count("ERROR") + said.count("CRITICAL") == 0
+        assert start_and_end(third).splitlines() == [line for line in said.splitlines() if text in line]
+        assert "n3 is told that it is no member of this cluster" in first.logs + second.logs
+
+
