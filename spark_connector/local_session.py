@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark_connector.early_python import write_command
 from spark_connector.java import ensure_java
 
 _QUIET = """status = error
@@ -30,7 +30,7 @@ def local_session(
     level: what of Spark's own log reaches standard error.
     """
     ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(write_command(folder))
     quiet = folder / "log4j2.properties"
     quiet.write_text(_QUIET.format(level=level), encoding="utf-8")
     java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet.as_uri()}"
@@ -42,6 +42,8 @@ def local_session(
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", memory)
+        # Seconds that Spark and its Pythons wait for each other's words; 15 are few on a busy machine.
+        .config("spark.python.authenticate.socketTimeout", "300s")
         .config("spark.driver.extraJavaOptions", java)
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.shuffle.partitions", str(cores))

@@ -18,7 +18,7 @@ from amqp_broker.protocol.methods import QueueDeclare, QueueDelete
 from spark_connector.options import Options
 from spark_connector.service import Service
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 class Scene:
