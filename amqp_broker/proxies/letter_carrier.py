@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.proxies")
 
+#: So many letters are published in one slice.
+_LETTERS = 16
 #: A letter that found no queue, or full ones, is tried again after so long, milliseconds.
 RETRY_MS = 1000
 
@@ -85,18 +87,20 @@ class LetterCarrier:
         """Whether there is something to `run`."""
         return bool(self._noted) or (bool(self._again) and self._again[0][0] <= now)
 
-    def run(self, now: int) -> None:
-        """Publish what was noted, and what is due to be tried again."""
-        noted: deque[DeadLettered] = deque()
+    def run(self, now: int) -> bool:
+        """One slice: publish some of what is due to be tried again, and of what was noted. Returns whether there is
+        more."""
+        due: list[DeadLettered] = []
         while self._again and self._again[0][0] <= now:
-            noted.append(self._again.popleft()[1])
-        noted += self._noted
-        self._noted = deque()
-        for effect in noted:
+            due.append(self._again.popleft()[1])
+        self._noted.extendleft(reversed(due))
+        for _ in range(min(_LETTERS, len(self._noted))):
+            effect = self._noted.popleft()
             if self._group.machine.has_letter(effect.queue_id, effect.letter):
                 self._publish(effect, now)
             else:  # an earlier leader has seen to it
                 self._done(effect.queue_id, effect.letter)
+        return bool(self._noted)
 
     def next_deadline(self) -> int | None:
         """When something is to be tried again."""

@@ -88,6 +88,7 @@ class QueueGroup(CommandSink):
         self._role_changes = 0
         self._leads_from = 0
         self._is_session_closed = False
+        self._is_carrying = False
         self._is_waiting = False
         self._progress_at = 0
         self._rests_until = 0
@@ -266,8 +267,14 @@ class QueueGroup(CommandSink):
                 self._reopen(self._session_above(self.stream.session, now))
         if self._watchers:
             self._wake_watchers()
-        if self.letters.is_due(now) and self._leads() and self._replication.is_ready:
-            self.letters.run(now)
+        if self.letters.is_due(now) and not self._is_carrying and self._carry(now):
+            self.broker.background.add(self._carry)
+
+    def _carry(self, now: int) -> bool:
+        """Some of the letters are on their way. Returns whether there are more."""
+        self.now = now
+        self._is_carrying = self._leads() and self._replication.is_ready and self.letters.run(now)
+        return self._is_carrying
 
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
