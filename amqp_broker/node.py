@@ -39,7 +39,6 @@ from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
-from amqp_broker.fan_out import FanOut
 from amqp_broker.hold import Hold
 from amqp_broker.leases.service import Leases
 from amqp_broker.page_check import PageCheck
@@ -50,6 +49,7 @@ from amqp_broker.readers import choose_readers
 from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
+from amqp_broker.turn_share import TurnShare
 from queues.background import Background
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
@@ -132,7 +132,7 @@ class Node:
         self.has_logins = False  # some wait for their password to be checked
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
-        self.fan_out = FanOut(self, config.max_turn_copies)
+        self.turn_share = TurnShare(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         handshake = Handshake(self)
@@ -425,7 +425,7 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks = self.logins.take() if self.has_logins else []
         store, replication, homes = self.store, self.replication, self.homes
-        self.fan_out.copies = 0
+        self.turn_share.copies = 0
         if self._jobs:
             self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
