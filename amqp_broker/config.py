@@ -340,7 +340,8 @@ class Config(ClusterConfig):
         COUNT,
         20_000,
         LIMITS,
-        "Copies of messages for 16 queues or more that are made at a time; then other connections have their turn.",
+        "Copies of messages for 16 queues or more that are made at a time; then other connections have their turn. "
+        "A request, such as basic.get, counts as 16 copies, one of the classes queue and exchange as 100.",
         minimum=1,
     )
     background_time_ms: int = setting(

@@ -9,11 +9,12 @@ Invariant: what an older version of this program has written to the journal is t
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.message_facts import MessageFacts, copy_keys
 from amqp_broker.proxies.delay_queue import DelayQueue
 from amqp_broker.receipts import JointReceipt, Receipt
+from amqp_broker.routes import PublishRoute
 from exchanges.delayed import delay_of
 from exchanges.router import UnknownExchange
 from queues.message import Entry, Message, make_entry
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.vhost import VHost
 
+#: So many messages are released in one slice.
+_RELEASES = 16
+#: So many routes are remembered.
+_ROUTES = 1000
 #: A message whose queue was cut off is published again after so long, milliseconds.
 _AGAIN_MS = 1000
 
@@ -46,6 +51,11 @@ class DelayedMessages:
         self._under_way: dict[int, Entry] = {}
         self._recovered: dict[int, Entry] = {}
         self._timer_at = 0
+        self._is_releasing = False
+        # Where messages go by Message.raw, while the virtual host's generation is the same.
+        self._routes: dict[bytes, PublishRoute] = {}
+        self._generation = 0
+        self._looks_at_headers = True
         self._queue: DelayQueue | None = None
         if is_durable:
             group = broker.replication.group_of(queue_id)
@@ -74,18 +84,38 @@ class DelayedMessages:
             self._broker.timers.at(self._timer_at, self._release)
 
     def _release(self, now: int) -> None:
-        """Route what is due, in the order in which it is due."""
+        """Something is due."""
         if self._timer_at > now or self.is_deleted:
             return
         self._timer_at = 0
-        while self._due and self._due[0][0] <= now:
-            entry = heapq.heappop(self._due)[2]
+        if not self._is_releasing:
+            self._is_releasing = True
+            self._broker.background.add(self._release_some)
+
+    def _release_some(self, now: int) -> bool:
+        """One slice: route what is due, in the order in which it is due."""
+        if self.is_deleted:
+            return False
+        for _ in range(_RELEASES):
+            if not self._due or self._due[0][0] > now:
+                self._is_releasing = False
+                break
+            self._route(heapq.heappop(self._due)[2], now)
+        if not self._is_releasing and self._due:
+            self._hold(heapq.heappop(self._due)[2])
+        return self._is_releasing
+
+    def _route(self, entry: Entry, now: int) -> None:
+        route = self._route_of(entry.message)
+        if route is not None and route.has_proxies:
             receipt = JointReceipt()
             self._under_way[entry.sequence] = entry
-            self.publish(entry.message, now, receipt)
-            receipt.seal(lambda refusals, entry=entry: self._published(entry, refusals))  # type: ignore[misc]
-        if self._due:
-            self._hold(heapq.heappop(self._due)[2])
+            self._vhost.publish(entry.message, route.queues, now, receipt, True)
+            receipt.seal(lambda refusals: self._published(entry, refusals))
+            return
+        if route is not None and route.queues:
+            self._vhost.publish(entry.message, route.queues, now, None, True)
+        self._broker.store.pager.used -= entry.message.size
 
     def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
         """All of its queues have it, or have refused it."""
@@ -100,16 +130,47 @@ class DelayedMessages:
 
     def publish(self, message: Message, now: int, receipt: Receipt) -> bool:
         """A message is due: it goes where the exchange's bindings say now. Returns whether it went anywhere."""
-        facts = MessageFacts(message)
-        routing_keys = [message.address.routing_key, *copy_keys(facts)]
-        try:
-            route = self._vhost.router.route(self._exchange, routing_keys, facts, follow_delayed=True)
-        except UnknownExchange:
+        route = self._route_of(message)
+        if route is None or not route.queues:
             return False
-        queues = [self._vhost.queues[name] for name in route.queues if name in self._vhost.queues]
-        if queues:
-            self._vhost.publish(message, queues, now, receipt, True)
-        return bool(queues)
+        self._vhost.publish(message, route.queues, now, receipt, True)
+        return True
+
+    def _route_of(self, message: Message) -> PublishRoute | None:
+        """Where a message goes now, remembered for its exchange and routing key; None when the exchange is gone."""
+        vhost = self._vhost
+        if self._generation != vhost.generation or len(self._routes) >= _ROUTES:
+            self._generation = vhost.generation
+            self._routes.clear()
+            self._looks_at_headers = self._depends_on_headers()
+        # A message that may have further keys, in CC or BCC, is asked for them.
+        is_plain = not self._looks_at_headers and b"CC" not in message.properties()
+        route = self._routes.get(message.raw) if is_plain else None
+        if route is None:
+            facts = MessageFacts(message)
+            routing_keys = [message.address.routing_key, *copy_keys(facts)]
+            try:
+                found = vhost.router.route(self._exchange, routing_keys, facts, follow_delayed=True)
+            except UnknownExchange:
+                return None
+            queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
+            route = PublishRoute(None, queues, False, vhost.generation)
+            if is_plain:
+                self._routes[message.raw] = route
+        return route
+
+    def _depends_on_headers(self) -> bool:
+        """Whether it, or an exchange behind it, routes by more than the routing key."""
+        entry = self._vhost.router.get(self._exchange)
+        if entry is None:
+            return True
+        exchange: Any = entry.exchange
+        following = [each.destination.name for each in exchange.bindings() if each.destination.kind == "exchange"]
+        if entry.alternate is not None:
+            following.append(entry.alternate)
+        return exchange.inner.routes_by_headers or any(
+            self._vhost.router.depends_on_message(name) for name in following
+        )
 
     # -- what the journal has of old ---------------------------------------------------------------------------------
 

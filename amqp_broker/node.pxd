@@ -66,7 +66,7 @@ cdef class Node:
     cdef dict _home_links
     cdef dict _home_sessions
     cdef DeadLetters _dead_letters
-    cdef public object fan_out
+    cdef public object turn_share
     cdef public object membership
     cdef object _projection
     cdef public dict holds

@@ -39,7 +39,6 @@ from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
 from amqp_broker.declarations import Declarations
-from amqp_broker.fan_out import FanOut
 from amqp_broker.hashing import Hashing, PasswordHash
 from amqp_broker.hold import Hold
 from amqp_broker.leases.service import Leases
@@ -51,6 +50,7 @@ from amqp_broker.readers import Readers
 from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
+from amqp_broker.turn_share import TurnShare
 from queues.background import Background
 from queues.letters import MOST_NOTED
 from queues.pager import Pager, share_budget, take_named
@@ -143,7 +143,7 @@ class Node:
         self.hashing = self.broker.hashing = Hashing(self)
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
-        self.fan_out = FanOut(self, config.max_turn_copies)
+        self.turn_share = TurnShare(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers = Readers(self)
@@ -505,7 +505,7 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self.has_logins else []
         store, replication, homes = self.store, self.replication, self.homes
-        self.fan_out.copies = 0
+        self.turn_share.copies = 0
         if self.readers.is_shut:
             # Those who may go on do so in this turn, as a job.
             is_behind = self.backlog_bytes() > self._publish_backlog

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
-from amqp_broker.fan_out import WIDE
 from amqp_broker.message_facts import MessageFacts, copy_keys, with_plain_longs, with_properties, without_header
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
@@ -19,6 +18,7 @@ from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.receipts import Receipt
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routes import PublishRoute, homes_of
+from amqp_broker.turn_share import LONG_WAY
 from exchanges.router import Route
 from queues.message import Address, Message
 
@@ -91,11 +91,12 @@ class Publisher:
             message = without_header(message, facts, "BCC")
         if channel.transaction is not None:
             channel.transaction.add_message(route, message, facts, channel.is_mandatory)
+            channel.connection.node.turn_share.note(channel.connection, LONG_WAY)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
         copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
-        if copies >= WIDE:  # not in a commit, which is parked for an answer of its own
-            channel.connection.node.fan_out.note(channel.connection, copies)
+        # Not in a commit, which is parked for an answer of its own.
+        channel.connection.node.turn_share.note(channel.connection, max(copies, LONG_WAY))
 
     def route_message(
         self,

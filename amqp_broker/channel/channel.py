@@ -28,9 +28,9 @@ from amqp_broker.channel.refusals import (
     wrong_class,
 )
 from amqp_broker.errors import ConnectionException
-from amqp_broker.fan_out import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute, RouteTable
+from amqp_broker.turn_share import WIDE
 from queues.message import SEPARATE_BODY_BYTES, Entry, Message
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ class Channel:
         if outcome:
             self.note_outcome(outcome)
         if len(route.queues) >= _WIDE:
-            self.connection.node.fan_out.note(self.connection, len(route.queues))
+            self.connection.node.turn_share.note(self.connection, len(route.queues))
 
     def note_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""

@@ -21,10 +21,10 @@ from amqp_broker.channel.basic_methods import settle_negatively
 from amqp_broker.channel.lifecycle import return_entries
 from amqp_broker.channel.replies import reply_when_synced
 from amqp_broker.errors import AmqpException, precondition_failed
-from amqp_broker.fan_out import WIDE
 from amqp_broker.message_facts import MessageFacts
 from amqp_broker.protocol import methods
 from amqp_broker.receipts import JointReceipt
+from amqp_broker.turn_share import WIDE
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:

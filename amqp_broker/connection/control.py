@@ -129,6 +129,8 @@ class Control:
             if not error.class_id:
                 error.class_id, error.method_id = _ids(method.index)
             raise
+        finally:
+            self._node.turn_share.note_request(channel.connection, method.index)
 
     @staticmethod
     def _decode(payload: bytes) -> Any:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.queue_ids import is_numbered
 from amqp_broker.declared import QueueDeclaration
-from amqp_broker.message_facts import MessageFacts
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.properties import read_property
 from amqp_broker.proxies.quorum_queue import QuorumQueue
 from amqp_broker.receipts import Receipt
 from queues.arguments import QueueArguments
@@ -54,9 +54,8 @@ class DelayQueue(QuorumQueue):
 
     def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
         """A message is due."""
-        properties = MessageFacts(message).properties
-        expiration = properties.expiration
-        own = int(expiration) if expiration is not None and expiration.isdigit() else NO_EXPIRATION
+        expiration = read_property(message.properties(), "expiration")
+        own = int(expiration) if isinstance(expiration, str) and expiration.isdigit() else NO_EXPIRATION
         return self._release(_with_expiration(message, own), now, receipt)
 
 

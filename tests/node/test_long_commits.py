@@ -21,7 +21,7 @@ GET = methods.BasicGet(0, "old", True)
 
 @pytest.fixture
 def driver() -> NodeDriver:
-    driver = NodeDriver(small_config(max_tx_at_once=AT_ONCE))
+    driver = NodeDriver(small_config(max_tx_at_once=AT_ONCE, max_turn_copies=1_000_000))
     setup = driver.client(1)
     for name in ("old", "new", "other"):
         setup.send(1, declare(name))

@@ -1,0 +1,166 @@
+"""Messages for very many queues, and very many requests at once: whoever sends them does not hold up the others, nor
+loses any, nor is it let go on before its time."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, small_config
+
+QUEUES = 50
+MESSAGES = 40
+
+
+@pytest.fixture
+def driver() -> NodeDriver:
+    return NodeDriver(small_config(max_turn_copies=4 * QUEUES))
+
+
+@pytest.fixture
+def publisher(driver: NodeDriver) -> Client:
+    client = driver.client(1)
+    client.send(1, methods.ExchangeDeclare(0, "wide", "fanout", False, False, False, False, False, Table({})))
+    driver.settle()
+    for number in range(QUEUES):
+        client.send(1, declare(f"q{number}", durable=False))
+        driver.settle()
+        client.send(1, methods.QueueBind(0, f"q{number}", "wide", "", False, Table({})))
+        driver.settle()
+    client.take()
+    return client
+
+
+def publish(client: Client, count: int) -> None:
+    method = encode_method_frame(1, methods.BasicPublish(0, "wide", "", False, False))
+    header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + b"\x00\x00")
+    client.send_octets((method + header + frame_octets(3, 1, b"x")) * count)
+
+
+def counts(driver: NodeDriver) -> set[int]:
+    return {driver.queue(f"q{number}").message_count() for number in range(QUEUES)}
+
+
+def test_what_one_read_holds_takes_several_turns(driver: NodeDriver, publisher: Client) -> None:
+    publish(publisher, MESSAGES)
+    assert counts(driver) == {4}
+    driver.turn()
+    assert publisher.connection.is_paused  # so that what it has still to say stays outside
+    other = driver.client(1)
+    other.send(1, methods.QueueDeclare(0, "q0", True, False, False, False, False, Table({})))
+    driver.turn()
+    assert other.names()[-1] == "queue.declare-ok"
+    driver.wait(1)
+    assert counts(driver) == {4 + 4}
+    driver.wait(MESSAGES)
+    assert counts(driver) == {MESSAGES}
+    assert not publisher.connection.is_paused
+
+
+def test_who_goes_meanwhile_does_no_harm(driver: NodeDriver, publisher: Client) -> None:
+    publish(publisher, MESSAGES)
+    driver.lose(publisher)
+    driver.wait(MESSAGES)
+    assert counts(driver) == {4}
+
+
+def test_a_commit_is_answered_before_anything_else_is_handled(driver: NodeDriver, publisher: Client) -> None:
+    """It may be parked for its answer: nobody else is to let it go on."""
+    publisher.send(1, methods.TxSelect())
+    publish(publisher, MESSAGES)
+    publisher.send(1, methods.TxCommit())
+    driver.wait(MESSAGES)
+    assert publisher.names()[-1] == "tx.commit-ok"
+    assert counts(driver) == {MESSAGES}
+
+
+REQUESTS = 300
+GET = methods.BasicGet(0, "q0", True)
+#: So many requests are a turn's share here.
+SHARE = 4 * QUEUES // 16 + 1
+
+
+def answers(client: Client) -> int:
+    return len(client.names())
+
+
+def test_what_one_read_holds_of_requests_takes_several_turns(driver: NodeDriver, publisher: Client) -> None:
+    publisher.send(1, *[GET] * REQUESTS)
+    driver.turn()
+    assert answers(publisher) == SHARE
+    assert publisher.connection.is_paused
+    other = driver.client(1)
+    other.send(1, GET)
+    driver.turn()
+    assert answers(other) == 1
+    heard = []
+    for _ in range(REQUESTS):
+        driver.wait(1)
+        heard.append(answers(publisher))
+    assert max(heard) <= SHARE
+    assert sum(heard) == REQUESTS - SHARE
+    assert not publisher.connection.is_paused
+
+
+def test_those_who_ask_much_take_turns(driver: NodeDriver, publisher: Client) -> None:
+    others = [driver.client(1) for _ in range(3)]
+    driver.turn()
+    for other in others:
+        other.send(1, *[GET] * REQUESTS)
+    driver.turn()
+    for other in others:
+        other.take()
+    heard = [0] * len(others)
+    for _ in range(3 * len(others)):
+        driver.wait(1)
+        heard = [count + answers(other) for count, other in zip(heard, others, strict=True)]
+    assert sum(heard) >= 3 * len(others) * (SHARE - 1)
+    assert max(heard) - min(heard) <= SHARE
+
+
+def test_requests_that_fail_count_too(driver: NodeDriver, publisher: Client) -> None:
+    """The next one is on a channel of its own each time."""
+    bad = methods.BasicGet(0, "nowhere", True)
+    for number in range(2, 40):
+        publisher.send(number, methods.ChannelOpen())
+    driver.turn()
+    publisher.take()
+    publisher.send_octets(b"".join(encode_method_frame(number, bad) for number in range(2, 40)))
+    driver.turn()
+    assert publisher.names() == ["channel.close"] * SHARE
+    driver.wait(10)
+    assert publisher.names() == ["channel.close"] * (38 - SHARE)
+
+
+def test_who_waits_for_the_disk_is_not_let_go_on_by_the_clock(driver: NodeDriver, publisher: Client) -> None:
+    """A declaration that uses up the share is answered when it is committed, and what comes behind it after that."""
+    driver.turn()
+    driver.node.turn_share.copies = 4 * QUEUES
+    publisher.send(1, declare("durable"), GET)
+    driver.turn()
+    driver.now += 5
+    driver.node.tick(driver.now)
+    driver.turn()
+    assert publisher.names() == []
+    driver.settle()
+    assert publisher.names() == ["queue.declare-ok", "basic.get-empty"]
+
+
+def test_changes_count_more(driver: NodeDriver, publisher: Client) -> None:
+    publisher.send(1, *[declare(f"other{number}", durable=False) for number in range(20)])
+    driver.turn()
+    assert answers(publisher) == 2
+    driver.wait(20)
+    assert answers(publisher) == 18
+
+
+def test_who_goes_while_it_rests_does_not_keep_the_others_waiting(driver: NodeDriver, publisher: Client) -> None:
+    other = driver.client(1)
+    driver.turn()
+    for client in (publisher, other):
+        client.send(1, *[GET] * REQUESTS)
+    driver.lose(publisher)
+    driver.wait(REQUESTS)
+    assert answers(other) == REQUESTS
