@@ -187,3 +187,25 @@ def test_halves_of_sockets_and_resets(tmp_path: Path) -> None:
             assert found["connections"] == 3
             assert channel.call(m.QueueDelete(queue="kept")).message_count == 0
         assert "defect" not in broker.log_text()
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(2000 // SLOWER, id="some"),
+        pytest.param(100_000, id="a hundred thousand", marks=pytest.mark.long),
+    ],
+)
+def test_connections_that_are_closed_leave_nothing_to_be_collected(tmp_path: Path, count: int) -> None:
+    """Each goes at once: the memory does not grow, and the collector never stops everybody for long."""
+    said = on_channel(1, m.ChannelOpen()) + encode_method_frame(0, m.ConnectionClose(200, "bye"))
+    with Broker(tmp_path, "--log-level", "warning") as broker:
+        for number in range(300 + count):
+            if number == 300:
+                before = broker.rss()
+            transport = broker.raw()
+            transport.sendall(said)
+            frames_of(transport, until=5)
+            transport.close()
+        grown = broker.rss() - before
+        assert grown < 10 * MIB, f"{count} connections that are gone take {grown / MIB:.1f} MiB"

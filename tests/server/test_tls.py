@@ -12,6 +12,9 @@ import pytest
 import trustme
 
 import amqp_broker
+from amqp_broker.protocol import methods as m
+from tests.fuzz.harness import handshake, on_channel
+from tests.robustness.broker import frames_of
 
 
 class Place:
@@ -100,3 +103,39 @@ def test_external_needs_a_certificate(place: Place) -> None:
     """Without one the mechanism is not even offered."""
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         pika.BlockingConnection(_parameters(place, place.context(), pika.credentials.ExternalCredentials()))
+
+
+def _raw(place: Place) -> ssl.SSLSocket:
+    """A transport whose handshakes are done, and a channel open."""
+    plain = socket.create_connection(("127.0.0.1", place.port), timeout=10)
+    transport = place.context().wrap_socket(plain, server_hostname="localhost")
+    transport.sendall(handshake() + on_channel(1, m.ChannelOpen()))
+    assert len(frames_of(transport, until=4)) == 4
+    return transport
+
+
+def test_a_close_that_overtakes_what_was_published(place: Place) -> None:
+    """What comes behind it is read and discarded, and the client closes first."""
+    transport = _raw(place)
+    publish = on_channel(1, (m.BasicPublish(0, "", "nobody"), b"\x00\x00", b"x" * 1000))
+    transport.sendall(on_channel(0, m.ConnectionClose(200, "bye")))
+    for _ in range(20):
+        transport.sendall(publish * 1000)
+    ((_, payload),) = frames_of(transport, until=1)
+    assert isinstance(m.decode_method(payload), m.ConnectionCloseOk)
+    transport.close()
+
+
+def test_our_close_arrives_whatever_is_on_its_way(place: Place) -> None:
+    transport = _raw(place)
+    publish = on_channel(1, (m.BasicPublish(0, "", "nobody"), b"\x00\x00", b"x" * 1000))
+    transport.sendall(on_channel(9, m.BasicQos(0, 1, False)))
+    for _ in range(20):
+        transport.sendall(publish * 1000)
+    ((_, payload),) = frames_of(transport, until=1)
+    close = m.decode_method(payload)
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_code == 504
+    transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+    assert transport.recv(1) == b"", "the broker closes when it has the answer"
+    transport.close()
