@@ -5,7 +5,7 @@
     settle:  `ack` | `put_back` | `reject`; `expire`, length limits and purge settle ready messages
     lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
 
-It knows consumers as a Protocol, dead letters as a callable, time as an argument.
+It knows consumers as the class Consumer, dead letters as a callable, time as an argument.
 
 Invariants:
 1. While a message is ready, no consumer in line has credit (after `dispatch`).
