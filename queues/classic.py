@@ -6,7 +6,7 @@
     lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
     work:    in slices (background.py): give up what has expired or is too much, post dead letters (letters.py)
 
-It knows consumers as a Protocol, who publishes dead letters as another (Post), time as an argument.
+It knows consumers as the class Consumer, who publishes dead letters as a Protocol (Post), time as an argument.
 
 What many messages cost is done in slices: whoever meets something expired, or too much, does half a slice of it, and
 the rest is the work of `background`. Until then it stands where it stood, and counts as ready; but nobody gets what has

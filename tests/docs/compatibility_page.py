@@ -16,6 +16,8 @@ from typing import NamedTuple
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.grammar import METHODS
 from queues import arguments
+from queues.quorum.arguments import _OF_OTHER_TYPES
+from queues.quorum.arguments import parse_quorum_arguments as read_quorum_arguments
 from tests.docs.source_names import DOCS, ROOT
 
 PAGE = DOCS / "compatibility.md"
@@ -106,22 +108,73 @@ def methods_table(rows: list[Row]) -> list[str]:
     return lines
 
 
-def argument_names() -> dict[str, str]:
-    """Each queue argument that the broker knows, and what it does with it."""
-    known = {"x-queue-type": "classic only; quorum and stream are refused with 540"}
-    known |= dict.fromkeys(arguments._READERS, "in force")
-    known |= dict.fromkeys(arguments._ACCEPTED, "checked, without effect")
-    known |= dict.fromkeys(arguments._OF_OTHER_TYPES, "of another queue type: 406")
-    return known
+#: A value that every reader of an argument takes, for those that take no number.
+_VALUES: dict[str, object] = {
+    "x-overflow": "drop-head",
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "k",
+    "x-dead-letter-strategy": "at-most-once",
+    "x-single-active-consumer": True,
+    "x-message-deduplication": True,
+    "x-queue-mode": "lazy",
+    "x-queue-leader-locator": "balanced",
+    "x-queue-master-locator": "min-masters",
+    "x-max-age": "1h",
+}
+#: What quorum queues know besides.
+QUORUM_ARGUMENTS = (
+    "x-dead-letter-strategy",
+    "x-message-deduplication",
+    "x-deduplication-ttl",
+    "x-consumer-timeout",
+    "x-queue-leader-locator",
+    "x-quorum-initial-group-size",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+)
+_QUEUE_TYPE = "x-queue-type"
+_NO_EFFECT = ("x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size")
+
+
+def argument_names() -> list[str]:
+    """Each queue argument that some queue type of RabbitMQ knows."""
+    others = (*QUORUM_ARGUMENTS, *arguments._READERS, *arguments._ACCEPTED, *arguments._OF_OTHER_TYPES)
+    return [_QUEUE_TYPE, *dict.fromkeys((*others, *_OF_OTHER_TYPES))]
+
+
+def use_of(name: str) -> tuple[str, str]:
+    """What a classic and what a quorum queue does with an argument, as the code that reads it says."""
+    if name == _QUEUE_TYPE:
+        return ("`classic`, the default", "`quorum`; `stream` is refused with 540")
+    needed = {"x-dead-letter-exchange": ""} if name == "x-dead-letter-routing-key" else {}
+    needed |= {"x-message-deduplication": True} if name == "x-deduplication-ttl" else {}
+    asked = {**needed, name: _VALUES.get(name, 2)}
+    uses = []
+    for parse, has_effect in (
+        (arguments.parse_arguments, name in arguments._READERS),
+        (read_quorum_arguments, (name in arguments._READERS or name in QUORUM_ARGUMENTS) and name not in _NO_EFFECT),
+    ):
+        try:
+            parse(asked)
+        except arguments.WrongArgument:
+            uses.append("406: of another queue type")
+        else:
+            is_known = has_effect or name in arguments._ACCEPTED or name in QUORUM_ARGUMENTS
+            uses.append("in force" if has_effect else "no effect" if is_known else "ignored")
+    if uses[0] == "no effect" and name in QUORUM_ARGUMENTS:
+        uses[0] = "ignored"
+    return uses[0], uses[1]
 
 
 def arguments_table(rows: list[Row]) -> list[str]:
     """Every queue argument, with the behaviours that name it."""
-    lines = ["| argument of queue.declare | here | behaviours that name it |", "|---|---|---|"]
-    for name, use in argument_names().items():
+    lines = ["| argument of queue.declare | classic queues | quorum queues | behaviours that name it |"]
+    lines.append("|---|---|---|---|")
+    for name in argument_names():
         found = [row for row in rows if re.search(rf"(?<![\w-]){name}(?![\w-])", row.behaviour)]
         about = links(found, section_of) or "only together with others: queue.declare arguments"
-        lines.append(f"| `{name}` | {use} | {about} |")
+        classic, quorum = use_of(name)
+        lines.append(f"| `{name}` | {classic} | {quorum} | {about} |")
     return lines
 
 

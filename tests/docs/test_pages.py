@@ -64,6 +64,7 @@ def is_known(left: str, right: str) -> bool:
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
+        or (ROOT / left / f"{right}.py").is_file()
         or (left == "tests" and (ROOT / "tests" / right / "__main__.py").is_file())
         or (left == "benchmarks" and (ROOT / "benchmarks" / f"{right}.py").is_file())
         or (left == "amqp_broker" and right in ("running", "running_cluster", "system_client"))

@@ -13,7 +13,6 @@ house.
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
-    amqp_broker.management  -> the core
     amqp_broker.bench       -> protocol, click, rich; sockets
     amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
     the embedded mode       -> the settings, client, pytest    (embedded, embedded_cluster, plain, pytest_plugin,
@@ -47,7 +46,7 @@ SETTINGS = (
 EMBEDDED = tuple(
     f"amqp_broker.{name}" for name in ("embedded", "embedded_cluster", "plain", "pytest_plugin", "system_client")
 )
-TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "management", "server"))
+TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server"))
 CORE = "amqp_broker"
 
 # By name of a module or package, the longest that fits: what it may import besides itself.
@@ -63,7 +62,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
     "amqp_broker.__init__": EMBEDDED,
     "amqp_broker.server": (CORE, "raft", "storage", "uvloop", *SETTINGS),
-    "amqp_broker.management": (CORE,),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
         CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
