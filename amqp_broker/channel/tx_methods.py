@@ -101,6 +101,7 @@ def on_tx_commit(channel: Any, method: Any) -> None:
     for queue in refusing:  # what it refuses is done when its dead letters are where they go
         if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
             receipt.expect()
+    broker.dead_letters.post_refused(channel.vhost.now)
     broker.store.end_turn()
     for holder in holders:
         holder.flush(receipt)
