@@ -82,15 +82,28 @@ def _has_proxies(queues: list[Any]) -> bool:
 
 class DeadLetters:
     """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many of classic queues wait to be
-    posted, and can be."""
+    posted, and can be. refused: what full queues have refused in this turn, and are to post."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._deaths = Deaths(broker.config.max_death_history_bytes)
         self.backlog = 0
+        self.refused: list[tuple[Any, Message]] = []
         self._ways: dict[Any, Way] = {}
         self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
+
+    def refuse(self, queue: Any, message: Message) -> None:
+        """A full queue refuses a message, which becomes a dead letter before the turn ends (`post_refused`)."""
+        self.refused.append((queue, message))
+
+    def post_refused(self, now: int) -> None:
+        """Post what full queues have refused in this turn, and what other full queues refuse of that. It is no mass
+        event: each is the work of its publish, and there is no copy of it that could wait."""
+        while self.refused:
+            refused, self.refused = self.refused, []
+            for queue, message in refused:
+                queue.post_refused(message, now)
 
     def discard(self, queue: Queue) -> None:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""

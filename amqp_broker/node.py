@@ -514,6 +514,8 @@ class Node:
             self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
+        if self._dead_letters.refused:
+            self._dead_letters.post_refused(now)
         if self._home_links:
             homes.begin_end_of_turn(now)
         if replication.is_busy:

@@ -81,6 +81,7 @@ cdef class ClassicQueue(Queue):
     cdef int _drop(self, Entry entry, str reason) except -1
     @cython.locals(letters=Letters)
     cdef int _give_up(self, Entry entry, str reason) except -1
+    cpdef int post_refused(self, Message message, long long now) except -1
     cpdef int settle_letter(self, Entry entry) except -1
     cpdef int work_on(self) except -1
     @cython.locals(left=Py_ssize_t, letters=Letters, is_done=bint)

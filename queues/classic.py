@@ -135,9 +135,7 @@ class ClassicQueue(Queue):
         ):
             return False
         if self.settings.overflow is Overflow.REJECT_PUBLISH_DLX and self.has_dead_letters:
-            self.pager.used += message.size
-            self._give_up(make_entry(message, 0, 0, 0), MAXLEN)
-            self.work_on()
+            self.post.refuse(self, message)  # type: ignore[union-attr]  # it has dead letters
         return True
 
     def expiry_of(self, message: Message, now: int) -> int:
@@ -400,6 +398,14 @@ class ClassicQueue(Queue):
             letters = self.letters = Letters(self, post)
         letters.add(entry, reason)
         self.is_drained = False  # `taker` is to look whether there are too many
+
+    def post_refused(self, message: Message, now: int) -> None:
+        """A message that was refused becomes a dead letter now: who has published it is told so when that is safe."""
+        self.pager.used += message.size
+        if self.letters is None:
+            post: Any = self.post
+            self.letters = Letters(self, post)
+        self.letters.post_now(make_entry(message, 0, 0, 0), MAXLEN, now)
 
     def settle_letter(self, entry: Entry) -> None:
         """A dead letter is in its new places, or nobody wants it."""

@@ -14,8 +14,10 @@ cdef class Letters:
     cdef object _again
 
     cpdef int add(self, Entry entry, str reason) except -1
-    @cython.locals(entry=Entry, copies=Py_ssize_t, queue=object)
+    @cython.locals(entry=Entry)
     cpdef Py_ssize_t work(self, Py_ssize_t left, long long now) except? -1
+    @cython.locals(copies=Py_ssize_t)
+    cpdef Py_ssize_t post_now(self, Entry entry, str reason, long long now) except? -2
     cdef bint _is_window_full(self) except -1
     @cython.locals(reason=str)
     cpdef int done(self, Entry entry, bint is_lost, long long now) except -1

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from queues.message import Entry
+from queues.message import Entry, Message
 
 #: So many letters of a queue are under way to other nodes at a time,
 WINDOW = 1000
@@ -46,6 +46,10 @@ class Post(Protocol):
 
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish one. Returns how many queues have it, or UNDER_WAY: `queue.letters.done` is called later."""
+
+    def refuse(self, queue: Any, message: Message) -> None:
+        """A full queue refuses a message, which becomes a dead letter: `post_refused` of the queue is called before the
+        turn ends. There is no other copy of it, and its publisher is told of the refusal."""
 
     def discard(self, queue: Any) -> None:
         """A queue without a dead letter exchange drops a message that came back too often."""
@@ -89,7 +93,7 @@ class Letters:
 
     def work(self, left: int, now: int) -> int:
         """Post what is noted, in a slice of which so much is left. Returns what is left then."""
-        queue, noted, post = self.queue, self.noted, self.post
+        noted, post = self.noted, self.post
         while noted and left > 0 and not self.is_blocked:
             if self._is_window_full():
                 self.is_blocked = True
@@ -100,14 +104,18 @@ class Letters:
             if entry is None:
                 reason()
                 continue
-            copies = post.post(queue, entry, reason, now)
-            if copies < 0:
-                self._under_way[entry] = reason
-                self._under_way_bytes += entry.message.size
-            else:
-                queue.settle_letter(entry)
-            left -= _LETTER_COST + _COPY_COST * copies
+            left -= _LETTER_COST + _COPY_COST * self.post_now(entry, reason, now)
         return left
+
+    def post_now(self, entry: Entry, reason: str, now: int) -> int:
+        """Post a letter that is not noted. Returns what `Post.post` does."""
+        copies = self.post.post(self.queue, entry, reason, now)
+        if copies < 0:
+            self._under_way[entry] = reason
+            self._under_way_bytes += entry.message.size
+        else:
+            self.queue.settle_letter(entry)
+        return copies
 
     def _is_window_full(self) -> bool:
         if self._under_way_bytes >= _WINDOW_BYTES:

@@ -212,6 +212,7 @@ class Commit:
         for queue in self._refusing:  # what it refuses is done when its dead letters are where they go
             if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
                 receipt.expect()
+        self._broker.dead_letters.post_refused(self._channel.vhost.now)
         self._broker.store.end_turn()
         for holder in self._holders:
             holder.flush(self._receipt)

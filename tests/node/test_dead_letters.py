@@ -181,6 +181,26 @@ def test_a_commit_is_answered_when_what_it_refuses_is_in_its_new_place() -> None
     assert [driver.queue(name).message_count() for name in ("dead", "source")] == [MANY, 0]
 
 
+def test_what_a_full_queue_has_refused_is_in_its_new_place_before_its_publisher_is_told() -> None:
+    """Whatever else there is to do in slices: nobody has another copy of it."""
+    driver, client = slow_driver()
+    to_kept: dict[str, object] = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "kept"}
+    client.send(1, declare("kept"), declare("full", x_max_length=0, x_overflow="reject-publish-dlx", **to_kept))
+    other = driver.client(1)
+    other.send(1, methods.ConfirmSelect(False))
+    finish(driver)
+    refuse_all(driver, client)
+    publish(other, "full", b"refused")
+    for _ in range(100):
+        if driver.turn().wants_sync:
+            driver.synced(driver.take_sync())
+        if "basic.nack" in other.names():
+            break
+    assert is_between(driver)
+    driver.crash()
+    assert driver.queue("kept").message_count() == 1
+
+
 def test_a_get_waits_for_what_stands_behind_expired_messages() -> None:
     driver, client = slow_driver()
     client.send(1, declare("dead"), declare("source", **TO_DEAD))

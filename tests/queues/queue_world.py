@@ -120,6 +120,10 @@ class World:
         self.dead_letters.append((queue.queue_id, entry.message, reason))
         return 1
 
+    def refuse(self, queue: ClassicQueue, message: Message) -> None:
+        """As Post of queues/letters.py."""
+        queue.post_refused(message, self.now)
+
     def discard(self, queue: ClassicQueue) -> None:
         """As Post of queues/letters.py."""
 

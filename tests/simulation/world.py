@@ -184,6 +184,7 @@ class World(SimulatedDriver):
     def _lengths(self) -> dict[str, int]:
         vhost = self.node.broker.vhosts["/"]
         lengths = {name: queue.ready.count + queue.unacked for name, queue in vhost.queues.items()}
+        lengths["background"] = len(self.node.background.jobs)  # dead letters of queues that are gone, too
         for name, delayed in vhost.delayed.items():
             lengths[f"delayed by {name}"] = len(delayed)
         return {name: length for name, length in lengths.items() if length}
