@@ -400,7 +400,7 @@ class ClassicQueue(Queue):
         self.is_drained = False  # `taker` is to look whether there are too many
 
     def post_refused(self, message: Message, now: int) -> None:
-        """A message that was refused becomes a dead letter now: who has published it is told so when that is safe."""
+        """A message that was refused becomes a dead letter now: the queue has no copy of it."""
         self.pager.used += message.size
         if self.letters is None:
             post: Any = self.post
