@@ -23,6 +23,7 @@ from queues.recovery import RecoveredQueue
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.vhost import VHost
+    from queues.timers import Timer
 
 #: A message whose queue was cut off is published again after so long, milliseconds.
 _AGAIN_MS = 1000
@@ -45,6 +46,7 @@ class DelayedMessages:
         # Published to queues whose log is elsewhere, which have not said yet that they have it.
         self._under_way: dict[int, Entry] = {}
         self._recovered: dict[int, Entry] = {}
+        self._timer: Timer | None = None
         self._timer_at = 0
         self._queue: DelayQueue | None = None
         if is_durable:
@@ -70,14 +72,15 @@ class DelayedMessages:
     def _hold(self, entry: Entry) -> None:
         heapq.heappush(self._due, (entry.expires_at, entry.sequence, entry))
         if self._timer_at == 0 or entry.expires_at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer_at = entry.expires_at
-            self._broker.timers.at(self._timer_at, self._release)
+            self._timer = self._broker.timers.at(self._timer_at, self._release)
 
     def _release(self, now: int) -> None:
         """Route what is due, in the order in which it is due."""
-        if self._timer_at > now or self.is_deleted:
-            return
         self._timer_at = 0
+        self._timer = None
         while self._due and self._due[0][0] <= now:
             entry = heapq.heappop(self._due)[2]
             receipt = JointReceipt()
@@ -143,6 +146,8 @@ class DelayedMessages:
 
     def delete(self) -> None:
         """The exchange is gone, and so is what it held."""
+        if self._timer is not None:
+            self._timer.cancel()
         for _, _, entry in self._due:
             self._broker.store.pager.used -= entry.message.size
         for entry in self._under_way.values():
