@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
@@ -49,7 +50,7 @@ from queues.quorum.arguments import leads_locally, parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
-from queues.timers import Timers
+from queues.timers import Timer, Timers
 from raft.journal_records import FIRST_RAFT_KIND
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ class Broker:
         self._recovery = Recovery(store.pager)
         # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
         self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
+        # When queues expire if nobody uses them, by id.
+        self._unused: dict[int, Timer] = {}
         #: Connections whose exclusive queues are being declared, by virtual host and name.
         self.owners: dict[tuple[str, str], Any] = {}
 
@@ -482,30 +485,41 @@ class Broker:
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
+        self._watch_no_more(queue)
+        if not queue.is_proxy:
+            self.lease_expiry.forget_all(queue)
         count = queue.delete()
         if not self.is_recorded(queue):
             self.store.drop_pages(queue.queue_id)
         return count
 
     def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
-        """Argument x-expires: delete the queue once it was unused for so long."""
+        """Argument x-expires: delete the queue once it was unused for so long. It has one timer for that, in the place
+        of the one that it had."""
+        self._watch_no_more(queue)
+        if queue.settings.expires is not None:
+            self._look_at(vhost, queue, queue.last_used + queue.settings.expires)
+
+    def _look_at(self, vhost: VHost, queue: ClassicQueue, due: int) -> None:
+        # A function that names itself would keep the queue until the collector comes.
+        self._unused[queue.queue_id] = self.timers.at(due, partial(self._look_for_use, vhost, queue))
+
+    def _look_for_use(self, vhost: VHost, queue: ClassicQueue, now: int) -> None:
         expires = queue.settings.expires
-        if expires is None:
+        if queue.is_deleted or expires is None:
+            return  # it goes with its virtual host, and is about to be given back
+        if queue.dispatcher.consumers or queue.leased_count():
+            queue.last_used = now
+        if queue.last_used + expires > now:
+            self._look_at(vhost, queue, queue.last_used + expires)
             return
+        log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
+        self.declarations.remove_queue(vhost, queue)
 
-        def look(now: int) -> None:
-            if queue.is_deleted or queue.settings.expires != expires:
-                return
-            if queue.dispatcher.consumers or queue.leased_count():
-                queue.last_used = now
-            due = queue.last_used + expires
-            if due <= now:
-                log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
-                self.declarations.remove_queue(vhost, queue)
-            else:
-                self.timers.at(due, look)
-
-        self.timers.at(queue.last_used + expires, look)
+    def _watch_no_more(self, queue: Any) -> None:
+        timer = self._unused.pop(queue.queue_id, None)
+        if timer is not None:
+            timer.cancel()
 
     hashing: Any = None
     apps: Any = None

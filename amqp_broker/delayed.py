@@ -24,6 +24,7 @@ from queues.recovery import RecoveredQueue
 if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.vhost import VHost
+    from queues.timers import Timer
 
 #: So many messages are released in one slice.
 _RELEASES = 16
@@ -50,6 +51,7 @@ class DelayedMessages:
         # Published to queues whose log is elsewhere, which have not said yet that they have it.
         self._under_way: dict[int, Entry] = {}
         self._recovered: dict[int, Entry] = {}
+        self._timer: Timer | None = None
         self._timer_at = 0
         self._is_releasing = False
         # Where messages go by Message.raw, while the virtual host's generation is the same.
@@ -80,14 +82,15 @@ class DelayedMessages:
     def _hold(self, entry: Entry) -> None:
         heapq.heappush(self._due, (entry.expires_at, entry.sequence, entry))
         if self._timer_at == 0 or entry.expires_at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer_at = entry.expires_at
-            self._broker.timers.at(self._timer_at, self._release)
+            self._timer = self._broker.timers.at(self._timer_at, self._release)
 
     def _release(self, now: int) -> None:
         """Something is due."""
-        if self._timer_at > now or self.is_deleted:
-            return
         self._timer_at = 0
+        self._timer = None
         if not self._is_releasing:
             self._is_releasing = True
             self._broker.background.add(self._release_some)
@@ -203,6 +206,8 @@ class DelayedMessages:
 
     def delete(self) -> None:
         """The exchange is gone, and so is what it held."""
+        if self._timer is not None:
+            self._timer.cancel()
         for _, _, entry in self._due:
             self._broker.store.pager.used -= entry.message.size
         for entry in self._under_way.values():

@@ -41,6 +41,7 @@ cdef class ClassicQueue(Queue):
     cdef public unsigned int last_segment
     cdef public long long redelivered
     cdef public long long _expiry_at
+    cdef public object _expiry_timer
     cdef public long long max_length
     cdef public long long max_length_bytes
     cdef public dict lease_groups

@@ -38,7 +38,7 @@ from queues.queue import Queue
 from queues.ready import Ready
 from queues.recovery import RecoveredQueue
 from queues.store import MessageStore
-from queues.timers import Timers
+from queues.timers import Timer, Timers
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -95,6 +95,7 @@ class ClassicQueue(Queue):
         self.parting: dict[int, LeaseGroup] = {}
         self.watcher: Callable[[], None] | None = None
         self._expiry_at = 0
+        self._expiry_timer: Timer | None = None
         self._expires_soon = False
         self.apply_settings(settings)
 
@@ -470,12 +471,15 @@ class ClassicQueue(Queue):
     def _watch(self, expires_at: int) -> None:
         self._expires_soon = True
         if self._expiry_at == 0 or expires_at < self._expiry_at:
+            if self._expiry_timer is not None:
+                self._expiry_timer.cancel()
             self._expiry_at = expires_at
-            self.timers.at(expires_at, self._on_expiry)
+            self._expiry_timer = self.timers.at(expires_at, self._on_expiry)
 
     def _on_expiry(self, now: int) -> None:
-        if self._expiry_at <= now and not self.is_deleted:
-            self._expiry_at = 0
+        self._expiry_timer = None
+        self._expiry_at = 0
+        if not self.is_deleted:
             self.work_on()
 
     def _head_has_expired(self, now: int) -> bool:
@@ -581,6 +585,8 @@ class ClassicQueue(Queue):
     def delete(self) -> int:
         """The queue is no more: everything in RAM is given back. Returns how many messages were ready."""
         self.is_deleted = True
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         consumers = list(self.dispatcher.consumers)
         for consumer in consumers:
             self.remove_consumer(consumer)

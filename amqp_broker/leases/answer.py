@@ -55,7 +55,7 @@ class TimelyAnswer(Answer):
         self._answer: Answer | None = answer
         self._verb = verb
         self._within_ms = within_ms
-        timers.at(now + within_ms, self._time_is_up)
+        self._timer = timers.at(now + within_ms, self._time_is_up)
 
     @property
     def is_wanted(self) -> bool:
@@ -64,6 +64,7 @@ class TimelyAnswer(Answer):
     def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
         """See Answer."""
         answer, self._answer = self._answer, None
+        self._timer.cancel()
         if answer is not None:
             answer.send(content_type, body, headers)
 

@@ -23,6 +23,7 @@ from amqp_broker.leases.lease_source import Caller, LeaseSource, Moved
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
+    from queues.timers import Timer
 
 #: So many octets of messages at most are moved in one step.
 STEP_BYTES = 4 * 1024 * 1024
@@ -53,7 +54,7 @@ class Claim:
         self.answer = answer
         self.moved = 0
         self.moved_bytes = 0
-        self.has_timer = False
+        self.timer: Timer | None = None
 
 
 class Claims:
@@ -85,6 +86,7 @@ class Claims:
         for queue_id in woken:
             for claim in self._waiting.pop(queue_id, ()):
                 self.waiting_count -= 1
+                _stop_timer(claim)
                 if claim.answer.is_wanted:
                     self.start(claim)
         steps, self._steps = self._steps, deque()
@@ -125,9 +127,7 @@ class Claims:
         waiting.append(claim)
         self.waiting_count += 1
         claim.source.watch(lambda: self._wake(queue_id))
-        if not claim.has_timer:
-            claim.has_timer = True
-            self._desk.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
+        claim.timer = self._desk.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
 
     def _wake(self, queue_id: int) -> None:
         """The queue has something, or will never have anything again."""
@@ -144,3 +144,10 @@ class Claims:
         if not waiting:
             del self._waiting[claim.source.queue_id]
         self.start(claim)
+
+
+def _stop_timer(claim: Claim) -> None:
+    """It waits no longer."""
+    timer, claim.timer = claim.timer, None
+    if timer is not None:
+        timer.cancel()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queues.classic import ClassicQueue
     from queues.leases import LeaseGroup
     from queues.quorum.effects import Refusal
-    from queues.timers import Timers
+    from queues.timers import Timer, Timers
 
 #: So often the groups of quorum queues are looked at, milliseconds.
 LOOK_MS = 5000
@@ -32,7 +32,7 @@ class LeaseExpiry:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._watched: dict[int, int] = {}  # by the group's id: when its timer is due
+        self._watched: dict[int, tuple[int, Timer]] = {}  # by the group's id: its timer, and when that is due
 
     def watch_all(self, queue: Any) -> None:
         """The queue was restored, or what is in force for it has changed."""
@@ -46,13 +46,22 @@ class LeaseExpiry:
             return
         due = group.last_called + expires
         known = self._watched.get(group.queue_id)
-        if known is None or due < known:
-            self._watched[group.queue_id] = due
-            self._timers.at(due, lambda now: self._look(queue, group, due, now))
+        if known is None or due < known[0]:
+            self._forget(group)
+            timer = self._timers.at(due, lambda now: self._look(queue, group, now))
+            self._watched[group.queue_id] = (due, timer)
 
-    def _look(self, queue: ClassicQueue, group: LeaseGroup, due: int, now: int) -> None:
-        if self._watched.get(group.queue_id) != due:
-            return
+    def forget_all(self, queue: Any) -> None:
+        """The queue is about to be deleted."""
+        for group in queue.lease_groups.values():
+            self._forget(group)
+
+    def _forget(self, group: LeaseGroup) -> None:
+        known = self._watched.pop(group.queue_id, None)
+        if known is not None:
+            known[1].cancel()
+
+    def _look(self, queue: ClassicQueue, group: LeaseGroup, now: int) -> None:
         del self._watched[group.queue_id]
         expires = queue.settings.lease_expires
         if queue.is_deleted or expires is None or queue.lease_groups.get(group.name) is not group:

@@ -30,7 +30,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
-    from queues.timers import Timers
+    from queues.timers import Timer, Timers
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -66,6 +66,12 @@ class _Pending:
         self.cost = cost
         self.wait_ms = wait_ms
         self.answer = answer
+        self.timer: Timer | None = None
+
+    def stop_timer(self) -> None:
+        """It is answered, or will not be."""
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class _Peer:
@@ -161,7 +167,8 @@ class PeerRequests:
         peer.cost += pending.cost
         self._replication.is_busy = True
         self._replication.send(node, LEASE_REQUEST, buffer.take())
-        self._timers.at(now + self._timeout_ms + pending.wait_ms, lambda now: self._time_is_up(node, number))
+        due = now + self._timeout_ms + pending.wait_ms
+        pending.timer = self._timers.at(due, lambda now: self._time_is_up(node, number))
 
     def _time_is_up(self, node: str, number: int) -> None:
         pending = self._take(node, number)
@@ -174,6 +181,7 @@ class PeerRequests:
         peer = self._peer(node)
         pending = peer.sent.pop(number, None)
         if pending is not None:
+            pending.stop_timer()
             peer.cost -= pending.cost
             while peer.waiting and (not peer.sent or peer.cost + peer.waiting[0].cost <= _WINDOW_BYTES):
                 self._send(node, peer, peer.waiting.popleft())
@@ -204,6 +212,7 @@ class PeerRequests:
         peer.waiting.clear()
         peer.cost = 0
         for pending in lost:
+            pending.stop_timer()
             text = f"{pending.request.verb}: the link to node '{node}' was lost before it had answered"
             pending.answer.refuse(LeaseError(BUSY, text))
 
