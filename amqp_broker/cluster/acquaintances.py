@@ -82,7 +82,6 @@ class Acquaintances:
         self._memory = replication.host.memory
         self._random_bytes = random_bytes
         self._output: dict[str, list[bytes]] = {}
-        self._synced_position = 0
         self._is_patient = True
         self._has_warned: dict[str, str] = {}
 
@@ -96,7 +95,7 @@ class Acquaintances:
     @property
     def is_over(self) -> bool:
         """Whether the folder was given up, and says so on the disk."""
-        return bool(self.reason) and self._memory.position <= self._synced_position
+        return bool(self.reason) and self._memory.position <= self._replication.synced_position
 
     def is_admitted(self, name: str) -> bool:
         """Whether what this one says counts."""
@@ -119,7 +118,7 @@ class Acquaintances:
         self.links[name] = Acquaintance()
         if not self._memory.is_open:  # a node that has no others, as far as it knows
             self._admit(name, now)
-        elif self._memory.position <= self._synced_position:
+        elif self._memory.position <= self._replication.synced_position:
             self._greet(name)
         else:
             self.wants_sync = self._replication.is_busy = True
@@ -149,10 +148,7 @@ class Acquaintances:
         return frame
 
     def synced(self, position: int, now: int) -> None:
-        """The journal is on the disk up to there."""
-        self._synced_position = position
-        if not self.wants_sync:
-            return
+        """The journal is on the disk up to there; while this is waited for (`wants_sync`)."""
         self.wants_sync = False
         if self._memory.position > position:
             self.wants_sync = True
@@ -311,7 +307,7 @@ class Acquaintances:
         witness = self._memory.witnesses.get(name)
         if witness is None or witness.point != link.point:
             self._memory.saw(name, link.point, self._applied)
-        if self._memory.written(name) <= self._synced_position:
+        if self._memory.written(name) <= self._replication.synced_position:
             link.is_on_disk = True
         else:
             self.wants_sync = self._replication.is_busy = True

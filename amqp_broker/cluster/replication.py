@@ -316,7 +316,10 @@ class Replication:
         """The journal is on the disk up to there."""
         self.now = now
         self.synced_position = position
-        self.acquaintances.synced(position, now)
+        if self.acquaintances.wants_sync:
+            self.is_busy = True
+            self.acquaintances.synced(position, now)
+            self.wants_sync = self.acquaintances.wants_sync
         unsynced, self._unsynced = self._unsynced, {}
         for group_id in unsynced:
             if self.queue_groups[group_id].synced(position):
@@ -324,8 +327,8 @@ class Replication:
         if self.host.wants_sync:
             self.is_busy = True
             self.host.synced(position, now)
+            self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
             self.absorb(now)
-        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
 
     def tick(self, now: int) -> None:
         """Time has passed."""
