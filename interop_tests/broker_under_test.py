@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Protocol
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 READY = "ready amqp://"
 
 

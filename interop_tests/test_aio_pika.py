@@ -22,7 +22,7 @@ from aio_pika.patterns import RPC, Master
 from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
 
 Named = Callable[[str], str]
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import amqpstorm
 import pytest
 
 Named = Callable[[str], str]
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from aiormq.exceptions import ChannelLockedResource
 
 from amqp_broker import RunningCluster, running_cluster
 
-PATIENCE_S = 15
+PATIENCE_S = 60
 #: Long enough for what should not come.
 QUIET_S = 0.4
 KINDS = ("classic", "quorum")

@@ -16,7 +16,7 @@ from kombu.pidbox import Mailbox
 from kombu.pools import connections, producers
 
 Named = Callable[[str], str]
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture

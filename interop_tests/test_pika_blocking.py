@@ -21,7 +21,7 @@ from interop_tests.cut_line import CutLine
 
 Named = Callable[[str], str]
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.conformance import wire_codec as codec
 
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
 
 
 class Unexpected(AssertionError):

@@ -60,7 +60,7 @@ def test_half_open_handshakes(tmp_path: Path, descriptors: int, wanted: int, kep
 
 def test_a_handshake_octet_by_octet(tmp_path: Path) -> None:
     """Slow is fine within the timeout; beyond it the transport is dropped."""
-    with Broker(tmp_path, "--handshake-timeout", "1s") as broker, Witness(broker):
+    with Broker(tmp_path, "--handshake-timeout", "5s") as broker, Witness(broker):
         patient = broker.socket()
         for octet in handshake():
             patient.sendall(bytes([octet]))
@@ -68,8 +68,8 @@ def test_a_handshake_octet_by_octet(tmp_path: Path) -> None:
         late = broker.socket()
         late.sendall(c.PROTOCOL_HEADER)
         begun = time.monotonic()
-        assert len(frames_of(late, 10)) == 1
-        assert time.monotonic() - begun < 8
+        assert len(frames_of(late, 60)) == 1
+        assert time.monotonic() - begun < 40
         patient.close()
 
 

@@ -22,7 +22,7 @@ from amqp_broker.server.peers import PeerLinks
 from amqp_broker.setting_kinds import Address, MemberAddress
 
 SECRET = b"a secret that nobody could ever guess"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: Files that are never read: the secret and the credentials are given as they are.
 NOWHERE = Path("nowhere")
 

@@ -23,7 +23,7 @@ from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.system_client import SystemClient
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_who_is_not_trusted_is_told_by_which_option(
     begin = time.monotonic()
     with pytest.raises(Refused) as caught:
         ask(options)
-    assert time.monotonic() - begin < 5  # it is not tried for as long as a broker that is down
+    assert time.monotonic() - begin < 20  # it is not tried for as long as a broker that is down
     for text in said:
         assert text in str(caught.value)
 

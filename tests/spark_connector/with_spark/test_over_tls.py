@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,4 +38,22 @@ def test_a_query_over_tls_and_one_that_trusts_somebody_else(
     assert sorted(bytes(row.body) for row in snapshot.load().collect()) == sorted(numbered(300))
     with pytest.raises(PySparkException, match=r"certificate is not trusted: .*option 'caFile' \("):
         snapshot.option("caFile", place.other_ca).load().collect()
+    scene.close()
+
+
+def test_the_drain_command_over_tls(place: TlsPlace, spark: SparkSession, tmp_path: Path) -> None:
+    scene = Scene(spark, place.plain, tmp_path, 90_003)
+    scene.declare("q")
+    scene.publish(numbered(30))
+    command = [sys.executable, "-m", "amqp_broker", "drain", "q", "--to", "out", "--format", "json", "--quiet"]
+    files = ["--ca-file", "ca.pem", "--cert-file", "cert.pem", "--key-file", "key.pem"]
+    done = subprocess.run(
+        [*command, "--url", place.url, *files], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+    assert "30 messages of queue 'q' are in out" in done.stdout
+    assert scene.counts() == (0, 0)
+    refused = subprocess.run([*command, "--url", place.url], cwd=tmp_path, capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "set option '--ca-file'" in refused.stderr
     scene.close()
