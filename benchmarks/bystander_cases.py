@@ -30,7 +30,7 @@ BODY = 16
 #: Publishes and requests are sent in runs of so many.
 RUN = 1000
 #: What is to fall due together is published so long before, milliseconds and microseconds for each message.
-DELAY_MS, DELAY_EACH_US = 1000, 120
+DELAY_MS, DELAY_EACH_US = 1000, 250
 MIB = 1 << 20
 
 

@@ -1,7 +1,8 @@
 """A bystander: a connection that has nothing to do with what goes on, in a process of its own, and what it feels.
 
-It asks a hundred times a second, never two things at once, and notes how long each answer took. What it wanted to ask
-while it was still waiting counts from when it wanted to: a stall of half a second is fifty long waits, not one.
+It asks a hundred times a second, never two things at once, and notes how long each answer took. What it would have
+asked while it was still waiting counts as asked then and answered with the other: a stall of half a second is fifty
+long waits, not one. But it does not catch up: answers of 20 ms each stay waits of 20 ms.
 """
 
 from __future__ import annotations
@@ -81,17 +82,16 @@ def observe(target: Target, kind: str, pipe: Connection) -> None:
     with Link(target, f"bystander {kind}", PATIENCE_SECONDS) as link:
         ask = KINDS[kind](link)
         pipe.send("ready")
-        due = answered = time.monotonic_ns()
+        due = time.monotonic_ns()
         while not pipe.poll():
-            due += INTERVAL_NS
             left = due - time.monotonic_ns()
             if left > 0:
                 time.sleep(left / 1e9)
-            # Its own late waking is nobody's fault; an answer that came late is.
-            asked = due if answered > due else time.monotonic_ns()
+            asked = time.monotonic_ns()  # its own late waking is nobody's fault
             ask()
-            answered = time.monotonic_ns()
-            samples.append((asked, answered - asked))
+            took = time.monotonic_ns() - asked
+            samples.extend((asked + late, took - late) for late in range(0, took, INTERVAL_NS))
+            due = max(due + INTERVAL_NS, asked + took)
         pipe.send(samples)
 
 
