@@ -214,7 +214,7 @@ class Acquaintances:
             elif what == FORGOTTEN:
                 self._warn(name, f"it has forgotten what it has promised, and ends: {said['text']}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            log.error("%s says what it remembers in a way that is not understood: %r", name, error)
+            log.error("%s says what it remembers in a way that is not understood: %s", name, error)
             return
         self._admit_all(now)
 

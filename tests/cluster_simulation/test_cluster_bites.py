@@ -27,7 +27,7 @@ CASES: list[tuple[Rule, str, int]] = [
     (group.the_log_is_cut_without_a_conflict, "link", 6),
     (group.segments_are_not_left, "power", 1),
     (cluster.a_sync_that_is_none, "power", 1),
-    (cluster.confirm_before_the_sync, "power", 58),
+    (cluster.confirm_before_the_sync, "power", 113),
     (cluster.streams_are_not_deduplicated, "session", 7),
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),

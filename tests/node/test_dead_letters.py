@@ -93,6 +93,7 @@ def test_letters_go_where_the_policy_says_when_they_are_posted() -> None:
     driver, client = slow_driver()
     policy = {"dead-letter-exchange": "", "dead-letter-routing-key": "dead"}
     driver.node.broker.propose(commands.set_policy("/", "p", pattern="^source$", definition=policy))
+    finish(driver)
     client.send(1, declare("dead"), declare("other"), declare("source"), consume("source"))
     driver.settle()
     publish(client, "source", *numbers(MANY))
@@ -248,11 +249,14 @@ def test_who_makes_too_many_letters_waits() -> None:
     publish(client, "source", b"last")
     client.take()
     driver.turn()
+    assert client.take() == []
+    publish(client, "source", b"one more")  # the gate is shut from the end of that turn on
+    driver.turn()
     assert client.connection.is_paused
     assert client.take() == []
     finish(driver)
     assert not client.connection.is_paused
-    assert [event.body for event in client.take() if event.method.name == "basic.deliver"] == [b"last"]
+    assert [event.body for event in client.take() if event.method.name == "basic.deliver"] == [b"last", b"one more"]
     assert driver.queue("dead").message_count() == MOST_NOTED + 500
     assert driver.node.broker.dead_letters.backlog == 0
 

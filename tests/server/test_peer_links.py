@@ -284,7 +284,7 @@ async def test_a_defect_in_the_callback_is_told_to_the_loop(caplog: pytest.LogCa
         await rest_of(peer.reader)
         await place.hears("disconnected", "n2")
     assert any(isinstance(context.get("exception"), RuntimeError) for context in told)
-    assert "defect while its octets were handled: RuntimeError('a defect')" in caplog.text
+    assert "defect while its octets were handled: RuntimeError: a defect" in caplog.text
 
 
 @pytest.mark.parametrize(

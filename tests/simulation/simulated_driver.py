@@ -264,7 +264,7 @@ class SimulatedDriver:
         self._to_lose += [connection.transport for connection in turn.dirty if connection.state == ENDING]
         ended = self.model.turn
         self.observer.end_turn()
-        if self.chance.random() < 0.2:
+        if self.chance.random() < 0.2 and not self.node.background.jobs:  # what stands behind work to be done waits
             self.observer.check_nobody_starves()
         if turn.wants_sync and self._job is None:
             self._take_job(ended)
