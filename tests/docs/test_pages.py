@@ -32,7 +32,7 @@ VARIABLES = {
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
 _FOLDERS = "amqp_broker|exchanges|octets|queues|raft|storage|tests|docs|benchmarks|interop_tests"
-_FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./]*\w)")
+_FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
 
