@@ -13,11 +13,9 @@ from amqp_broker.cli.main import command
 from amqp_broker.policies import _APPLY_TO
 from storage.folder_format import FORMAT_VERSION
 from tests.docs import operations_page
+from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.source_names import DOCS, ROOT
 from tests.house import test_imports
-
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def name_of(page: Path) -> str:
@@ -51,7 +49,7 @@ def test_the_table_of_imports_is_that_of_the_test() -> None:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [text for name, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+    return [block.text for block in blocks_of(page) if block.language == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
