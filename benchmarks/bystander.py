@@ -37,9 +37,8 @@ from benchmarks.brokers import (
 from benchmarks.bystander_cases import CASES, Administration, Case, Stage
 from benchmarks.bystander_watch import Waits, bystanders, waits_of
 from benchmarks.clusters import control
-from benchmarks.machine import header, table
+from benchmarks.machine import header, page_of, table
 
-RESULTS = Path(__file__).parent / "results" / "bystander.md"
 #: Bystanders go on for so long when a case is over: what it has left to be done is felt, too.
 AFTER_SECONDS = 0.3
 #: What some cases need more of than we allow by default.
@@ -187,8 +186,8 @@ def write(lines: list[list[str]], raw: dict[str, dict[str, list[object]]], facts
 @click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
 @click.option("--ours", is_flag=True, help="Our broker alone, without RabbitMQ.")
 @click.option("--plain", is_flag=True, help="Run our broker without compiled modules.")
-@click.option("--output", default=RESULTS, type=click.Path(path_type=Path), help="The page to write; JSON beside it.")
-def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, plain: bool, output: Path) -> None:
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/bystander.md]")
+def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, plain: bool, output: Path | None) -> None:
     """Measure what a bystander feels and write the table."""
     raw: dict[str, dict[str, list[object]]] = {}
     lines: list[list[str]] = []
@@ -215,8 +214,10 @@ def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, pla
     except (BrokerError, BrokerStartError) as error:
         raise click.ClickException(str(error)) from error
     facts["method"] = f"median of {rounds} rounds, the brokers in turn; each bystander asks 100 times a second"
-    write(lines, raw, facts, output)
-    click.echo(f"written to {output}", err=True)
+    is_whole = not (names or ours or failed) and scale == 1
+    path = output or page_of("bystander-plain" if plain else "bystander", is_whole)
+    write(lines, raw, facts, path)
+    click.echo(f"written to {path}", err=True)
     if failed:
         raise click.ClickException(f"{len(failed)} cases failed and are not in the table: {'; '.join(failed)}")
 

@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -32,10 +31,9 @@ from benchmarks.brokers import (
     temporary_folder,
 )
 from benchmarks.clusters import own_cluster, rabbitmq_cluster
-from benchmarks.machine import commit, header, table
+from benchmarks.machine import header, page_of, table
 from benchmarks.scenarios import FLOOR_TARGET, ROWS, Measure, Row
 
-RESULTS = Path(__file__).parent / "results"
 WARM_UP_SECONDS = 2.0  # with many connections, a broker needs some time to find its pace
 SETTLE_SECONDS = 1.0  # between two runs, for a broker to throw away what the last one left
 COLUMNS = [
@@ -128,12 +126,6 @@ def write(lines: list[str], raw: dict[str, dict[str, list[object]]], output: Pat
     output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 
-def default_output(plain: bool) -> Path:
-    """results/compare-<date>-<commit>.md"""
-    name = f"compare-{datetime.now(UTC):%Y-%m-%d}-{commit().replace(' ', '-')}{'-plain' if plain else ''}.md"
-    return RESULTS / name
-
-
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.option("--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more.")
 @click.option("--seconds", default=5.0, help="Measured time of one run, after the warm-up.")
@@ -145,7 +137,7 @@ def default_output(plain: bool) -> Path:
     help="Only these rows. [all]",
 )
 @click.option("--plain", is_flag=True, help="Run our broker without compiled modules: to be better by half.")
-@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/compare-DATE-COMMIT.md]")
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/compare.md]")
 def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, output: Path | None) -> None:
     """Compare our broker with RabbitMQ and write the table."""
     rows = [row for row in ROWS if not names or row.name in names]
@@ -176,7 +168,7 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
     facts["load"] = "amqp-broker bench, on the same machine"
     title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
     page = [*header(title, facts), *table(COLUMNS, lines)]
-    path = output or default_output(plain)
+    path = output or page_of("compare-plain" if plain else "compare", not names)
     write(page, raw, path)
     click.echo("\n".join(page))
     click.echo(f"written to {path}", err=True)

@@ -12,16 +12,14 @@ process, which, unlike a rate, does not depend on who else uses the machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from benchmarks import backlog, flatness, memory
 from benchmarks.findings import Finding, run_experiments
-from benchmarks.machine import commit, header, table
+from benchmarks.machine import header, page_of, table
 
-RESULTS = Path(__file__).parent / "results"
 COLUMNS = ["what", "unit", "found", "limit", ""]
 
 EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
@@ -39,12 +37,12 @@ EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.option("--only", "names", multiple=True, type=click.Choice(list(EXPERIMENTS)), help="Only these. [all]")
 @click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
-@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint-DATE-COMMIT.md]")
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/footprint.md]")
 def footprint(names: tuple[str, ...], scale: float, output: Path | None) -> None:
     """Measure what our broker needs and write the table."""
     rows = run_experiments(EXPERIMENTS, names, scale)
     page = [*header("What our broker needs", {"scale": f"{scale:g}"}), *table(COLUMNS, rows)]
-    path = output or RESULTS / f"footprint-{datetime.now(UTC):%Y-%m-%d}-{commit().replace(' ', '-')}.md"
+    path = output or page_of("footprint", not names and scale == 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(page) + "\n", encoding="utf-8")
     click.echo(f"written to {path}", err=True)

@@ -1,4 +1,4 @@
-"""What a result is worth nothing without: the machine, the versions, the commit, the date."""
+"""What a result is worth nothing without: the machine, the versions, the commit, the date; and where its page is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from pathlib import Path
 
 import amqp_broker
 from benchmarks.brokers import ROOT
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def page_of(kind: str, is_whole: bool = True) -> Path:
+    """Where the result of this kind is: always the newest, git has those before. What was measured in part only does
+    not take its place; that page is not committed."""
+    return RESULTS / f"{kind}{'' if is_whole else '-part'}.md"
 
 
 def describe_machine() -> str:

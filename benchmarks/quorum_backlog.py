@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,8 @@ from amqp_broker.system_client import SystemClient
 from benchmarks.backlog import folder_bytes
 from benchmarks.brokers import Broker, BrokerError, temporary_folder
 from benchmarks.findings import Finding, run_checked, run_experiments
-from benchmarks.footprint import COLUMNS, RESULTS
-from benchmarks.machine import commit, header, table
+from benchmarks.footprint import COLUMNS
+from benchmarks.machine import commit, header, page_of, table
 from benchmarks.watch import MemoryWatch
 
 MESSAGES = 1_000_000
@@ -269,7 +268,7 @@ EXPERIMENTS = {"backlog": measure_backlog, "idle": measure_idle}
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.option("--only", "names", multiple=True, type=click.Choice(list(EXPERIMENTS)), help="Only these. [all]")
 @click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
-@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/quorum-backlog-DATE.md]")
+@click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/quorum-backlog.md]")
 def quorum_backlog(names: tuple[str, ...], scale: float, output: Path | None) -> None:
     """Measure what a backlog in a quorum queue costs three nodes, and write the table."""
     load = os.getloadavg()[0]
@@ -280,7 +279,7 @@ def quorum_backlog(names: tuple[str, ...], scale: float, output: Path | None) ->
         "memory budget of each node": f"{BUDGET_MIB} MiB",
     }
     page = [*header("A backlog in a quorum queue of three nodes", facts), *table(COLUMNS, rows)]
-    path = output or RESULTS / f"quorum-backlog-{datetime.now(UTC):%Y-%m-%d}.md"
+    path = output or page_of("quorum-backlog", not names and scale == 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(page) + "\n", encoding="utf-8")
     click.echo(f"written to {path} at {commit()}", err=True)

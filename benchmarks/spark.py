@@ -21,7 +21,6 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -30,9 +29,9 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from amqp_broker.bench.scenario import Scenario
-from benchmarks.brokers import ROOT, Broker, own_broker, rabbitmq_broker
+from benchmarks.brokers import Broker, own_broker, rabbitmq_broker
 from benchmarks.findings import run_checked
-from benchmarks.machine import header, table
+from benchmarks.machine import header, page_of, table
 from spark_connector.local_session import local_session
 
 SIZE = 200
@@ -208,7 +207,7 @@ def main() -> None:
     page = "\n".join([*header("From a broker into Spark", facts), *table(["what", "value"], rows)]) + "\n"
     print(page)
     if not asked.no_result:
-        (ROOT / "benchmarks" / "results" / f"spark-{datetime.now(UTC):%Y-%m-%d}.md").write_text(page, encoding="utf-8")
+        page_of("spark", bool(asked.staged and asked.backlog)).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

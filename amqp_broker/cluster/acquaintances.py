@@ -1,5 +1,5 @@
 """Acquaintances: before two members count for each other, each has found in its own folder all that the other has seen
-of it. One that has not has forgotten what it has promised, and its node ends (decision 0019).
+of it. One that has not has forgotten what it has promised, and its node ends (decision 0020).
 
     link up -> GREETING   who I am, how far my memory reaches, the last that I have seen of you
             <- REMEMBERS  all that you have seen of me is in my folder

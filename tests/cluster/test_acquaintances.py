@@ -1,4 +1,4 @@
-"""Who has forgotten what it has promised is not let in, on whole nodes in one process (decision 0019)."""
+"""Who has forgotten what it has promised is not let in, on whole nodes in one process (decision 0020)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pages list is what the code has: statistics, loggers, the table of imports; and their examples can be run."""
+"""What pages list is what the code has: tables of the handbook, the table of imports; and their examples can be run."""
 
 from __future__ import annotations
 
@@ -11,39 +11,34 @@ import pytest
 
 from amqp_broker.cli.main import command
 from amqp_broker.policies import _APPLY_TO
-from amqp_broker.statistics import node_statistics
 from storage.folder_format import FORMAT_VERSION
-from tests.docs.source_names import DOCS, PACKAGES, ROOT
+from tests.docs import operations_page
+from tests.docs.blocks import PAGES, blocks_of
+from tests.docs.source_names import DOCS, ROOT
 from tests.house import test_imports
-from tests.node.node_driver import NodeDriver
-
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def table_under(heading: str) -> list[str]:
-    """The first column of the first table below a line of docs/operations.md."""
-    page = (DOCS / "operations.md").read_text(encoding="utf-8")
-    _, _, rest = page.partition(heading)
-    rows = re.findall(r"^\|(.*?)\|", rest.split("\n\n| message |")[0].split("\n## ")[0], re.MULTILINE)
-    return [name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)]
+def test_the_tables_of_the_handbook_are_current() -> None:
+    """Statistics, queue.list, loggers: what the code has, and no other."""
+    page = operations_page.PAGE.read_text(encoding="utf-8")
+    assert page == operations_page.written(page), "run `make docs`"
 
 
-def test_every_statistic_is_in_the_page() -> None:
-    """And no other."""
-    assert sorted(table_under("| field of `statistics` |")) == sorted(node_statistics(NodeDriver().node))
+def test_a_field_without_a_meaning_is_an_error() -> None:
+    known = dict(operations_page.STATISTICS)
+    del known["unroutable"]
+    with pytest.raises(ValueError, match="unroutable"):
+        operations_page.meanings(operations_page.statistics_fields(), known)
 
 
-def test_every_logger_is_in_the_page() -> None:
-    found: set[str] = set()
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            found |= set(re.findall(r'getLogger\("([^"]+)"\)', path.read_text(encoding="utf-8")))
-    assert sorted(table_under("| logger |")) == sorted(found)
+def test_a_table_without_its_markers_is_an_error() -> None:
+    page = operations_page.PAGE.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="loggers"):
+        operations_page.written(page.replace("<!-- end of loggers -->", ""))
 
 
 def test_the_table_of_imports_is_that_of_the_test() -> None:
@@ -54,7 +49,7 @@ def test_the_table_of_imports_is_that_of_the_test() -> None:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [text for name, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+    return [block.text for block in blocks_of(page) if block.language == language]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

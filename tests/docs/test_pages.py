@@ -13,6 +13,7 @@ from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.leases.service import VERBS as LEASE_VERBS
 from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.protocol import methods
+from tests.docs.blocks import blocks_of
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
 
 #: These two are written by programs, from what exists.
@@ -32,7 +33,7 @@ VARIABLES = {
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
 _FOLDERS = "amqp_broker|exchanges|octets|queues|raft|storage|tests|docs|benchmarks|interop_tests"
-_FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./]*\w)")
+_FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
 
@@ -86,6 +87,22 @@ def test_every_class_in_the_flows_exists() -> None:
     unknown = sorted({left for left, _ in found if left not in sources().members})
     assert not unknown, f"flows.md names classes that are not there: {', '.join(unknown)}"
     assert len(found) > 100
+
+
+def test_every_line_of_a_flow_is_a_function() -> None:
+    """`Class.method` or `module.function`; or two of them with a bar between."""
+    lines = [line for block in blocks_of(DOCS / "flows.md") for line in block.text.splitlines()]
+    calls = [each for line in lines for each in line.partition("#")[0].replace("|", " ").split()]
+    paths = [call.split(".") for call in calls]
+    unknown = [call for call, path in zip(calls, paths, strict=True) if len(path) != 2 or not is_function(*path)]
+    assert not unknown, f"flows.md: {', '.join(unknown)}"
+    assert len(calls) > 250
+
+
+def is_function(left: str, right: str) -> bool:
+    """Whether a class or a module has it."""
+    names = sources()
+    return names.has_member(left, right) if left in names.members else right in names.functions.get(left, ())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,18 +11,11 @@ import pika
 import pytest
 
 from amqp_broker.pytest_plugin import BrokerForTest
+from tests.docs.blocks import block_named
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300
 #: Spark gives a Python that it starts ten seconds, and nothing in a plain program can change that.
 TRIES = 4
-
-
-def program(word: str) -> str:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (found,) = [block for block in blocks if word in block]
-    return str(found)
 
 
 def run(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -38,7 +30,7 @@ def run(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_first_program(amqp_broker: BrokerForTest, tmp_path: Path) -> None:
-    done = run(program("aio_pika").replace("amqp://guest:guest@127.0.0.1/", amqp_broker.url), tmp_path)
+    done = run(block_named("the first program").replace("amqp://guest:guest@127.0.0.1/", amqp_broker.url), tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "one coffee\n", "")
 
 
@@ -49,7 +41,9 @@ def test_a_queue_into_spark(amqp_broker: BrokerForTest, tmp_path: Path) -> None:
         channel.confirm_delivery()
         channel.queue_declare("orders", durable=True)
         channel.basic_publish("", "orders", b"one coffee", mandatory=True)
-    source = program("SparkSession").replace('format("amqp")', f'format("amqp").option("uri", {amqp_broker.url!r})')
+    source = block_named("a queue into Spark").replace(
+        'format("amqp")', f'format("amqp").option("uri", {amqp_broker.url!r})'
+    )
     for _ in range(TRIES):
         done = run(source, tmp_path)
         if "failed to connect back" not in done.stdout + done.stderr:

@@ -29,7 +29,7 @@ def columns_table() -> str:
 def with_tables(page: str) -> str:
     for name, table in (("columns", columns_table()), ("options", options_table())):
         before, mark, after = page.partition(f"<!-- {name} -->\n")
-        page = before + mark + "\n" + table + "\n" + re.sub(r"^\n(?:[|].*\n)*", "", after)
+        page = before + mark + "\n" + table + "\n\n" + re.sub(r"^\n(?:[|].*\n)*\n*", "", after)
     return page
 
 

@@ -1,0 +1,68 @@
+"""Results in benchmarks/results/ have names that stay, say what they hold for, and are there where a page names one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machine import RESULTS, header, page_of
+from tests.docs.source_names import DOCS, ROOT
+
+PAGES = sorted(RESULTS.glob("*.md"))
+NAMING = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+_NAME = re.compile(r"[a-z]+(-[a-z]+)*\.(md|json)")
+_NAMED = re.compile(r"(?<![\w-])results/([\w.+-]*\w)")
+
+
+def result_names() -> list[str]:
+    return sorted(path.name for path in RESULTS.iterdir() if not path.stem.endswith("-part"))
+
+
+def test_a_name_has_words_and_no_date_and_no_commit() -> None:
+    names = result_names()
+    assert len(names) > 10
+    assert [name for name in names if not _NAME.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("name", ["compare-2026-11-22.md", "compare-df475a3.md", "compare-bd21+changes.json"])
+def test_such_a_name_would_be_found(name: str) -> None:
+    assert not _NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_result_says_what_it_holds_for(page: Path) -> None:
+    facts = [line.split(": ")[0] for line in page.read_text(encoding="utf-8").splitlines()[2:] if line.startswith("- ")]
+    assert {"- date", "- machine", "- amqp-broker"} <= set(facts)
+    assert {"- commit", "- command"} & set(facts)
+
+
+def test_every_single_result_belongs_to_a_page() -> None:
+    for path in RESULTS.glob("*.json"):
+        assert path.with_suffix(".md").exists()
+        assert json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", NAMING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_result_that_a_page_names_exists(page: Path) -> None:
+    named = _NAMED.findall(page.read_text(encoding="utf-8"))
+    assert [name for name in named if not (RESULTS / name).exists()] == []
+
+
+def test_the_readme_names_results() -> None:
+    assert len(_NAMED.findall((ROOT / "README.md").read_text(encoding="utf-8"))) >= 2
+
+
+def test_a_measurement_of_a_part_does_not_take_the_place_of_the_whole() -> None:
+    assert page_of("compare") == RESULTS / "compare.md"
+    assert page_of("compare", is_whole=False) == RESULTS / "compare-part.md"
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert "/benchmarks/results/*-part.*" in ignored
+
+
+def test_a_page_begins_with_machine_versions_commit_and_date() -> None:
+    words = [line.split(": ")[0] for line in header("A title", {})]
+    assert words[:2] == ["# A title", ""]
+    assert words[2:-1] == ["- date", "- commit", "- machine", "- amqp-broker", "- Python"]
