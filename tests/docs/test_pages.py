@@ -19,6 +19,7 @@ from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sourc
 #: These two are written by programs, from what exists.
 GENERATED = ("compatibility.md", "configuration.md")
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in GENERATED)
+WITH_FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, DOCS / "compatibility.md"]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 #: Words in code that are names of other programs' things.
 FOREIGN = {"aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions"}
@@ -32,8 +33,11 @@ VARIABLES = {
 
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
-_FOLDERS = "amqp_broker|exchanges|octets|queues|raft|storage|tests|docs|benchmarks|interop_tests"
+_FOLDERS = (
+    "amqp_broker|examples|exchanges|octets|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests"
+)
 _FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
+_EXAMPLE = re.compile(r"NN|my_type")  # names of what somebody may make
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
 
@@ -112,10 +116,10 @@ def test_every_dotted_name_in_code_exists(page: Path) -> None:
     assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
 
 
-@pytest.mark.parametrize("page", [*PAGES, DOCS / "compatibility.md"], ids=name_of)
+@pytest.mark.parametrize("page", WITH_FILES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     found = [file for code in code_of(page.read_text(encoding="utf-8")) for file in _FILE.findall(code)]
-    missing = sorted({file for file in found if "NN" not in file and not (ROOT / file).exists()})
+    missing = sorted({file for file in found if not _EXAMPLE.search(file) and not (ROOT / file).exists()})
     assert not missing, f"{page.name} names files that are not there: {', '.join(missing)}"
 
 

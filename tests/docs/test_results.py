@@ -66,3 +66,38 @@ def test_a_page_begins_with_machine_versions_commit_and_date() -> None:
     words = [line.split(": ")[0] for line in header("A title", {})]
     assert words[:2] == ["# A title", ""]
     assert words[2:-1] == ["- date", "- commit", "- machine", "- amqp-broker", "- Python"]
+
+
+#: What the README quotes: each figure is the ratio of one line of a page.
+QUOTED = {
+    "transient, automatic acks, 128 B": ["transient, auto-ack, 128 B"],
+    "publisher confirms, acks of 100, 128 B": ["confirms (window 1000) and acks of 100, 128 B"],
+    "persistent 1 KiB, on the disk before the confirm": ["persistent 1 KiB, confirms and acks of 100"],
+    "topic exchange with 1,000 bindings": ["topic exchange, 1,000 bindings, confirms and acks of 100"],
+    "fan-out to 100 queues": ["fan-out to 100 queues, delivered"],
+    "bodies of 64 KiB, of 1 MiB": ["64 KiB, auto-ack", "1 MiB, auto-ack"],
+    "quorum queue of three nodes, 1 KiB": ["quorum queue of three nodes, 1 KiB"],
+    "median latency at 10,000/s (lower is better)": ["end to end at 10,000/s, auto-ack"],
+}
+
+
+def ratio_of(page: Path, scenario: str) -> float:
+    """Of the first line with this scenario: its rate, or its median."""
+    lines = [line.split(" | ") for line in page.read_text(encoding="utf-8").splitlines()]
+    return next(float(cells[6]) for cells in lines if cells[0] == f"| {scenario}")
+
+
+def test_the_readme_quotes_what_was_measured() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## How fast")[2].partition("\n## ")[0]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in section.splitlines()
+        if line.startswith("| ") and "compiled" not in line
+    ]
+    assert [row[0] for row in rows] == list(QUOTED)
+    for title, *columns in rows:
+        for page, figures in zip((page_of("compare"), page_of("compare-plain")), columns, strict=True):
+            for said, scenario in zip(figures.split(", "), QUOTED[title], strict=True):
+                decimals = len(said.partition(".")[2])
+                measured = ratio_of(page, scenario)
+                assert abs(float(said) - measured) <= 0.51 * 10**-decimals, (page.name, scenario, said, measured)
