@@ -7,7 +7,7 @@ asked. An answer says that it is on its way; `cluster.status` says when it has h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster import commands
@@ -137,6 +137,7 @@ class ClusterVerbs:
         for other, known in recorded.items():
             if other != name and known == str(address):
                 raise ValueError(f"{address} is the address of {other} already")
+        self._check_is_new(name, recorded)
         members = [*self._known_members(), MemberAddress(name, address)]
         answer: dict[str, Any] = {
             "cluster": config.cluster_name,
@@ -148,6 +149,23 @@ class ClusterVerbs:
         # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
         proposal.when_done(lambda _: answer.update(index=replication.metadata_group.last_applied))
         return answer, proposal
+
+    def _check_is_new(self, name: str, recorded: Container[str]) -> None:
+        """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
+        added is not the way back for a member whose folder is lost. Raises ValueError."""
+        host = self._node.replication.host
+        if name in recorded and (name in host.memory.witnesses or self._votes(name)):
+            raise ValueError(
+                f"{name} is a member already: start it with the folder that it has; if that is lost, `amqp-broker "
+                f"cluster rejoin --node-name {name} ...` gives it a new one"
+            )
+        if name not in recorded and name in self._membership.grouped():
+            raise ValueError(
+                f"{name} is leaving, and some groups still have it; `amqp-broker cluster status` shows when it is gone"
+            )
+
+    def _votes(self, name: str) -> bool:
+        return any(name in group.members for group in self._node.replication.host.groups.values())
 
     def _known_members(self) -> list[MemberAddress]:
         membership, own = self._membership, self._node.replication.own_node

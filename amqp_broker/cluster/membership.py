@@ -110,7 +110,7 @@ class Membership:
         recorded = {} if not self._node.is_ready else self._node.broker.metadata.members()
         names = dict.fromkeys(recorded)
         if recorded:
-            names |= self._grouped() | self._leaving
+            names |= self.grouped() | self._leaving
         else:
             names = dict.fromkeys((*config.others, *self.known))
         found: dict[str, Address] = {}
@@ -168,7 +168,7 @@ class Membership:
         self.version += 1
         return True
 
-    def _grouped(self) -> dict[str, None]:
+    def grouped(self) -> dict[str, None]:
         """Everybody who is in a group, as far as this node knows."""
         groups = self._replication.host.groups.values()
         return dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
@@ -205,7 +205,7 @@ class Membership:
 
     def _release(self, recorded: Mapping[str, str]) -> None:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
-        grouped = self._grouped()
+        grouped = self.grouped()
         linked = self._replication.connected()
         released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
         for name in released:
@@ -217,7 +217,7 @@ class Membership:
         """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
         node does not know it for certain."""
         recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
-        return [_FAREWELL] if recorded and name not in recorded and name not in self._grouped() else []
+        return [_FAREWELL] if recorded and name not in recorded and name not in self.grouped() else []
 
     def heard_farewell(self, name: str, frame: bytes, now: int) -> bool:
         """Whether a frame is that; it counts for this node then."""

@@ -367,6 +367,7 @@ def test_groups_are_left_alone_while_the_metadata_name_a_minority(cluster: NodeC
     [
         ("cluster.add", {"node": "n4"}, "node 'n4' is not NAME=HOST:PORT"),
         ("cluster.add", {"node": "n4=127.0.0.1:7001"}, "127.0.0.1:7001 is the address of n2 already"),
+        ("cluster.add", {"node": "n2=127.0.0.1:7001"}, "n2 is a member already: .* cluster rejoin --node-name n2 "),
         ("cluster.add", {"node": 4}, "field node has to be a string"),
         ("cluster.remove", {"node": "n7"}, "no member 'n7'; there are n1, n2, n3"),
         ("cluster.transfer", {"vhost": "/", "queue": "no", "node": "n1"}, "no queue 'no' in vhost '/'"),
@@ -379,6 +380,37 @@ def test_what_cannot_be_is_refused(cluster: NodeCluster, verb: str, fields: dict
     cluster.run(300)
     with pytest.raises(ValueError, match=text):
         ask(cluster, "n1", verb, **fields)
+
+
+def test_who_is_leaving_is_not_added_again_while_a_group_has_it(cluster: NodeCluster) -> None:
+    """It would be let in with an empty folder, and the group still counts its vote."""
+    asked = cluster.leader()
+    leaving, other = others_of(cluster, asked)
+    ask(cluster, asked, "cluster.remove", node=leaving)
+    address = "127.0.0.1:7009"
+    assert any(leaving in each for each in voters(cluster.nodes[asked]))
+    with pytest.raises(ValueError, match=f"{leaving} is leaving, and some groups still have it"):
+        ask(cluster, asked, "cluster.add", node=f"{leaving}={address}")
+    cluster.run(8000)
+    ask(cluster, asked, "cluster.add", node=f"{leaving}={address}")
+    assert leaving in cluster.nodes[other].node.broker.metadata.members()
+
+
+def test_a_node_that_has_not_come_yet_may_be_added_once_more(cluster: NodeCluster) -> None:
+    """An answer that was lost."""
+    ask(cluster, "n1", "cluster.add", node=N4)
+    cluster.run(1000)
+    assert "n4=" in str(ask(cluster, "n2", "cluster.add", node=N4)["members"])
+
+
+def test_who_has_come_is_not_added_again_before_it_has_a_vote_either(cluster: NodeCluster) -> None:
+    ask(cluster, "n1", "cluster.add", node=N4)
+    cluster.join("n4")
+    asked = cluster.nodes["n1"].node
+    while "n4" not in asked.replication.host.memory.witnesses:
+        cluster.step()
+    with pytest.raises(ValueError, match="n4 is a member already"):
+        ask(cluster, "n1", "cluster.add", node=N4)
 
 
 def test_nobody_is_removed_without_whom_there_would_be_no_majority(cluster: NodeCluster) -> None:
