@@ -7,6 +7,7 @@ the run-time side with the verbs of this module. At a start the run-time side is
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -260,7 +261,10 @@ class Broker:
         gone at once, and what its queues hold is given back in slices; done when all of it is."""
         vhost = self.vhosts.pop(name)
         for queue in vhost.queues.values():
-            queue.is_deleted = True  # nothing expires, and nothing goes to where there may be others of their names
+            queue.is_deleted = True  # nothing expires any more
+            if not queue.is_proxy and queue.letters is not None:
+                # They are for nobody: where they were to go there may soon be others of the same names.
+                queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
         for delayed in vhost.delayed.values():
             delayed.delete()
         self.apps.forget_vhost(name)

@@ -80,10 +80,10 @@ cdef class Node:
     @cython.locals(dirty=list)
     cpdef list take_dirty(self)
     @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dropped=list, reading=list,
-                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint,
-                   is_behind=bint)
+                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint)
     cpdef Turn end_turn(self, long long now)
-    @cython.locals(readers=Readers, is_on=bint, has_homes=bint, is_home_behind=bint)
-    cdef void _choose_readers(self, bint is_behind) except *
+    @cython.locals(readers=Readers, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
+                   is_home_behind=bint)
+    cdef void _choose_readers(self) except *
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

@@ -508,8 +508,7 @@ class Node:
         self.turn_share.copies = 0
         if self.readers.is_shut:
             # Those who may go on do so in this turn, as a job.
-            is_behind = self.backlog_bytes() > self._publish_backlog
-            self._choose_readers(is_behind or (replication.is_active and replication.is_behind))
+            self._choose_readers()
         if self._jobs:
             self.background.run(now)
         if self.serves_leases and self.leases.is_busy:
@@ -544,10 +543,7 @@ class Node:
         if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
-        is_behind = ticket - self._synced_ticket > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
-        if replication.is_active and not is_behind:
-            is_behind = replication.is_behind
-        self._choose_readers(is_behind)
+        self._choose_readers()
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
         if self.has_hashes:
@@ -555,9 +551,13 @@ class Node:
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
         return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 
-    def _choose_readers(self, is_behind: bool) -> None:
+    def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
-        readers, homes = self.readers, self.homes
+        readers, homes, replication = self.readers, self.homes, self.replication
+        backlog = self.store.journal.position - self._synced_ticket
+        is_behind = backlog > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
+        if replication.is_active and not is_behind:
+            is_behind = replication.is_behind
         is_on = self.alarms.is_set or self.store.pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or readers.is_alarmed:

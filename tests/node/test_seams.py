@@ -1,0 +1,66 @@
+"""Where parts meet: dead letters and the gate of publishers, dead letters and virtual hosts of the same name."""
+
+from __future__ import annotations
+
+from amqp_broker.cluster import commands
+from amqp_broker.protocol import methods
+from queues.letters import MOST_NOTED
+from tests.node.node_driver import NodeDriver, consume, declare
+from tests.node.one_slice import OneSlice
+from tests.simulation.settings import USER
+
+TO_DEAD = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
+
+
+def test_who_waits_for_dead_letters_waits_until_they_are_fewer() -> None:
+    """Each turn looks at the gate twice, and both times there are too many."""
+    driver = NodeDriver()
+    driver.node.background.set_pace(OneSlice())
+    client = driver.client(1)
+    client.send(1, *[declare(name, durable=False) for name in ("dead", "other")])
+    client.send(1, declare("source", durable=False, **TO_DEAD), consume("source"))
+    driver.settle()
+    for _ in range(MOST_NOTED + 1000):
+        client.publish(1, "source", b"x", persistent=False)
+    driver.turn()
+    client.send(1, methods.BasicNack(0, True, False))
+    driver.turn()
+    publisher = driver.client(1)
+    publisher.publish(1, "other", b"late", persistent=False)
+    letters = driver.node.broker.dead_letters
+    assert letters.backlog > MOST_NOTED
+    while letters.backlog > MOST_NOTED:
+        assert driver.queue("other").message_count() == 0
+        driver.turn()
+    while driver.node.background.jobs:
+        driver.turn()
+    assert driver.queue("other").message_count() == 1
+    assert not publisher.connection.is_paused
+
+
+def test_letters_of_a_virtual_host_that_is_gone_go_to_no_other_one() -> None:
+    """One that comes under the same name has nothing to do with it."""
+    driver = NodeDriver()
+    driver.node.background.set_pace(OneSlice())
+    client = driver.client(1)
+    client.send(1, declare("dead"), declare("source", **TO_DEAD), consume("source"))
+    driver.settle()
+    for _ in range(200):
+        client.publish(1, "source", b"x")
+    driver.settle()
+    client.send(1, methods.BasicNack(0, True, False))
+    driver.turn()
+    source = driver.queue("source")
+    assert source.letters.count > 0
+    propose = driver.node.broker.propose
+    propose(commands.delete_vhost("/"))
+    propose(commands.put_vhost("/"))
+    propose(commands.set_permission(USER, "/", ".*", ".*", ".*"))
+    driver.settle()
+    client = driver.client(1)
+    client.send(1, declare("dead"))
+    driver.settle()
+    while driver.node.background.jobs:
+        driver.turn()
+    assert source.letters.count == 0
+    assert driver.queue("dead").message_count() == 0
