@@ -133,9 +133,11 @@ class Commit:
         except Exception as error:
             self._give_back(now)
             if not self._is_client_there():
-                if not isinstance(error, AmqpException):
-                    raise
-                log.info("tx.commit of %s, which is gone, ended early: %s", self._connection.peer, error)
+                # A defect of ours ends what it is about, and no more: here a commit that nobody waits for.
+                defect = None if isinstance(error, AmqpException) else error
+                level = logging.INFO if defect is None else logging.ERROR
+                log.log(level, "tx.commit of %s, which is gone, ended early: %s", self._connection.peer, error,
+                        exc_info=defect)  # fmt: skip
             failure = error
 
             def refuse() -> None:
