@@ -47,10 +47,11 @@ class VHost:
         self._tables: dict[str, RouteTable] = {}
         self._route_count = 0
         self.forgotten = 0
-        # By exchange and queues; and what is there of an exchange, or with a queue.
+        # By exchange and queues; and what is there of an exchange, or with a queue: the routes themselves, because a
+        # name of ten thousand queues takes long to look up.
         self._shared: dict[tuple[str, ...], PublishRoute] = {}
-        self._shared_from: dict[str, dict[tuple[str, ...], None]] = {}
-        self._shared_with: dict[str, dict[tuple[str, ...], None]] = {}
+        self._shared_from: dict[str, dict[PublishRoute, None]] = {}
+        self._shared_with: dict[str, dict[PublishRoute, None]] = {}
         self.router = Router(self.queues.__contains__, self._touched)
 
     def routes_of(self, user: str) -> RouteTable:
@@ -93,16 +94,17 @@ class VHost:
             for each in (self._shared, self._shared_from, self._shared_with):
                 each.clear()
         self._shared[key] = route
-        self._shared_from.setdefault(key[0], {})[key] = None
+        self._shared_from.setdefault(key[0], {})[route] = None
         for name in key[1:]:
-            self._shared_with.setdefault(name, {})[key] = None
+            self._shared_with.setdefault(name, {})[route] = None
 
-    def _unshare(self, keys: list[tuple[str, ...]]) -> None:
-        for key in keys:
-            del self._shared[key]
-            _take_out(self._shared_from, key[0], key)
-            for name in key[1:]:
-                _take_out(self._shared_with, name, key)
+    def _unshare(self, routes: list[PublishRoute]) -> None:
+        for route in routes:
+            exchange, names = route.entry.name, [queue.name for queue in route.queues]
+            del self._shared[(exchange, *names)]
+            _take_out(self._shared_from, exchange, route)
+            for name in names:
+                _take_out(self._shared_with, name, route)
 
     def changed(self) -> None:
         """Routes that were found before are no longer valid, whichever they are."""
@@ -222,9 +224,9 @@ def _octets(name: str) -> bytes:
     return bytes([len(octets) & 0xFF]) + octets
 
 
-def _take_out(index: dict[str, dict[tuple[str, ...], None]], name: str, key: tuple[str, ...]) -> None:
-    keys = index.get(name)
-    if keys is not None:
-        keys.pop(key, None)
-        if not keys:
+def _take_out(index: dict[str, dict[PublishRoute, None]], name: str, route: PublishRoute) -> None:
+    routes = index.get(name)
+    if routes is not None:
+        routes.pop(route, None)
+        if not routes:
             del index[name]

@@ -3,6 +3,7 @@ change leaves alone what it cannot touch."""
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 from hypothesis import given, settings
@@ -236,3 +237,29 @@ def test_what_is_remembered_of_a_deleted_queue_is_let_go() -> None:
     route = vhost.route_to(vhost.router.get("amq.fanout"), ["stays"])
     assert [each for each in remembered(driver) if each is not None] == [route]
     assert driver.queue("stays").message_count() == 101
+
+
+def time_to_fan_out(queues: int) -> float:
+    """Processor time of the first message to so many queues, after each of three changes; the least, in seconds."""
+    driver = NodeDriver(small_config(max_turn_copies=1_000_000))
+    client = driver.client(1)
+    client.send(1, methods.ExchangeDeclare(0, "fan", "fanout", False, False, False, False, False, NOTHING))
+    for number in range(queues):
+        client.send(1, declare(f"q{number}", durable=False))
+        client.send(1, methods.QueueBind(0, f"q{number}", "fan", "", False, NOTHING))
+    driver.settle()
+    times = []
+    for number in range(3):
+        client.send(1, declare(f"one more {number}", durable=False))
+        client.send(1, methods.QueueBind(0, f"one more {number}", "fan", "", False, NOTHING))
+        driver.settle()
+        began = process_time()
+        publish(client, "fan", "", {})
+        times.append(process_time() - began)
+        driver.settle()
+    assert driver.queue("q0").message_count() == len(times)
+    return min(times)
+
+
+def test_the_first_message_to_very_many_queues_costs_by_their_number_and_not_its_square() -> None:
+    assert time_to_fan_out(4000) < 40 * time_to_fan_out(250)  # 16 times as many
