@@ -3,7 +3,7 @@ other methods in the handler modules beside it.
 
     publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish_to -> Confirms
     deliver: ClassicQueue -> ChannelConsumer -> hold -> write_deliver
-    ack:     on_basic_ack -> _take_one | _take_until -> ClassicQueue.ack -> credit -> dispatch
+    ack:     on_basic_ack -> receive_ack -> take_one | _ack_until_tag -> ClassicQueue.ack -> credit -> dispatch
 
 Invariants:
 1. Delivery tags count up from 1 and are never used again; `unacked[i]` belongs to the tag `first_tag + i`, and is None
