@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import amqp_broker
-from amqp_broker.bench.cli import bench
 from amqp_broker.bench.link import Link, LinkError
 from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Progress
 from amqp_broker.bench.scenario import EXCHANGE_TYPES, Scenario
 from amqp_broker.bench.target import Target, parse_target
+from amqp_broker.cli.bench import bench
 from amqp_broker.cli.main import main
 from amqp_broker.protocol import methods
 

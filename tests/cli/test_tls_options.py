@@ -78,3 +78,24 @@ def test_certificates_make_no_sense_without_tls(
 ) -> None:
     assert main([*command, "--url", place.plain, "--ca-file", place.ca]) == 2
     assert "write amqps://" in capsys.readouterr().err
+
+
+def test_the_load_generator_measures_over_tls(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small messages, and some that fill the pipe both ways; every one of them."""
+    for messages, size in ((20_000, 100), (300, 300_000)):
+        flags = ["--messages", str(messages), "--size", str(size), "--confirm", "50", "--ack-every", "10", "--json"]
+        assert main(["bench", *flags, *known(place)]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert (result["published"], result["received"]) == (messages, messages)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [({}, "name its authority with --ca-file"), ({"ca": "ca"}, "this one's is missing: name one with --cert-file")],
+)
+def test_the_load_generator_says_what_is_missing(
+    files: dict[str, str], said: str, place: TlsPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [each for name, file in files.items() for each in (f"--{name}-file", getattr(place, file))]
+    assert main(["bench", "--url", place.url, *flags]) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
