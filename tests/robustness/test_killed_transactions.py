@@ -1,4 +1,4 @@
-"""A long tx.commit that kill -9 cuts between two of its slices: a batch, as docs/storage.md says, not all or nothing."""
+"""A long tx.commit that kill -9 cuts between two slices: a batch, as docs/storage.md says, not all or nothing."""
 
 from __future__ import annotations
 
