@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from amqp_broker.cli.main import main
+from tests.docs.blocks import block_named
 from tests.spark_connector.tls_place import TlsPlace, tls_place
 
 COMMANDS = (("definitions", "export"), ("cluster", "status", "--json"))
@@ -30,6 +32,15 @@ def test_whom_both_sides_trust_is_served(
 ) -> None:
     assert main([*command, *known(place)]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_the_page_says_how(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, but for the broker and the names of the files."""
+    real = {"amqps://admin:secret@HOST/": place.url, "ca.pem": place.ca, "me.pem": place.cert, "me-key.pem": place.key}
+    words = [real.get(word, word) for word in shlex.split(block_named("a status over TLS"))]
+    assert words[0] == "amqp-broker"
+    assert main(words[1:]) == 0
+    assert "this node" in capsys.readouterr().out
 
 
 def test_definitions_are_imported(place: TlsPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
