@@ -493,6 +493,7 @@ class Broker:
         if not queue.is_proxy:
             self.lease_expiry.forget_all(queue)
         count = queue.delete()
+        self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self.store.drop_pages(queue.queue_id)
         return count

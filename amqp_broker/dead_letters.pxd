@@ -24,6 +24,7 @@ cdef class DeadLetters:
     cdef object _broker
     cdef Deaths _deaths
     cdef dict _ways
+    cdef Py_ssize_t _route_count
     cdef object _receipt
     cdef public Py_ssize_t backlog
     cdef public list refused
@@ -35,4 +36,8 @@ cdef class DeadLetters:
     cdef Py_ssize_t _publish(self, object queue, Message message, str reason, long long now, object receipt,
                              bint makes_receipt) except? -2
     cdef Way _find_way(self, object queue)
+    cdef list _remember(self, Way way, Message letter)
+    cdef int _forget_all(self) except -1
+    @cython.locals(way=Way)
+    cpdef int forget(self, object queue) except -1
     cdef list _without_cycles(self, object source, list queues, str reason, Message message, bint has_history)

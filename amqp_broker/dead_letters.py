@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
-#: So many queues, and addresses of the letters of each, are remembered with where they lead.
+#: So many queues are remembered, and so many addresses of the letters of all of them together, with where they lead. An
+#: address takes up to 700 octets.
 _MOST_WAYS = 1000
-_MOST_ROUTES = 1000
+_MOST_ROUTES = 16_384
 
 
 class Way:
@@ -63,8 +64,6 @@ class Way:
 
     def remember(self, letter: Message) -> list[Any]:
         """The queues of a letter, which is plain; none where there is no exchange any more."""
-        if len(self.routes) >= _MOST_ROUTES:
-            self.routes.clear()
         address = letter.address
         try:
             found = self.vhost.router.route(address.exchange, [address.routing_key], None)
@@ -90,6 +89,7 @@ class DeadLetters:
         self.backlog = 0
         self.refused: list[tuple[Any, Message]] = []
         self._ways: dict[Any, Way] = {}
+        self._route_count = 0
         self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
 
@@ -147,7 +147,7 @@ class DeadLetters:
         if way.is_plain and not deaths.copies:
             queues = way.routes.get(letter.raw)
             if queues is None:
-                queues = way.remember(letter)
+                queues = self._remember(way, letter)
             if not queues:
                 return -1
         else:
@@ -169,15 +169,35 @@ class DeadLetters:
 
     def _find_way(self, queue: Any) -> Way | None:
         """Where the letters of a queue go now; None: nowhere."""
-        self._ways.pop(queue, None)
+        self.forget(queue)
         vhost = self._broker.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
-        if len(self._ways) >= _MOST_WAYS:
-            self._ways.clear()
-        way = self._ways[queue] = Way(queue, vhost, exchange)
+        way = Way(queue, vhost, exchange)
+        if not queue.is_deleted:
+            if len(self._ways) >= _MOST_WAYS:
+                self._forget_all()
+            self._ways[queue] = way
         return way
+
+    def _remember(self, way: Way, letter: Message) -> list[Any]:
+        """The queues of a plain letter (Way.remember)."""
+        if self._route_count >= _MOST_ROUTES:
+            self._forget_all()
+        if way.queue in self._ways:
+            self._route_count += 1
+        return way.remember(letter)
+
+    def _forget_all(self) -> None:
+        self._ways.clear()
+        self._route_count = 0
+
+    def forget(self, queue: Any) -> None:
+        """A queue is gone, or something has changed: where its letters go is looked up again."""
+        way = self._ways.pop(queue, None)
+        if way is not None:
+            self._route_count -= len(way.routes)
 
     def _without_cycles(
         self, source: Any, queues: list[Any], reason: str, message: Message, has_history: bool

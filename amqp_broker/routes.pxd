@@ -16,6 +16,7 @@ cdef class RouteTable:
     cdef readonly OctetIndex index
     cdef readonly list routes
     cdef readonly list only
+    cdef public Py_ssize_t connections
     cdef dict _numbers
 
     @cython.locals(raw="const unsigned char*", number=Py_ssize_t)

@@ -38,12 +38,13 @@ class PublishRoute:
 class RouteTable:
     """Routes by number; `index` gives the number of an address's octets (Message.raw), of which None is left where the
     route does not hold any more. `only` has the same of each route, as with ten thousand queues to look at the route
-    itself is to wait for memory."""
+    itself is to wait for memory. `connections`: how many open ones may use it."""
 
     def __init__(self) -> None:
         self.index = OctetIndex()
         self.routes: list[PublishRoute | None] = []
         self.only: list[Any] = []
+        self.connections = 0
         # The numbers of all routes from an exchange (by its octets, with their length), and of some that are gone.
         self._numbers: dict[bytes, list[int]] = {}
 

@@ -61,6 +61,19 @@ class VHost:
             table = self._tables[user] = RouteTable()
         return table
 
+    def enter(self, user: str) -> None:
+        """A connection of this user is open."""
+        self.connections += 1
+        self.routes_of(user).connections += 1
+
+    def leave(self, user: str) -> None:
+        """It is not any more. What nobody uses and holds nothing is not kept: there is no end of names."""
+        self.connections -= 1
+        table = self._tables[user]
+        table.connections -= 1
+        if not table.connections and not table.routes:
+            del self._tables[user]
+
     def remember_route(self, table: RouteTable, address: bytes, route: PublishRoute) -> int:
         """Put a route among those of `routes_of`. Returns its number, which holds until they are `forgotten`. When
         there are too many, they are all forgotten."""
@@ -75,6 +88,7 @@ class VHost:
         self.forgotten += 1
         for table in self._tables.values():
             table.clear()
+        self._tables = {user: table for user, table in self._tables.items() if table.connections}
         self._route_count = 0
 
     def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:

@@ -117,14 +117,14 @@ def test_the_broker_holds_what_is_for_later(url: str, tmp_path: Path, option: st
     worker = CeleryWorker(app, url, queue, tmp_path, queue_type="quorum", exchange_type="topic").start()
     try:
         started = time.monotonic()
-        when = 5 if option == "countdown" else datetime.now(UTC) + timedelta(seconds=5.5)
+        when = 12 if option == "countdown" else datetime.now(UTC) + timedelta(seconds=12.5)
         later = _task(app, "add").apply_async((1, 2), **{option: when})
         assert _task(app, "add").delay(2, 2).get(timeout=PATIENCE_S) == 4
         answer = app.control.inspect([worker.name]).scheduled()
-        assert time.monotonic() - started < 4.5
+        assert time.monotonic() - started < 11.5
         assert answer == {worker.name: []}
         assert later.get(timeout=PATIENCE_S) == 3
-        assert 4.9 <= time.monotonic() - started < 10
+        assert 11.9 <= time.monotonic() - started < 60
         assert "delayed delivery for" not in worker.log()
     finally:
         worker.kill()

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent / "clients" / "go"
 CHECKS = [
     "confirms", "returns", "nacks", "workers", "prefetch", "rpc", "exchanges", "deadLetters", "channelErrors",
     "connectionErrors", "cancelNotification", "headers", "largeBody", "heartbeats", "transactions", "secret",
-    "amqplain", "requeue",
+    "amqplain", "requeue", "closes",
 ]  # fmt: skip
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping
+from ssl import SSLContext
 from types import TracebackType
 from typing import Self, TypeVar
 
 from amqp_broker.bench.target import Target
+from amqp_broker.bench.tls_pipe import TlsPipe
 from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import Table
@@ -56,6 +58,7 @@ class Link:
         self.frame_max = constants.DEFAULT_FRAME_MAX
         self.server_properties: Mapping[str, object] = {}
         self._read = b""
+        self._pipe: TlsPipe | None = None
         try:
             self.sock = socket.create_connection((target.host, target.port), timeout)
         except OSError as error:
@@ -63,6 +66,8 @@ class Link:
             raise LinkError(f"cannot reach {target.location}: {error}; {way_out}") from error
         try:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if target.tls is not None:
+                self.sock = self._open_tls(target.tls)
             self._shake_hands(name)
         except BaseException:
             self.sock.close()
@@ -78,6 +83,17 @@ class Link:
             self.close()
         else:
             self.sock.close()
+
+    def _open_tls(self, context: SSLContext) -> socket.socket:
+        try:
+            self._pipe = TlsPipe(self.sock, context, self.target.host)
+        except OSError as error:
+            raise LinkError(f"{self.target.location}: no TLS: {error}") from error
+        return self._pipe.client_end
+
+    def _why(self, error: OSError) -> OSError:
+        """What has gone wrong, where an error at our end may be its consequence only."""
+        return error if self._pipe is None else self._pipe.failure or error
 
     def _shake_hands(self, name: str) -> None:
         target = self.target
@@ -107,7 +123,7 @@ class Link:
         try:
             self.sock.sendall(octets)
         except OSError as error:
-            raise LinkError(f"{self.target.location} is gone: {error}") from error
+            raise LinkError(f"{self.target.location} is gone: {self._why(error)}") from error
 
     def expect(self, answer: type[M], channel: int = CHANNEL) -> M:
         """The next method of this kind; what comes before it is passed over."""
@@ -132,7 +148,7 @@ class Link:
             try:
                 octets = self.sock.recv(65536)
             except OSError as error:
-                raise LinkError(f"{self.target.location} does not answer: {error}") from error
+                raise LinkError(f"{self.target.location} does not answer: {self._why(error)}") from error
             if not octets:
                 way_out = "check user, password and vhost in --url"
                 raise LinkError(f"{self.target.location} closed the connection without a word; {way_out}")

@@ -23,7 +23,7 @@ from amqp_broker.cli.standard_output import WatchedOutput, abandon, hold_standar
 from amqp_broker.setting import ConfigError
 
 COMMANDS = {
-    "bench": "amqp_broker.bench.cli:bench",
+    "bench": "amqp_broker.cli.bench:bench",
     "cluster": "amqp_broker.cli.cluster:cluster",
     "config": "amqp_broker.cli.config:config",
     "definitions": "amqp_broker.cli.definitions:definitions",

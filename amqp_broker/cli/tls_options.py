@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from amqp_broker.bench.link import LinkError
 from amqp_broker.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def tls_context(url: str) -> SSLContext | None:
 def explain(error: Exception, url: str) -> str:
     """One line for a connection that failed: where TLS may be why, with the way out."""
     text = str(error)
-    if not isinstance(error, ClientError) or not url.startswith("amqps:"):
+    if not isinstance(error, ClientError | LinkError) or not url.startswith("amqps:"):
         return text
     files = tls_files(url)
     if "CERTIFICATE_VERIFY_FAILED" in text:

@@ -284,7 +284,7 @@ class Control:
             broker.declarations.remove_queue(connection.vhost, queue)
         connection.exclusive_queues.clear()
         if connection.vhost is not None:
-            connection.vhost.connections -= 1
+            connection.vhost.leave(connection.session.user)
             self._node.leave(connection)
             connection.vhost = None  # type: ignore[assignment]
 

@@ -236,7 +236,7 @@ class Handshake:
                 f"vhost connection limit ({limit}) is reached"
             )
         self._check_user_limit(session)
-        vhost.connections += 1
+        vhost.enter(session.user)
         vhost.now = self._node.now
         connection.vhost = vhost
         connection.state = OPEN

@@ -14,7 +14,6 @@ cdef class Driver:
     cdef public bytearray receive_buffer
     cdef public object receive_view
     cdef public bytes received
-    cdef public list resting
     cdef public object links
     cdef public object after_turn
     cdef object _loop
@@ -49,7 +48,7 @@ cdef class Driver:
     cpdef void _end_turn(self) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *
-    @cython.locals(turn=Turn, connection=Connection, now="long long", resting=list, is_synced=bint)
+    @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint)
     cdef bint _run_turn(self, bint may_sync) except -1
     cpdef void _revive(self, Connection connection) except *
     cpdef void writable(self, Connection connection) except *

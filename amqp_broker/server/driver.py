@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from amqp_broker.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
     from amqp_broker.server.tcp import TcpTransport
-    from amqp_broker.server.tls_transport import TlsTransport
     from amqp_broker.sync_job import SyncJob
 
 log = logging.getLogger("amqp_broker.server")
@@ -96,7 +95,6 @@ class Driver:
         self.receive_buffer = bytearray(RECEIVE_BYTES)
         self.receive_view = memoryview(self.receive_buffer)
         self.received = b""
-        self.resting: list[TlsTransport] = []
         self.links: PeerLinks | None = None
         self.after_turn: Callable[[], None] | None = None
         self._loop = loop
@@ -226,10 +224,6 @@ class Driver:
                 connection.transport.abort()
             else:
                 connection.transport.close()
-        if self.resting:
-            resting, self.resting = self.resting, []
-            for protocol in resting:
-                protocol.read_on()
         links = self.links
         if links is not None:
             for name, frames in turn.peers:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.server.descriptors import EXHAUSTED
 from amqp_broker.server.tcp import TcpTransport, tcp_peer
-from amqp_broker.server.tls_transport import TlsTransport
+from amqp_broker.server.tls_layer import TlsLayer
 
 if TYPE_CHECKING:
     from amqp_broker.server.driver import Driver
@@ -20,6 +20,8 @@ log = logging.getLogger("amqp_broker.server")
 
 #: Clients are accepted for so long at a time, seconds, so that those who are connected are served too.
 _ACCEPTING_S = 0.001
+#: What is read at once of a TLS handshake, octets.
+_HANDSHAKE_BYTES = 16 * 1024
 #: How long nobody is accepted after the process or the machine has run out of something, seconds.
 _REST_S = 1.0
 
@@ -102,26 +104,42 @@ class TlsListener(Listener):
             next(iter(self._handshakes)).cancel()
 
     async def _shake_hands(self, client: socket.socket) -> None:
-        transport = TlsTransport(self._driver)
+        assert self._context is not None
+        tls = TlsLayer(self._context)
+        is_open = False
         try:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.connect_accepted_socket(
-                lambda: transport,
-                client,
-                ssl=self._context,
-                ssl_handshake_timeout=self._driver.config.tls_handshake_timeout_ms / 1000,
-                ssl_shutdown_timeout=self._driver.config.closing_timeout_ms / 1000,
-            )
+            async with asyncio.timeout(self._driver.config.tls_handshake_timeout_ms / 1000):
+                await self._exchange(tls, client)
+            peer = tcp_peer(client, tls)
+            is_open = True
         except (OSError, asyncio.CancelledError) as error:
-            log.info("TLS handshake of a client failed: %s", error or type(error).__name__)
+            log.info("TLS handshake of a client failed: %s", str(error) or type(error).__name__)
         finally:
             task = asyncio.current_task()
             assert task is not None
             del self._handshakes[task]
-            if not transport.was_made:
+            if not is_open:
                 client.close()
                 self._driver.room.give()
+        if is_open:
+            TcpTransport(self._driver, self._loop, client, peer, tls)
+
+    async def _exchange(self, tls: TlsLayer, client: socket.socket) -> None:
+        """Raises OSError (ssl.SSLError is one), of which the client is told as far as TLS does."""
+        is_done = False
+        octets = b""
+        while not is_done:
+            try:
+                is_done = tls.shake_hands(octets)
+            finally:
+                for records in tls.take():
+                    await self._loop.sock_sendall(client, records)
+            if not is_done:
+                octets = await self._loop.sock_recv(client, _HANDSHAKE_BYTES)
+                if not octets:
+                    raise ConnectionResetError("the client has closed")
 
     def close(self) -> None:
         """Accept nobody any more."""

@@ -13,6 +13,7 @@ cdef class TcpTransport:
     cdef Driver driver
     cdef object loop
     cdef object socket
+    cdef object tls
     cdef int fd
     cdef object unsent
     cdef Py_ssize_t unsent_bytes
@@ -37,6 +38,8 @@ cdef class TcpTransport:
     cdef void _discard(self) except *
     @cython.locals(driver=Driver)
     cdef Py_ssize_t _receive(self, Py_ssize_t count, Py_ssize_t most, int flags) except -1
+    @cython.locals(driver=Driver, start=Py_ssize_t, nbytes=Py_ssize_t)
+    cdef Py_ssize_t _receive_records(self, object tls, Py_ssize_t count, Py_ssize_t most) except -1
     @cython.locals(driver=Driver, now="long long")
     cdef bint _handle(self, Py_ssize_t length) except -1
     @cython.locals(taken=Py_ssize_t)
@@ -49,6 +52,7 @@ cdef class TcpTransport:
     cdef void _stop_reading(self) except *
     @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
     cpdef void write(self, list chunks) except *
+    cdef list _seal(self, object tls, list chunks)
     @cython.locals(connection=Connection, driver=Driver)
     cdef void _fill(self) except *
     cpdef void set_paused(self, bint is_paused) except *

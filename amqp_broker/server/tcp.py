@@ -2,12 +2,14 @@
 
 A stream of asyncio's would do; this one reads once for each time the socket is ready, so that a flood of one publisher
 does not keep everybody else from being served, and goes from the loop to the node and back without a layer between.
+Where there is TLS, `tls` turns octets into records and back.
 
 Invariants:
 1. The loop watches for room to write exactly while `unsent` has something.
 2. `connection_lost` of the node is called once, and never from within a turn.
 3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
-   connection is sent behind its end is read, and discarded, until the client closes or the node gives up.
+   connection is sent behind its end is read, and discarded, until the client closes or the node gives up. With TLS too:
+   behind our close_notify the records are discarded as they are.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.server.driver import Driver
+    from amqp_broker.server.tls_layer import TlsLayer
 
 log = logging.getLogger("amqp_broker.server")
 
@@ -60,18 +63,22 @@ _LOW_WATER = 4
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
-def tcp_peer(client: socket.socket) -> Peer:
-    """Who is at the other end of a socket without TLS."""
+def tcp_peer(client: socket.socket, tls: TlsLayer | None = None) -> Peer:
+    """Who is at the other end of a socket, over TLS or not. Raises OSError: nobody is, any more."""
     remote, local = client.getpeername(), client.getsockname()
     host = str(remote[0])
-    return Peer(host, int(remote[1]), str(local[0]), int(local[1]), False, None, host.startswith(LOOPBACK))
+    name = None if tls is None else tls.common_name()
+    return Peer(host, int(remote[1]), str(local[0]), int(local[1]), tls is not None, name, host.startswith(LOOPBACK))
 
 
 class TcpTransport:
     """Feeds what arrives to the node, writes what it says, and tells it when the socket is full."""
 
-    def __init__(self, driver: Driver, loop: Any, client: socket.socket, peer: Peer) -> None:
+    def __init__(
+        self, driver: Driver, loop: Any, client: socket.socket, peer: Peer, tls: TlsLayer | None = None
+    ) -> None:
         self.driver = driver
+        self.tls = tls
         self.loop = loop
         self.socket = client
         self.fd = client.fileno()
@@ -89,6 +96,8 @@ class TcpTransport:
         self.connection: Connection = driver.node.open_connection(peer, driver.now())
         self.connection.transport = self
         loop.add_reader(self.fd, self.on_readable)
+        if tls is not None and tls.has_more:
+            loop.call_soon(self.on_readable)
         driver.wants_turn()
 
     # -- from the loop -----------------------------------------------------------------------------------------------
@@ -121,7 +130,7 @@ class TcpTransport:
             most = _LARGE_READ_BYTES
         if driver.node.readers.is_shut:
             most = _GATED_READ_BYTES
-        is_lone = count == 0 and driver.is_calm()
+        is_lone = count == 0 and self.tls is None and driver.is_calm()
         if count and cython.compiled:
             if count + most > len(driver.receive_buffer):
                 driver.grow_receive_buffer(count)
@@ -189,11 +198,28 @@ class TcpTransport:
         """At most `most` octets behind `count` that are in the receive buffer. Returns how many came. Plain, a bytes
         object of their own: what is sliced off a bytearray had to be copied once more."""
         driver = self.driver
+        if self.tls is not None and not self.is_closing:
+            return self._receive_records(self.tls, count, most)
         if cython.compiled:
             return receive_into(self.socket, self.fd, driver.receive_buffer, count, most, flags)
         else:
             driver.received = self.socket.recv(most, flags)
             return len(driver.received)
+
+    def _receive_records(self, tls: TlsLayer, count: int, most: int) -> int:
+        """The same, out of TLS records."""
+        driver = self.driver
+        start = count if cython.compiled else 0
+        with driver.receive_view[start : start + most] as target:
+            try:
+                nbytes = tls.receive(self.socket, target)
+            finally:
+                self.write([])  # what TLS itself has to say, such as a close_notify
+            if not cython.compiled:
+                driver.received = bytes(target[:nbytes])
+        if tls.has_more:
+            self.loop.call_soon(self.on_readable)
+        return nbytes
 
     def _handle(self, length: int) -> bool:
         """Have the node handle what is in the receive buffer. Returns whether its disk has taken it."""
@@ -284,6 +310,10 @@ class TcpTransport:
         """Write what the node had to say, as much as the socket takes; the rest when it has room."""
         if self.is_closing:
             return
+        if self.tls is not None:
+            chunks = self._seal(self.tls, chunks)
+            if not chunks:
+                return
         if not self.unsent:
             try:
                 if len(chunks) == 1:
@@ -314,6 +344,16 @@ class TcpTransport:
         if self.unsent_bytes > self.high_water:
             self._fill()
 
+    def _seal(self, tls: TlsLayer, chunks: list[bytes]) -> list[bytes]:
+        """The same as TLS records, with what TLS itself has to say."""
+        try:
+            tls.seal(chunks)
+        except OSError:
+            self.is_closing = True
+            self.loop.call_soon(self._lose)
+            return []
+        return tls.take()
+
     def _fill(self) -> None:
         """The socket does not take what it is given."""
         connection = self.connection
@@ -331,12 +371,17 @@ class TcpTransport:
         elif not self.is_reading and not self.is_closing:
             self.is_reading = True
             self.loop.add_reader(self.fd, self.on_readable)
+            if self.tls is not None and self.tls.has_more:
+                self.loop.call_soon(self.on_readable)
 
     def close(self) -> None:
         """Close our half when everything is written, and the other when the client does or the node gives up."""
         if self.is_closing:
             return
         self.set_paused(False)
+        if self.tls is not None:
+            self.tls.end()
+            self.write([])
         self.is_closing = True
         if not self.unsent:
             self._finish()

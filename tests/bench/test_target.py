@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 from amqp_broker.bench.target import Target, TargetError, parse_target
@@ -24,7 +26,6 @@ def test_a_url_names_broker_user_and_vhost(url: str, target: Target) -> None:
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("amqps://localhost", "TLS"),
         ("http://localhost", "not an AMQP URL"),
         ("localhost:5672", "not an AMQP URL"),
         ("amqp://", "not an AMQP URL"),
@@ -35,6 +36,15 @@ def test_a_url_that_cannot_be_used_is_named_with_what_is_allowed(url: str, text:
     with pytest.raises(TargetError, match=text) as caught:
         parse_target(url)
     assert repr(url) in str(caught.value)
+
+
+def test_amqps_is_tls_with_a_port_of_its_own() -> None:
+    target = parse_target("amqps://broker")
+    assert target.tls is not None
+    assert target.location == "amqps://broker:5671"
+    mine = ssl.create_default_context()
+    assert parse_target("amqps://broker:1", mine).tls is mine
+    assert parse_target("amqp://broker", mine).tls is None
 
 
 def test_the_location_never_shows_the_password() -> None:

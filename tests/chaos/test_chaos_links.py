@@ -16,7 +16,7 @@ from tests.chaos.links import Network
 from tests.chaos.timing import now, until
 
 HOST = "127.0.0.1"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 SHORT_S = 0.2
 
 

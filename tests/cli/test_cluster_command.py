@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
+from tests.docs.blocks import block_named
 
 DEAD_URL = "amqp://guest:guest@127.0.0.1:1/%2F"
 
@@ -234,3 +236,32 @@ def test_a_folder_of_somebody_else_is_left_alone(
     status, _, err = run(capsys, "join", *flags)
     assert status == 2
     assert "diary.txt" in err
+
+
+def test_a_node_joins_and_goes_as_the_page_says(
+    tmp_path: Path, secret: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands there, but for addresses and files."""
+    address, folder = free_address(), tmp_path / "data"
+    own = {"cluster_secret_file": str(secret)}
+    with amqp_broker.running(node_name="n1", cluster_listen="127.0.0.1:0", **own) as first:
+        real = {
+            "amqp://guest:guest@10.0.0.1:5672/%2F": first.url,
+            "10.0.0.4:7101": address,
+            "/var/lib/amqp-broker": str(folder),
+            "amqp-broker.secret": str(secret),
+        }
+
+        def run_block(text: str) -> None:
+            words = [real.get(word, word) for word in shlex.split(text.replace("\\\n", ""))]
+            assert words[:2] == ["amqp-broker", "cluster"]
+            status, _out, err = run(capsys, *words[2:])
+            assert status == 0, err
+
+        run_block(block_named("a node joins"))
+        with amqp_broker.running(folder, node_name="n4", cluster_listen=address, **own) as fourth:
+            found = status_of(capsys, fourth.url)
+            assert [row["node"] for row in found["members"]] == ["n1", "n4"]
+            run_block(block_named("a node is removed"))
+            assert [row["node"] for row in status_of(capsys, first.url)["members"]] == ["n1"]
+            assert fourth.process.wait(60) == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from amqp_broker.cli.main import main
+from tests.docs.blocks import block_named
 from tests.spark_connector.tls_place import TlsPlace, tls_place
 
 COMMANDS = (("definitions", "export"), ("cluster", "status", "--json"))
@@ -30,6 +32,15 @@ def test_whom_both_sides_trust_is_served(
 ) -> None:
     assert main([*command, *known(place)]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def test_the_page_says_how(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """As it stands there, but for the broker and the names of the files."""
+    real = {"amqps://admin:secret@HOST/": place.url, "ca.pem": place.ca, "me.pem": place.cert, "me-key.pem": place.key}
+    words = [real.get(word, word) for word in shlex.split(block_named("a status over TLS"))]
+    assert words[0] == "amqp-broker"
+    assert main(words[1:]) == 0
+    assert "this node" in capsys.readouterr().out
 
 
 def test_definitions_are_imported(place: TlsPlace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,3 +89,24 @@ def test_certificates_make_no_sense_without_tls(
 ) -> None:
     assert main([*command, "--url", place.plain, "--ca-file", place.ca]) == 2
     assert "write amqps://" in capsys.readouterr().err
+
+
+def test_the_load_generator_measures_over_tls(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small messages, and some that fill the pipe both ways; every one of them."""
+    for messages, size in ((20_000, 100), (300, 300_000)):
+        flags = ["--messages", str(messages), "--size", str(size), "--confirm", "50", "--ack-every", "10", "--json"]
+        assert main(["bench", *flags, *known(place)]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert (result["published"], result["received"]) == (messages, messages)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [({}, "name its authority with --ca-file"), ({"ca": "ca"}, "this one's is missing: name one with --cert-file")],
+)
+def test_the_load_generator_says_what_is_missing(
+    files: dict[str, str], said: str, place: TlsPlace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = [each for name, file in files.items() for each in (f"--{name}-file", getattr(place, file))]
+    assert main(["bench", "--url", place.url, *flags]) == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]

@@ -277,7 +277,7 @@ def test_a_broker_that_stops_reading_is_a_timeout_that_says_why() -> None:
         done.recv(1)
 
     ours, done = socket.socketpair()
-    done.settimeout(5)
+    done.settimeout(60)
     with ours, done, scripted(script) as url, Connection.open(url) as connection:
         channel = connection.channel()
         connection.timeout = 0.1

@@ -14,7 +14,7 @@ import amqp_broker
 from amqp_broker.system_client import SystemClient
 
 ROOT = Path(__file__).parents[2]
-VHOST_LIMIT_S = 0.1
+VHOST_LIMIT_S = 1.0
 
 SOMEBODYS_TESTS = """
 import time

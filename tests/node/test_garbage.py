@@ -9,7 +9,8 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from tests.node.node_driver import Client, NodeDriver, consume, declare, publish_octets, small_config
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, publish_octets, small_config
 
 KINDS = ("Connection", "Channel", "ChannelConsumer", "Confirms", "ConfirmRecord", "Session", "Output", "Heartbeat")
 
@@ -146,3 +147,58 @@ def test_its_timers_go_with_it() -> None:
     assert len(driver.node.timers) == timers + 1
     driver.lose(client)
     assert len(driver.node.timers) == timers
+
+
+def test_users_that_have_gone_leave_nothing_behind() -> None:
+    """There is no end of names: a virtual host keeps routes of those who are there, and of some who were."""
+    driver = NodeDriver(small_config(max_cached_routes=20))
+    vhost = driver.node.broker.vhosts["/"]
+    stays = driver.client(1)
+    stays.send_octets(publish_octets(1, "nobody", b"x"))
+    gc.collect()
+    before = sum(type(each).__name__ == "RouteTable" for each in gc.get_objects())
+    for number in range(100):
+        name = f"user{number}"
+        vhost.enter(name)
+        if number % 2:
+            route = vhost.route_to(vhost.router.get(""), [])
+            vhost.remember_route(vhost.routes_of(name), b"\x00\x01%c" % number, route)
+        vhost.leave(name)
+    tables = [each for each in gc.get_objects() if type(each).__name__ == "RouteTable"]
+    assert len(tables) <= before + 20
+    assert vhost.connections == 1
+    stays.send_octets(publish_octets(1, "nobody", b"x"))
+    driver.lose(stays)
+    assert vhost.connections == 0
+
+
+def _ways() -> list[object]:
+    return [each for each in gc.get_objects() if type(each).__name__ == "Way"]
+
+
+def test_what_is_remembered_of_dead_letters_is_bounded_and_goes_with_its_queue() -> None:
+    """By all queues' routing keys together, whatever their number."""
+    driver = NodeDriver()
+    client = driver.client(1)
+    dead = {"x-dead-letter-exchange": "amq.direct", "x-max-length": 0}
+    client.send(1, methods.ExchangeDeclare(exchange="all", type="fanout"))
+    for number in range(20):
+        name = f"q{number}"
+        client.send(1, methods.QueueDeclare(queue=name, arguments=Table(dead)))
+        driver.settle()
+        client.send(1, methods.QueueBind(queue=name, exchange="all"))
+        driver.settle()
+    for number in range(1000):
+        publish = encode_method_frame(1, methods.BasicPublish(0, "all", f"{number}", False, False))
+        client.send_octets(publish + frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
+        if not number % 100:
+            driver.settle()
+    driver.settle()
+    gc.collect()
+    assert 0 < sum(len(way.routes) for way in _ways()) <= 16_384
+    assert len(_ways()) <= 20
+    for number in range(20):
+        client.send(1, methods.QueueDelete(queue=f"q{number}"))
+        driver.settle()
+    gc.collect()
+    assert _ways() == []

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from amqp_broker.server.repeated_lines import FIRST, MOST_CHARACTERS, MOST_LINES, PERIOD_S, RepeatedLines
+from amqp_broker.server.repeated_lines import FIRST, FIRST_ALIKE, MOST_CHARACTERS, MOST_LINES, PERIOD_S, RepeatedLines
 
 START = 1_700_000_000.0
 
@@ -81,6 +81,22 @@ def test_a_line_is_told_apart_by_text_logger_and_level(scribe: Scribe) -> None:
     assert len(scribe.take()) == 150
 
 
+def test_lines_that_differ_by_a_number_are_joined_too(scribe: Scribe) -> None:
+    """As of 20,000 clients that are refused, each at a port of its own."""
+    for number in range(20_000):
+        scribe.say("connection 127.0.0.1:%d ended: %s", number, "refused")
+        scribe.say("something else altogether")
+        scribe.now += 0.0001
+    scribe.filter.say(START + PERIOD_S)
+    lines = scribe.take()
+    mine = [line for line in lines if "ended" in line]
+    first = "WARNING amqp_broker: connection 127.0.0.1:0 ended: refused"
+    assert mine[0] == first
+    assert len(mine) == FIRST_ALIKE + 1
+    assert mine[-1] == f"{first} ... and 19,900 lines like it in 10 s"
+    assert len(lines) - len(mine) == FIRST + 1
+
+
 def test_what_comes_back_later_is_said_anew(scribe: Scribe) -> None:
     for _ in range(3):
         for _ in range(FIRST):
@@ -115,10 +131,10 @@ def test_memory_is_bounded_and_nothing_uncounted(scribe: Scribe) -> None:
         scribe.say("the first")
     scribe.take()
     for number in range(3 * MOST_LINES):
-        scribe.say("%d " + "x" * 2 * MOST_CHARACTERS, number)
-    known = scribe.filter._lines
-    assert len(known) == MOST_LINES
-    assert max(len(line.text) for line in known.values()) == MOST_CHARACTERS
+        scribe.say("x" * 2 * MOST_CHARACTERS, name=f"logger{number}")
+    for known in (scribe.filter._same.known, scribe.filter._alike.known):
+        assert len(known) == MOST_LINES
+        assert max(len(line.text) for line in known.values()) == MOST_CHARACTERS
     lines = scribe.take()
     assert len(lines) == 3 * MOST_LINES + 1
     assert [line for line in lines if "the first" in line] == [

@@ -12,6 +12,7 @@ import pytest
 import trustme
 
 import amqp_broker
+from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
 from tests.fuzz.harness import handshake, on_channel
 from tests.robustness.broker import frames_of
@@ -105,10 +106,12 @@ def test_external_needs_a_certificate(place: Place) -> None:
         pika.BlockingConnection(_parameters(place, place.context(), pika.credentials.ExternalCredentials()))
 
 
-def _raw(place: Place) -> ssl.SSLSocket:
+def _raw(place: Place, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLSocket:
     """A transport whose handshakes are done, and a channel open."""
     plain = socket.create_connection(("127.0.0.1", place.port), timeout=10)
-    transport = place.context().wrap_socket(plain, server_hostname="localhost")
+    context = place.context()
+    context.maximum_version = version
+    transport = context.wrap_socket(plain, server_hostname="localhost")
     transport.sendall(handshake() + on_channel(1, m.ChannelOpen()))
     assert len(frames_of(transport, until=4)) == 4
     return transport
@@ -139,3 +142,39 @@ def test_our_close_arrives_whatever_is_on_its_way(place: Place) -> None:
     transport.sendall(on_channel(0, m.ConnectionCloseOk()))
     assert transport.recv(1) == b"", "the broker closes when it has the answer"
     transport.close()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_what_comes_behind_the_last_close_ok_resets_nothing(place: Place, version: ssl.TLSVersion) -> None:
+    """Another thread of the client may still publish: our close_notify arrives, and nothing is torn off."""
+    publish = on_channel(1, (m.BasicPublish(0, "", "nobody"), b"\x00\x00", b"x" * 1000))
+    for _ in range(10):
+        transport = _raw(place, version)
+        transport.sendall(on_channel(9, m.BasicQos(0, 1, False)))
+        assert isinstance(m.decode_method(frames_of(transport, until=1)[0][1]), m.ConnectionClose)
+        transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+        transport.sendall(publish * 2000)
+        assert transport.recv(1) == b""
+        with transport.unwrap() as plain:
+            plain.sendall(b"a few octets more")
+            assert plain.recv(1) == b"", "and then the end of the transport, no reset"
+
+
+def test_a_publisher_that_goes_without_a_word_has_published(place: Place) -> None:
+    """All that it has sent is taken, as without TLS: 2,000 messages, and the end of the transport behind them."""
+    transport = _raw(place)
+    transport.sendall(on_channel(1, m.QueueDeclare(queue="gone")))
+    frames_of(transport, until=1)
+    publish = on_channel(1, (m.BasicPublish(0, "", "gone"), b"\x00\x00", b"x" * 1000))
+    transport.sendall(publish * 2000)
+    transport.close()
+    with Connection.open(place.broker.url) as connection, connection.channel() as channel:
+        consumer = channel.consume("gone", no_ack=True)
+        for _ in range(2000):
+            assert consumer.next(timeout=30) is not None
+
+
+def test_a_client_that_says_goodbye_hears_one(place: Place) -> None:
+    """Its close_notify is answered."""
+    transport = _raw(place)
+    transport.unwrap().close()

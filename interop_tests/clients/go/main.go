@@ -37,6 +37,7 @@ var checks = map[string]check{
 	"secret":             secret,
 	"amqplain":           amqplain,
 	"requeue":            requeue,
+	"closes":             closes,
 }
 
 func main() {
@@ -111,6 +112,24 @@ func confirms(url string) {
 	fine(channel.Cancel("mine", false))
 	left := must(channel.QueueDelete(queue, false, false, false))
 	expect(left == 0, "%d messages left", left)
+}
+
+// A clean Close succeeds, whatever was published right before it and still is.
+func closes(url string) {
+	body := make([]byte, 1000)
+	for index := 0; index < 200; index++ {
+		connection := dial(url)
+		channel := must(connection.Channel())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for channel.Publish("", "nobody", false, false, amqp.Publishing{Body: body}) == nil {
+			}
+		}()
+		time.Sleep(time.Duration(index%5) * time.Millisecond)
+		fine(connection.Close())
+		<-ended
+	}
 }
 
 func returns(url string) {

@@ -17,6 +17,7 @@ from amqp_broker.bench.report import describe, progress_line, summary_lines, sum
 from amqp_broker.bench.result import Progress
 from amqp_broker.bench.scenario import EXCHANGE_TYPES, QUEUE_TYPES, Scenario, ScenarioError
 from amqp_broker.bench.target import TargetError, parse_target
+from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 
 STATUS_FAILED = 1
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672"
@@ -46,6 +47,7 @@ def parse_arguments(texts: tuple[str, ...]) -> dict[str, object]:
     metavar="URL",
     help=f"Broker; several (or with commas) take turns. [{DEFAULT_URL}]",
 )
+@add_tls_options
 @click.option("--producers", "-x", default=1, help="Connections that publish.")
 @click.option("--consumers", "-y", default=1, help="Connections that consume.")
 @click.option("--queues", default=1, help="Queues, spread over producers and consumers.")
@@ -137,7 +139,8 @@ def bench(
       amqp-broker bench --confirm 1000 --ack-every 100 --time 30
     """
     try:
-        targets = tuple(parse_target(url) for text in urls or (DEFAULT_URL,) for url in text.split(","))
+        every = [url for text in urls or (DEFAULT_URL,) for url in text.split(",")]
+        targets = tuple(parse_target(url, tls_context(url)) for url in every)
         if seconds is None:
             seconds = 0.0 if values["messages"] else 10.0
         scenario = Scenario(
@@ -156,7 +159,7 @@ def bench(
     try:
         result = run_load(scenario, None if quiet else show)
     except LinkError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(explain(error, every[0])) from error
     if as_json:
         click.echo(json.dumps(result.as_json()))
     else:
