@@ -21,6 +21,7 @@ from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
 from amqp_broker.cluster.cluster_config import ClusterConfig, read_secret
+from amqp_broker.cluster.generation import FIRST
 from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
 from amqp_broker.setting_kinds import NODE_NAME, NODE_NAME_RULE, Address, parse_address, parse_members
 from amqp_broker.system_client import SystemClient, SystemRequestError
@@ -254,7 +255,8 @@ def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Add
     identity = known.identity if known is not None and known.identity else secrets.token_hex(IDENTITY_BYTES)
     answer = client.request("cluster.add", node=f"{node_name}={reached}")
     members = parse_members(",".join(answer["members"]))
-    write_members(disk, KnownMembers(node_name, members, joins=True, since=answer.get("index", 0), identity=identity))
+    since, generation = answer.get("index", 0), answer.get("generation", FIRST)
+    write_members(disk, KnownMembers(node_name, members, True, since, identity, generation))
     return answer
 
 

@@ -6,7 +6,9 @@ of it. One that has not has forgotten what it has promised, and its node ends (d
             -> RECORDED   how far your memory reaches is on my disk: you are held to it, and what you say counts
     both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
 
-Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT).
+Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
+node of an earlier generation of the cluster says counts for nothing, and one that meets a later generation is over
+(generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
 `take_output`. All of them are an application's frame of one kind, whose octets are JSON.
@@ -16,16 +18,20 @@ Invariants:
 2. A member that has forgotten admits nobody any more, and what makes it so is in its folder first (`Memory.give_up`).
 3. In the first moments after a start (an election's time-out) nobody is admitted before all members that are there
    have been asked: whoever knows better is heard first.
-4. Who has never greeted is of the version before, and admitted as it was then; who has greeted once has to, always.
+4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
+   and so has everybody in a cluster that was restored.
+5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.cluster.generation import FIRST, Standing, compare, why_over, why_refused
+from amqp_broker.cluster.members_file import KnownMembers
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
 from raft.messages import Application
@@ -33,6 +39,7 @@ from raft.wire import encode
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.setting_kinds import MemberAddress
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
@@ -48,14 +55,17 @@ REMEMBERS = "remembers"
 RECORDED = "recorded"
 POINT = "point"
 FORGOTTEN = "forgotten"
+GENERATION = "generation"
 
 _HEAD = encode(Application(bytes([ACQUAINTANCE])))
 
 
 class Acquaintance:
-    """A link to another member, admitted or not. point: where that one is, as it has said on this link."""
+    """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
+    of the cluster, as it has said."""
 
     def __init__(self) -> None:
+        self.generation = FIRST
         self.point: Point | None = None
         self.told: Point | None = None
         self.remembers = False
@@ -67,12 +77,14 @@ class Acquaintance:
 
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
-    it; 0 for a founder. joins: its folder was made to be added."""
+    it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster."""
 
     def __init__(self, replication: Replication, random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
         self.joined_at = 0
         self.joins = False
+        self.generation = FIRST
+        self._identity = ""  # of a folder that was made with one, hexadecimal
         self.on_admitted: Callable[[str, int], None]
         self.on_dismissed: Callable[[str, int], None]
         self.on_farewell: Callable[[str, bytes, int], bool]
@@ -102,11 +114,30 @@ class Acquaintances:
         link = self.links.get(name)
         return link is not None and link.is_admitted
 
+    # -- the folder ----------------------------------------------------------------------------------------------------
+
+    def take_folder(self, known: KnownMembers | None, *, joins: bool) -> None:
+        """What the MEMBERS file says of the folder. For a node that has not been recovered yet."""
+        self.joins = joins
+        if known is not None:
+            self.joined_at, self.generation, self._identity = known.since, known.generation, known.identity
+
+    def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
+        """What its MEMBERS file has to say, with these members."""
+        own = self._replication.own_node
+        return KnownMembers(own, members, joins, self.joined_at, self._identity, self.generation)
+
+    @property
+    def _belongs_nowhere(self) -> bool:
+        """The folder was made to be added to a cluster, and has not been: it has promised nothing."""
+        groups = self._host.groups.values()
+        return self.joins and not any(group.members or group.learners for group in groups)
+
     # -- inputs --------------------------------------------------------------------------------------------------------
 
-    def open(self, timers: Timers, identity: bytes, now: int) -> None:
+    def open(self, timers: Timers, now: int) -> None:
         """A life begins."""
-        self._memory.open(self._replication.port, self._random_bytes, identity)
+        self._memory.open(self._replication.port, self._random_bytes, bytes.fromhex(self._identity))
         self.wants_sync = self._replication.is_busy = True
         timers.at(now + self._host.settings.election_timeout_max_ms, self._be_patient_no_more)
         self._tell_later(timers, now)
@@ -137,6 +168,8 @@ class Acquaintances:
             return None
         if frame.startswith(_HEAD):
             self.on_said(name, frame[len(_HEAD) :], now)
+            return None
+        if self.reason or self._is_refused(name, link):
             return None
         if self.on_farewell(name, frame, now) or link.point is not None:
             return None
@@ -202,6 +235,10 @@ class Acquaintances:
             said = json.loads(payload)
             point = _point(said["point"]) if "point" in said else None
             what = said["what"]
+            if what in (GREETING, GENERATION):
+                self._hear_generation(name, link, said.get("generation", FIRST), now)
+            if self.reason or self._is_refused(name, link):
+                return
             if what == GREETING:
                 self._on_greeting(name, link, said, point, now)
             elif what == REMEMBERS:
@@ -233,6 +270,35 @@ class Acquaintances:
             self._forget(name, missing, now)
             return
         self._say(name, REMEMBERS)
+
+    def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, now: int) -> None:
+        """theirs: None of a node that belongs to no cluster yet, and will take this node's."""
+        link.generation = self.generation if theirs is None else int(theirs)
+        if compare(self.generation, link.generation) is not Standing.LATER:
+            return
+        if self._belongs_nowhere:
+            self.generation = link.generation
+            self._leave([other for other, each in self.links.items() if each.generation != self.generation], now)
+            return
+        own = self._replication.own_node
+        self.give_up(why_over(own, self.generation, name, link.generation))
+        log.warning("%s is of a later generation of the cluster: this node ends", name)
+        self._output.clear()
+        self._leave(self.links, now)
+
+    def _is_refused(self, name: str, link: Acquaintance) -> bool:
+        """Whether nothing counts that it says."""
+        if compare(self.generation, link.generation) is Standing.SAME:
+            return False
+        self._warn(name, why_refused(self.generation, link.generation))
+        return True
+
+    def _leave(self, names: Iterable[str], now: int) -> None:
+        """What these say counts no more."""
+        for name in list(names):
+            if self.links[name].is_admitted:
+                self.links[name].is_admitted = False
+                self.on_dismissed(name, now)
 
     def _is_made_anew(self, seen: Point, as_of: int) -> bool:
         """What was seen was an earlier folder: this one was added after that."""
@@ -266,10 +332,8 @@ class Acquaintances:
         self.give_up(reason)
         log.warning("%s knows more of this node than its folder does: it ends", name)
         self._output.clear()
-        for other, link in list(self.links.items()):
-            if link.is_admitted:
-                link.is_admitted = False
-                self.on_dismissed(other, now)
+        self._leave(self.links, now)
+        for other in self.links:
             self._say(other, FORGOTTEN, text=missing)
 
     def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
@@ -298,7 +362,10 @@ class Acquaintances:
                 leads[group_id] = [role.term, role.progress[name].match_index]
         seen = None if witness is None else _show(witness.point)
         as_of = 0 if witness is None else witness.as_of
-        self._say(name, GREETING, point=_show(link.told), seen=seen, as_of=as_of, leads=leads)
+        generation = None if self._belongs_nowhere and not self.generation else self.generation
+        self._say(
+            name, GREETING, generation=generation, point=_show(link.told), seen=seen, as_of=as_of, leads=leads
+        )
 
     def _record(self, name: str, link: Acquaintance) -> None:
         """Have on the disk where the other one is."""
@@ -329,6 +396,13 @@ class Acquaintances:
         octets = json.dumps({"what": what, **fields}).encode()
         self._output.setdefault(name, []).append(_HEAD + octets)
         self._replication.is_busy = True
+
+    def introduction(self) -> list[bytes]:
+        """What goes before the only word that somebody is told who is no member. Not in the first generation: it says
+        nothing that silence does not, and versions without generations need not hear it."""
+        if self.generation == FIRST:
+            return []
+        return [_HEAD + json.dumps({"what": GENERATION, "generation": self.generation}).encode()]
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each node, before whatever else it is sent."""

@@ -143,6 +143,7 @@ class ClusterVerbs:
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
+            "generation": self._node.replication.acquaintances.generation,
         }
         replication = self._node.replication
         proposal = replication.propose(commands.put_member(name, str(address)))

@@ -217,7 +217,9 @@ class Membership:
         """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
         node does not know it for certain."""
         recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
-        return [_FAREWELL] if recorded and name not in recorded and name not in self.grouped() else []
+        if not recorded or name in recorded or name in self.grouped():
+            return []
+        return [*self._replication.acquaintances.introduction(), _FAREWELL]
 
     def heard_farewell(self, name: str, frame: bytes, now: int) -> bool:
         """Whether a frame is that; it counts for this node then."""

@@ -10,7 +10,6 @@ cdef class Replication:
     cdef public long long deadline
     cdef public object host
     cdef public object port
-    cdef public bytes folder_identity
     cdef public object acquaintances
     cdef public dict dirty
     cdef public dict handlers

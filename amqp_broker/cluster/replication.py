@@ -135,8 +135,6 @@ class Replication:
         #: Queue groups that have not applied so much of what was submitted that publishers have to wait.
         self._behind: dict[int, None] = {}
         self._backlog_limit = config.publish_backlog_bytes
-        #: Of a folder that was made to be added to a cluster.
-        self.folder_identity = b""
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         #: The node's, for classic queues, and those of the groups.
@@ -224,7 +222,7 @@ class Replication:
         self._broker.store.live_elsewhere = self.host.live_bytes
         self._begin(None)
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
-            self.acquaintances.open(self._broker.timers, self.folder_identity, now)
+            self.acquaintances.open(self._broker.timers, now)
 
     def recorded_members(self) -> Mapping[str, str]:
         """The members by the metadata, as far as this node knows them."""
