@@ -80,8 +80,10 @@ def go_on_alone(disk: Disk, folder: Path, name: str, generation: int, now: int) 
         last = node.broker.propose(commands.remove_member(member, queues=commands.DROP))
         while not last.is_done:
             _sync(node)
-    _sync(node)
     address = node.broker.metadata.members().get(name, "")
+    if name in node.broker.metadata.members():
+        node.broker.propose(commands.put_member(name, address, node.replication.host.memory.identity.hex()))
+    _sync(node)
     members = (MemberAddress(name, parse_address(address)),) if address else ()
     # Last: a folder that still has its groups must not tell the others of a cluster that is none yet.
     known = KnownMembers(name, members, joins=False, generation=next_generation(generation, now))

@@ -62,9 +62,12 @@ _HEAD = encode(Application(bytes([ACQUAINTANCE])))
 
 class Acquaintance:
     """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
-    of the cluster, as it has said."""
+    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
 
     def __init__(self) -> None:
+        self.since = 0
+        self.is_current = False  # of this version: it names its generation
+        self.is_removed = False  # by the metadata, after it was added
         self.generation = FIRST
         self.point: Point | None = None
         self.told: Point | None = None
@@ -114,6 +117,10 @@ class Acquaintances:
         link = self.links.get(name)
         return link is not None and link.is_admitted
 
+    def older_versions(self) -> list[str]:
+        """Who is linked, and of a version that says nothing of generations and folders that were added."""
+        return [name for name, link in self.links.items() if link.is_admitted and not link.is_current]
+
     # -- the folder ----------------------------------------------------------------------------------------------------
 
     def take_folder(self, known: KnownMembers | None, *, joins: bool) -> None:
@@ -125,7 +132,9 @@ class Acquaintances:
     def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
         """What its MEMBERS file has to say, with these members."""
         own = self._replication.own_node
-        return KnownMembers(own, members, joins, self.joined_at, self._identity, self.generation)
+        # A journal that is emptied goes on under the same identity, so that its lives are missed.
+        identity = self._memory.identity.hex() or self._identity
+        return KnownMembers(own, members, joins, self.joined_at, identity, self.generation)
 
     @property
     def _belongs_nowhere(self) -> bool:
@@ -201,11 +210,29 @@ class Acquaintances:
             return  # it has been added again since: this is an old entry that is applied once more
         self._memory.forget(name)
         link = self.links.get(name)
+        if link is not None and link.since < index:
+            link.is_removed = True
         if link is not None and not link.is_admitted and link.told is not None and not self.reason:
+            self._greet(name)
+
+    def member_added(self, name: str, index: int, now: int) -> None:
+        """By the metadata, at this index; maybe with a new folder, and its old one is still linked."""
+        link = self.links.get(name)
+        if link is None or link.point is None or self.reason:
+            return
+        if not link.is_removed and not self._is_another(name, link.point, link.since, index):
+            return
+        self._warn(name, self._why_another(name, link.point))
+        self._leave([name], now)
+        self.links[name] = Acquaintance()  # nothing that was said on it counts any more, and it greets no second time
+        self.links[name].generation = link.generation
+        if link.told is not None:
             self._greet(name)
 
     def members_replaced(self, members: dict[str, str], index: int, now: int) -> None:
         """The metadata are others."""
+        for name in members:
+            self.member_added(name, index, now)
         for name in [name for name in self._memory.witnesses if members and name not in members]:
             self.member_removed(name, index, now)
 
@@ -236,6 +263,7 @@ class Acquaintances:
             point = _point(said["point"]) if "point" in said else None
             what = said["what"]
             if what in (GREETING, GENERATION):
+                link.is_current = "generation" in said
                 self._hear_generation(name, link, said.get("generation", FIRST), now)
             if self.reason or self._is_refused(name, link):
                 return
@@ -258,14 +286,20 @@ class Acquaintances:
     def _on_greeting(self, name: str, link: Acquaintance, said: dict[str, Any], point: Point | None, now: int) -> None:
         seen = _point(said["seen"]) if said["seen"] is not None else None
         leads = {int(group_id): (int(term), int(index)) for group_id, (term, index) in said["leads"].items()}
-        link.point = point
+        link.point, link.since = point, int(said.get("since", 0))
         if link.remembers:
             self._record(name, link)  # it has said so before it could say who it is
-        missing = "" if seen is None or self._is_made_anew(seen, int(said["as_of"])) else self._memory.missing(seen)
-        if missing and self._is_waiting_to_join(seen):
-            log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
-            return
-        missing = missing or self._unacknowledged(leads)
+        recorded = Point(bytes.fromhex(said.get("recorded", "")), 0, 0, 0)  # of its lives the metadata know nothing
+        missing = ""
+        for known, as_of in ((seen, said["as_of"]), (recorded, said.get("applied", 0))):
+            if known is None or not known.identity or missing or self._is_made_anew(known, int(as_of)):
+                continue
+            missing = self._memory.missing(known)
+            if missing and self._is_waiting_to_join(known):
+                log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
+                return
+        if seen is not None and seen.identity == self._memory.identity:  # else it is of another one that it has heard
+            missing = missing or self._unacknowledged(leads)
         if missing:
             self._forget(name, missing, now)
             return
@@ -304,10 +338,18 @@ class Acquaintances:
         """What was seen was an earlier folder: this one was added after that."""
         return seen.identity != self._memory.identity and self.joined_at > as_of
 
-    def _is_waiting_to_join(self, seen: Point | None) -> bool:
+    def _is_waiting_to_join(self, seen: Point) -> bool:
         """It has promised nobody anything yet."""
-        is_another = seen is not None and seen.identity != self._memory.identity
-        return is_another and self.joins and not self.joined_at
+        return seen.identity != self._memory.identity and self.joins and not self.joined_at
+
+    def _is_another(self, name: str, point: Point, since: int, applied: int) -> bool:
+        """Whether the metadata, applied up to there, have another folder for a member than that of this point."""
+        identity = self._replication.recorded_identity(name)
+        return bool(identity) and point.identity.hex() != identity and since <= applied
+
+    def _why_another(self, name: str, point: Point) -> str:
+        shown, recorded = point.identity.hex()[:8], self._replication.recorded_identity(name)[:8] or "another one"
+        return f"its folder is {shown}, and the cluster has added it with {recorded}: it is an old one of its name"
 
     def _unacknowledged(self, leads: dict[int, tuple[int, int]]) -> str:
         """What the leader of a group has from this node, and its log has not."""
@@ -338,9 +380,9 @@ class Acquaintances:
 
     def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
         members = self._replication.recorded_members()
-        if link.is_admitted and (not members or name in members):
+        if link.is_admitted and not link.is_removed and (not members or name in members):
             link.point = point
-            self._memory.saw(name, point, self._applied)
+            self._memory.saw(name, point, max(self._applied, link.since))
 
     # -- what this node says -------------------------------------------------------------------------------------------
 
@@ -360,20 +402,31 @@ class Acquaintances:
             role = group.member.role
             if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
                 leads[group_id] = [role.term, role.progress[name].match_index]
-        seen = None if witness is None else _show(witness.point)
-        as_of = 0 if witness is None else witness.as_of
-        generation = None if self._belongs_nowhere and not self.generation else self.generation
+        recorded = Point(bytes.fromhex(self._replication.recorded_identity(name)), 0, 0, 0)
         self._say(
-            name, GREETING, generation=generation, point=_show(link.told), seen=seen, as_of=as_of, leads=leads
+            name,
+            GREETING,
+            generation=None if self._belongs_nowhere and not self.generation else self.generation,
+            point=_show(link.told),
+            since=self.joined_at,
+            # Versions that know nothing of `recorded` know this.
+            seen=_show(witness.point) if witness is not None else _show(recorded) if recorded.identity else None,
+            as_of=witness.as_of if witness is not None else self._applied,
+            recorded=recorded.identity.hex(),
+            applied=self._applied,
+            leads=leads,
         )
 
     def _record(self, name: str, link: Acquaintance) -> None:
         """Have on the disk where the other one is."""
         if link.point is None:
             return
+        if self._is_another(name, link.point, link.since, self._applied):
+            self._warn(name, self._why_another(name, link.point))
+            return
         witness = self._memory.witnesses.get(name)
         if witness is None or witness.point != link.point:
-            self._memory.saw(name, link.point, self._applied)
+            self._memory.saw(name, link.point, max(self._applied, link.since))
         if self._memory.written(name) <= self._replication.synced_position:
             link.is_on_disk = True
         else:

@@ -13,6 +13,8 @@ cdef class Replication:
     cdef public object acquaintances
     cdef public dict dirty
     cdef public dict handlers
+    cdef public object on_member_removed
+    cdef public object read_index
     cdef public bint is_active
     cdef public long long synced_position
     cdef public bint wants_sync

@@ -74,6 +74,11 @@ class ClusterSide:
                     f"node_name: {config.node_name!r} is not valid; allowed: {known.node}, the name that this folder "
                     f"was made for"
                 )
+            if known.joins and not known.members and not known.since:
+                raise ConfigError(
+                    f"data_dir: this folder was made for {known.node} to join a cluster, and nobody has answered that: "
+                    f"repeat `amqp-broker cluster join`"
+                )
             others = [member.name for member in known.members if member.name != known.node]
             if others and not config.cluster_listen:
                 raise ConfigError(

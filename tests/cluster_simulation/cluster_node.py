@@ -64,6 +64,8 @@ class ClusterNode:
         self._pace = RandomPace(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
+        #: Of the folder with which it will be added next.
+        self.next_identity = self.chance.randbytes(16).hex()
         self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
         self.clock_set_at = -1
         self.is_up = False
@@ -139,7 +141,8 @@ class ClusterNode:
         self.incarnation += 1
         object.__setattr__(self.config, "cluster", members)
         self.is_removed = self.has_forgotten = False
-        write_members(self.disk, KnownMembers(self.name, members, True, since, self.chance.randbytes(16).hex()))
+        write_members(self.disk, KnownMembers(self.name, members, True, since, self.next_identity))
+        self.next_identity = self.chance.randbytes(16).hex()
 
     def copy_disk(self) -> Copy:
         """What a snapshot of the disk holds, with the node running."""
