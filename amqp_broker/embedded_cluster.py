@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
@@ -20,6 +21,8 @@ from typing import IO, Self
 from amqp_broker.embedded import BrokerStartError, RunningBroker, Startable
 from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.system_client import SystemClient
+
+_LOOK_S = 0.1
 
 
 class ClusterNode:
@@ -134,6 +137,9 @@ class RunningCluster(Startable):
         member = MemberAddress(f"n{number}", Address(*reservation.getsockname()))
         asked = next(node for node in self.nodes if node.is_running)
         with SystemClient(asked.url) as client:
+            deadline = time.monotonic() + self._start_timeout_s
+            while not client.request("cluster.status", node=member.name)["has_left"] and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)  # another change of members is going on
             client.request("cluster.add", node=str(member))
         members = [*(MemberAddress(node.name, node.address) for node in self.nodes), member]
         node = self._make(member, members, reservation, cluster_join=True)

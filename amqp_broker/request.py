@@ -53,6 +53,13 @@ class Request:
             _fail(key, "text that UTF-8 can carry", value)
         return value
 
+    def flag(self, key: str) -> bool:
+        """true or false; false where it is not given."""
+        value = self.get(key, False)
+        if not isinstance(value, bool):
+            _fail(key, "true or false", value)
+        return value
+
     def name(self, key: str, *, may_be_empty: bool = False) -> str:
         """A string that fits into a short string of AMQP."""
         value = self.text(key)

@@ -68,7 +68,7 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
-            **{verb: _on_fields(serve) for verb, serve in ClusterVerbs(node).verbs.items()},
+            **ClusterVerbs(node).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
@@ -339,10 +339,6 @@ class System:
 def _refusal(verb: str, error: Exception) -> dict[str, Any]:
     text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
     return {"ok": False, "error": f"{verb}: {text}"}
-
-
-def _on_fields(serve: Callable[[dict[str, Any]], Answer]) -> Callable[[Request], Answer]:
-    return lambda request: serve(request.fields)
 
 
 def _pattern(request: Request, key: str) -> str:

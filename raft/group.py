@@ -90,6 +90,12 @@ class Group:
     def learners(self) -> tuple[str, ...]:
         return self.member.configuration.learners
 
+    @property
+    def has_settled_members(self) -> bool:
+        """Whether the latest configuration in the log is committed, as far as this member knows: no other leader can
+        have another one in its place."""
+        return self.member.log.configuration_index <= self.member.commit_index
+
     # -- what it is told -----------------------------------------------------------------------------------------------
 
     def propose(self, data: bytes) -> bool:

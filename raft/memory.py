@@ -155,12 +155,13 @@ class Memory:
             return f"its folder was {before}, and this one is {now}: it was emptied, or is another one"
         if seen.number < self._first:
             return ""
+        what = "it was emptied" if self.life == 1 else "it is an older copy"  # which would have a start more
         if seen.number > self.life:
-            return f"it had started {seen.number} times, and this folder {self.life} times: it is an older copy"
+            return f"it had started {seen.number} times, and this folder {self.life} times: {what}"
         place = seen.number - self._first
         life = self._lives[place]
         if life.mark != seen.mark:
-            return f"its start number {seen.number} was another one than this folder's: it is an older copy"
+            return f"its start number {seen.number} was another one than this folder's: {what}"
         if place + 1 < len(self._lives) and self._lives[place + 1].began < seen.position:
             return (
                 f"it had written {seen.position} octets of its journal, and start number {seen.number + 1} of this "

@@ -21,6 +21,7 @@ from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
 from amqp_broker.cluster.cluster_config import ClusterConfig, read_secret
+from amqp_broker.cluster.generation import FIRST
 from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
 from amqp_broker.setting_kinds import NODE_NAME, NODE_NAME_RULE, Address, parse_address, parse_members
 from amqp_broker.system_client import SystemClient, SystemRequestError
@@ -33,6 +34,8 @@ DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 STATUS_UNSETTLED = 1
 _LOOK_S = 0.1
 _LISTED_QUEUES = 20
+#: So long it is waited for the end of another change of members before a node is added, seconds.
+ADDING_S = 30.0
 #: What `rejoin` puts aside, once and again.
 _ASIDE = re.compile(r"forgotten(-\d+)?")
 
@@ -166,7 +169,7 @@ def remove_command(node: str, drop_queues: bool, timeout_s: float, url: str, as_
     """Make NODE no member any more, whether it runs or not. It stops by itself if it runs."""
     with _asking(url) as client:
         answer = client.request("cluster.remove", node=node, drops_queues=drop_queues)
-        is_done = _wait_for(client, lambda status: _is_gone(status, node), timeout_s)
+        is_done = _wait_for(client, _is_gone, timeout_s, node)
     return _tell(
         as_json, is_done, answer, f"{node} is no member any more", f"{node} is leaving, but some groups still have it"
     )
@@ -235,7 +238,7 @@ def rejoin_command(
             members = [row["node"] for row in client.request("cluster.status")["members"]]
             if node_name in members:
                 client.request("cluster.remove", node=node_name, drops_queues=drop_queues)
-            if not _wait_for(client, lambda status: _is_gone(status, node_name), timeout_s):
+            if not _wait_for(client, _is_gone, timeout_s, node_name):
                 raise click.ClickException(f"{node_name} is leaving, but some groups still have it; ask again")
             _set_aside(Path(data_dir))
             answer = _be_added(client, disk, node_name, reached)
@@ -244,17 +247,27 @@ def rejoin_command(
     _tell_how_to_start(answer, node_name, data_dir, cluster_listen, cluster_secret_file)
 
 
-def _is_gone(status: dict[str, Any], node: str) -> bool:
-    return all(node not in (*row["voters"], *row["learners"]) for row in status["groups"])
+def _may_be_added(status: dict[str, Any], node: str) -> bool:
+    """Whether there is an answer to whether it may be, and not the advice to ask again."""
+    is_member = any(row["node"] == node and not row["is_leaving"] for row in status["members"])
+    return is_member or bool(status.get("has_left", True))
+
+
+def _is_gone(status: dict[str, Any]) -> bool:
+    return bool(status.get("has_left"))
 
 
 def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Address) -> dict[str, Any]:
     """Make a node a member, and its folder know of it: whose it is, whom to call, and since when."""
     known = read_members(disk)
     identity = known.identity if known is not None and known.identity else secrets.token_hex(IDENTITY_BYTES)
-    answer = client.request("cluster.add", node=f"{node_name}={reached}")
+    _wait_for(client, lambda status: _may_be_added(status, node_name), ADDING_S, node_name)
+    # Before it is asked: should the answer be lost, whoever asks again does so for the same folder.
+    write_members(disk, KnownMembers(node_name, (), joins=True, identity=identity))
+    answer = client.request("cluster.add", node=f"{node_name}={reached}", identity=identity)
     members = parse_members(",".join(answer["members"]))
-    write_members(disk, KnownMembers(node_name, members, joins=True, since=answer.get("index", 0), identity=identity))
+    since, generation = answer.get("index", 0), answer.get("generation", FIRST)
+    write_members(disk, KnownMembers(node_name, members, True, since, identity, generation))
     return answer
 
 
@@ -365,11 +378,14 @@ def _leads(status: dict[str, Any], wanted: dict[int, str]) -> bool:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-def _wait_for(client: SystemClient, condition: Callable[[dict[str, Any]], bool], timeout_s: float) -> bool:
-    """Ask for the status until the condition holds. False: it did not in time, or the node asked has stopped."""
+def _wait_for(
+    client: SystemClient, condition: Callable[[dict[str, Any]], bool], timeout_s: float, node: str | None = None
+) -> bool:
+    """Ask for the status, with regard to a node, until the condition holds. False: it did not in time, or the node
+    asked has stopped."""
     deadline = time.monotonic() + timeout_s
     try:
-        while not condition(client.request("cluster.status")):
+        while not condition(client.request("cluster.status", **({} if node is None else {"node": node}))):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_LOOK_S)

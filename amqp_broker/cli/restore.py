@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.generation import FIRST, next_generation
 from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
 from amqp_broker.cluster.stored_groups import StoredGroups
 from amqp_broker.setting_kinds import MemberAddress, parse_address
@@ -25,6 +26,7 @@ from storage.inspect import inspect_folder
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
+    from storage.disk import Disk
 
 
 @click.command("restore")
@@ -34,7 +36,7 @@ def restore(data_dir: str, node_name: str | None) -> None:
     """Make the folder DIR of a member a cluster of that node alone. The others join it anew, with empty folders.
 
     What the folder holds is what there is from then on: what only others had is lost, and classic queues that lived on
-    them. No node of the old cluster may run any more.
+    them. Nodes of the old cluster that still run end when they meet one of the new.
     """
     folder = Path(data_dir)
     if not (folder / FORMAT_FILE).is_file():
@@ -46,7 +48,8 @@ def restore(data_dir: str, node_name: str | None) -> None:
         name = node_name or (known.node if known is not None else "")
         if not name:
             raise click.ClickException(f"{folder}: it does not say whose it is; say so with --node-name")
-        others = _go_on_alone(disk, folder, name)
+        generation = known.generation if known is not None else FIRST
+        others = go_on_alone(disk, folder, name, generation, int(time.time() * 1000))
     except (StorageError, OSError) as error:
         raise click.ClickException(str(error)) from error
     finally:
@@ -55,8 +58,9 @@ def restore(data_dir: str, node_name: str | None) -> None:
     click.echo("Start it with the flags that it had. The others come back with empty folders: amqp-broker cluster join")
 
 
-def _go_on_alone(disk: FileDisk, folder: Path, name: str) -> list[str]:
-    """Returns who was a member besides."""
+def go_on_alone(disk: Disk, folder: Path, name: str, generation: int, now: int) -> list[str]:
+    """generation: that of the cluster so far. now: ms. Returns who was a member besides. Raises StorageError, OSError,
+    ClickException for a folder from which no cluster can begin."""
     from amqp_broker.config import Config
     from amqp_broker.node import Node  # late: the other commands of the group need no broker
 
@@ -68,7 +72,6 @@ def _go_on_alone(disk: FileDisk, folder: Path, name: str) -> list[str]:
     groups = stored.group_ids()
     if not groups:
         raise click.ClickException(f"{folder}: it holds nothing of a cluster")
-    now = int(time.time() * 1000)
     node = Node(Config(data_dir=folder, node_name=name, queue_groups=max(groups)), disk, now, secrets.token_bytes)
     node.replication.host.goes_on_alone = True
     node.recover(now)
@@ -77,10 +80,14 @@ def _go_on_alone(disk: FileDisk, folder: Path, name: str) -> list[str]:
         last = node.broker.propose(commands.remove_member(member, queues=commands.DROP))
         while not last.is_done:
             _sync(node)
-    _sync(node)
     address = node.broker.metadata.members().get(name, "")
+    if name in node.broker.metadata.members():
+        node.broker.propose(commands.put_member(name, address, node.replication.host.memory.identity.hex()))
+    _sync(node)
     members = (MemberAddress(name, parse_address(address)),) if address else ()
-    write_members(disk, KnownMembers(name, members, joins=False))
+    # Last: a folder that still has its groups must not tell the others of a cluster that is none yet.
+    known = KnownMembers(name, members, joins=False, generation=next_generation(generation, now))
+    write_members(disk, known)
     return others
 
 

@@ -6,7 +6,9 @@ of it. One that has not has forgotten what it has promised, and its node ends (d
             -> RECORDED   how far your memory reaches is on my disk: you are held to it, and what you say counts
     both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
 
-Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT).
+Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
+node of an earlier generation of the cluster says counts for nothing, and one that meets a later generation is over
+(generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
 `take_output`. All of them are an application's frame of one kind, whose octets are JSON.
@@ -16,16 +18,20 @@ Invariants:
 2. A member that has forgotten admits nobody any more, and what makes it so is in its folder first (`Memory.give_up`).
 3. In the first moments after a start (an election's time-out) nobody is admitted before all members that are there
    have been asked: whoever knows better is heard first.
-4. Who has never greeted is of the version before, and admitted as it was then; who has greeted once has to, always.
+4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
+   and so has everybody in a cluster that was restored.
+5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.cluster.generation import FIRST, Standing, compare, why_over, why_refused
+from amqp_broker.cluster.members_file import KnownMembers
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
 from raft.messages import Application
@@ -33,6 +39,7 @@ from raft.wire import encode
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.setting_kinds import MemberAddress
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
@@ -48,14 +55,20 @@ REMEMBERS = "remembers"
 RECORDED = "recorded"
 POINT = "point"
 FORGOTTEN = "forgotten"
+GENERATION = "generation"
 
 _HEAD = encode(Application(bytes([ACQUAINTANCE])))
 
 
 class Acquaintance:
-    """A link to another member, admitted or not. point: where that one is, as it has said on this link."""
+    """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
+    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
 
     def __init__(self) -> None:
+        self.since = 0
+        self.is_current = False  # of this version: it names its generation
+        self.is_removed = False  # by the metadata, after it was added
+        self.generation = FIRST
         self.point: Point | None = None
         self.told: Point | None = None
         self.remembers = False
@@ -67,12 +80,14 @@ class Acquaintance:
 
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
-    it; 0 for a founder. joins: its folder was made to be added."""
+    it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster."""
 
     def __init__(self, replication: Replication, random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
         self.joined_at = 0
         self.joins = False
+        self.generation = FIRST
+        self._identity = ""  # of a folder that was made with one, hexadecimal
         self.on_admitted: Callable[[str, int], None]
         self.on_dismissed: Callable[[str, int], None]
         self.on_farewell: Callable[[str, bytes, int], bool]
@@ -102,11 +117,36 @@ class Acquaintances:
         link = self.links.get(name)
         return link is not None and link.is_admitted
 
+    def older_versions(self) -> list[str]:
+        """Who is linked, and of a version that says nothing of generations and folders that were added."""
+        return [name for name, link in self.links.items() if link.is_admitted and not link.is_current]
+
+    # -- the folder ----------------------------------------------------------------------------------------------------
+
+    def take_folder(self, known: KnownMembers | None, *, joins: bool) -> None:
+        """What the MEMBERS file says of the folder. For a node that has not been recovered yet."""
+        self.joins = joins
+        if known is not None:
+            self.joined_at, self.generation, self._identity = known.since, known.generation, known.identity
+
+    def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
+        """What its MEMBERS file has to say, with these members."""
+        own = self._replication.own_node
+        # A journal that is emptied goes on under the same identity, so that its lives are missed.
+        identity = self._memory.identity.hex() or self._identity
+        return KnownMembers(own, members, joins, self.joined_at, identity, self.generation)
+
+    @property
+    def _belongs_nowhere(self) -> bool:
+        """The folder was made to be added to a cluster, and has not been: it has promised nothing."""
+        groups = self._host.groups.values()
+        return self.joins and not any(group.members or group.learners for group in groups)
+
     # -- inputs --------------------------------------------------------------------------------------------------------
 
-    def open(self, timers: Timers, identity: bytes, now: int) -> None:
+    def open(self, timers: Timers, now: int) -> None:
         """A life begins."""
-        self._memory.open(self._replication.port, self._random_bytes, identity)
+        self._memory.open(self._replication.port, self._random_bytes, bytes.fromhex(self._identity))
         self.wants_sync = self._replication.is_busy = True
         timers.at(now + self._host.settings.election_timeout_max_ms, self._be_patient_no_more)
         self._tell_later(timers, now)
@@ -138,6 +178,8 @@ class Acquaintances:
         if frame.startswith(_HEAD):
             self.on_said(name, frame[len(_HEAD) :], now)
             return None
+        if self.reason or self._is_refused(name, link):
+            return None
         if self.on_farewell(name, frame, now) or link.point is not None:
             return None
         if name in self._memory.witnesses:
@@ -168,11 +210,29 @@ class Acquaintances:
             return  # it has been added again since: this is an old entry that is applied once more
         self._memory.forget(name)
         link = self.links.get(name)
+        if link is not None and link.since < index:
+            link.is_removed = True
         if link is not None and not link.is_admitted and link.told is not None and not self.reason:
+            self._greet(name)
+
+    def member_added(self, name: str, index: int, now: int) -> None:
+        """By the metadata, at this index; maybe with a new folder, and its old one is still linked."""
+        link = self.links.get(name)
+        if link is None or link.point is None or self.reason:
+            return
+        if not link.is_removed and not self._is_another(name, link.point, link.since, index):
+            return
+        self._warn(name, self._why_another(name, link.point))
+        self._leave([name], now)
+        self.links[name] = Acquaintance()  # nothing that was said on it counts any more, and it greets no second time
+        self.links[name].generation = link.generation
+        if link.told is not None:
             self._greet(name)
 
     def members_replaced(self, members: dict[str, str], index: int, now: int) -> None:
         """The metadata are others."""
+        for name in members:
+            self.member_added(name, index, now)
         for name in [name for name in self._memory.witnesses if members and name not in members]:
             self.member_removed(name, index, now)
 
@@ -202,6 +262,11 @@ class Acquaintances:
             said = json.loads(payload)
             point = _point(said["point"]) if "point" in said else None
             what = said["what"]
+            if what in (GREETING, GENERATION):
+                link.is_current = "generation" in said
+                self._hear_generation(name, link, said.get("generation", FIRST), now)
+            if self.reason or self._is_refused(name, link):
+                return
             if what == GREETING:
                 self._on_greeting(name, link, said, point, now)
             elif what == REMEMBERS:
@@ -221,27 +286,70 @@ class Acquaintances:
     def _on_greeting(self, name: str, link: Acquaintance, said: dict[str, Any], point: Point | None, now: int) -> None:
         seen = _point(said["seen"]) if said["seen"] is not None else None
         leads = {int(group_id): (int(term), int(index)) for group_id, (term, index) in said["leads"].items()}
-        link.point = point
+        link.point, link.since = point, int(said.get("since", 0))
         if link.remembers:
             self._record(name, link)  # it has said so before it could say who it is
-        missing = "" if seen is None or self._is_made_anew(seen, int(said["as_of"])) else self._memory.missing(seen)
-        if missing and self._is_waiting_to_join(seen):
-            log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
-            return
-        missing = missing or self._unacknowledged(leads)
+        recorded = Point(bytes.fromhex(said.get("recorded", "")), 0, 0, 0)  # of its lives the metadata know nothing
+        missing = ""
+        for known, as_of in ((seen, said["as_of"]), (recorded, said.get("applied", 0))):
+            if known is None or not known.identity or missing or self._is_made_anew(known, int(as_of)):
+                continue
+            missing = self._memory.missing(known)
+            if missing and self._is_waiting_to_join(known):
+                log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
+                return
+        if seen is not None and seen.identity == self._memory.identity:  # else it is of another one that it has heard
+            missing = missing or self._unacknowledged(leads)
         if missing:
             self._forget(name, missing, now)
             return
         self._say(name, REMEMBERS)
 
+    def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, now: int) -> None:
+        """theirs: None of a node that belongs to no cluster yet, and will take this node's."""
+        link.generation = self.generation if theirs is None else int(theirs)
+        if compare(self.generation, link.generation) is not Standing.LATER:
+            return
+        if self._belongs_nowhere:
+            self.generation = link.generation
+            self._leave([other for other, each in self.links.items() if each.generation != self.generation], now)
+            return
+        own = self._replication.own_node
+        self.give_up(why_over(own, self.generation, name, link.generation))
+        log.warning("%s is of a later generation of the cluster: this node ends", name)
+        self._output.clear()
+        self._leave(self.links, now)
+
+    def _is_refused(self, name: str, link: Acquaintance) -> bool:
+        """Whether nothing counts that it says."""
+        if compare(self.generation, link.generation) is Standing.SAME:
+            return False
+        self._warn(name, why_refused(self.generation, link.generation))
+        return True
+
+    def _leave(self, names: Iterable[str], now: int) -> None:
+        """What these say counts no more."""
+        for name in list(names):
+            if self.links[name].is_admitted:
+                self.links[name].is_admitted = False
+                self.on_dismissed(name, now)
+
     def _is_made_anew(self, seen: Point, as_of: int) -> bool:
         """What was seen was an earlier folder: this one was added after that."""
         return seen.identity != self._memory.identity and self.joined_at > as_of
 
-    def _is_waiting_to_join(self, seen: Point | None) -> bool:
+    def _is_waiting_to_join(self, seen: Point) -> bool:
         """It has promised nobody anything yet."""
-        is_another = seen is not None and seen.identity != self._memory.identity
-        return is_another and self.joins and not self.joined_at
+        return seen.identity != self._memory.identity and self.joins and not self.joined_at
+
+    def _is_another(self, name: str, point: Point, since: int, applied: int) -> bool:
+        """Whether the metadata, applied up to there, have another folder for a member than that of this point."""
+        identity = self._replication.recorded_identity(name)
+        return bool(identity) and point.identity.hex() != identity and since <= applied
+
+    def _why_another(self, name: str, point: Point) -> str:
+        shown, recorded = point.identity.hex()[:8], self._replication.recorded_identity(name)[:8] or "another one"
+        return f"its folder is {shown}, and the cluster has added it with {recorded}: it is an old one of its name"
 
     def _unacknowledged(self, leads: dict[int, tuple[int, int]]) -> str:
         """What the leader of a group has from this node, and its log has not."""
@@ -266,17 +374,15 @@ class Acquaintances:
         self.give_up(reason)
         log.warning("%s knows more of this node than its folder does: it ends", name)
         self._output.clear()
-        for other, link in list(self.links.items()):
-            if link.is_admitted:
-                link.is_admitted = False
-                self.on_dismissed(other, now)
+        self._leave(self.links, now)
+        for other in self.links:
             self._say(other, FORGOTTEN, text=missing)
 
     def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
         members = self._replication.recorded_members()
-        if link.is_admitted and (not members or name in members):
+        if link.is_admitted and not link.is_removed and (not members or name in members):
             link.point = point
-            self._memory.saw(name, point, self._applied)
+            self._memory.saw(name, point, max(self._applied, link.since))
 
     # -- what this node says -------------------------------------------------------------------------------------------
 
@@ -296,17 +402,31 @@ class Acquaintances:
             role = group.member.role
             if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
                 leads[group_id] = [role.term, role.progress[name].match_index]
-        seen = None if witness is None else _show(witness.point)
-        as_of = 0 if witness is None else witness.as_of
-        self._say(name, GREETING, point=_show(link.told), seen=seen, as_of=as_of, leads=leads)
+        recorded = Point(bytes.fromhex(self._replication.recorded_identity(name)), 0, 0, 0)
+        self._say(
+            name,
+            GREETING,
+            generation=None if self._belongs_nowhere and not self.generation else self.generation,
+            point=_show(link.told),
+            since=self.joined_at,
+            # Versions that know nothing of `recorded` know this.
+            seen=_show(witness.point) if witness is not None else _show(recorded) if recorded.identity else None,
+            as_of=witness.as_of if witness is not None else self._applied,
+            recorded=recorded.identity.hex(),
+            applied=self._applied,
+            leads=leads,
+        )
 
     def _record(self, name: str, link: Acquaintance) -> None:
         """Have on the disk where the other one is."""
         if link.point is None:
             return
+        if self._is_another(name, link.point, link.since, self._applied):
+            self._warn(name, self._why_another(name, link.point))
+            return
         witness = self._memory.witnesses.get(name)
         if witness is None or witness.point != link.point:
-            self._memory.saw(name, link.point, self._applied)
+            self._memory.saw(name, link.point, max(self._applied, link.since))
         if self._memory.written(name) <= self._replication.synced_position:
             link.is_on_disk = True
         else:
@@ -329,6 +449,13 @@ class Acquaintances:
         octets = json.dumps({"what": what, **fields}).encode()
         self._output.setdefault(name, []).append(_HEAD + octets)
         self._replication.is_busy = True
+
+    def introduction(self) -> list[bytes]:
+        """What goes before the only word that somebody is told who is no member. Not in the first generation: it says
+        nothing that silence does not, and versions without generations need not hear it."""
+        if self.generation == FIRST:
+            return []
+        return [_HEAD + json.dumps({"what": GENERATION, "generation": self.generation}).encode()]
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each node, before whatever else it is sent."""

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.metadata_stream import Proposal
+from amqp_broker.request import Request
 from amqp_broker.setting_kinds import MemberAddress, parse_member
 from raft.membership import TransferResult
+from raft.memory import IDENTITY_BYTES
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.node import Node
     from raft.group import Group
 
-Request = dict[str, Any]
 #: An answer's fields, which may change until it is given, and what has to be applied before that.
 Answer = tuple[dict[str, Any], Proposal | None]
 
@@ -31,7 +32,7 @@ MAX_LISTED_QUEUES = 1000
 
 
 class ClusterVerbs:
-    """See the module's docstring. Verbs raise ValueError or KeyError for a request that cannot be."""
+    """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -51,6 +52,8 @@ class ClusterVerbs:
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     def _status(self, request: Request) -> Answer:
+        """With `node`: whether it has left all groups for certain, too (`Membership.has_left`)."""
+        node = request.text("node", "")
         config, replication = self._node.config, self._node.replication
         groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
         queues = self._quorum_queues()
@@ -69,7 +72,11 @@ class ClusterVerbs:
             "groups": groups,
             "critical_queues": critical[:MAX_LISTED_QUEUES],
             "critical_queue_count": len(critical),
+            **({"has_left": self._has_left(node)} if node else {}),
         }, None
+
+    def _has_left(self, name: str) -> bool:
+        return name not in self._node.broker.metadata.members() and self._membership.has_left(name)
 
     def _describe_members(self) -> list[dict[str, Any]]:
         replication, membership = self._node.replication, self._membership
@@ -122,11 +129,12 @@ class ClusterVerbs:
     # -- members -------------------------------------------------------------------------------------------------------
 
     def _add(self, request: Request) -> Answer:
-        """A node is to be a member: `node` is NAME=HOST:PORT."""
+        """A node is to be a member: `node` is NAME=HOST:PORT, `identity` that of its folder, if that has one."""
+        text, identity = request.text("node"), _identity(request)
         try:
-            name, address = parse_member(_text(request, "node"))
+            name, address = parse_member(text)
         except ValueError as error:
-            raise ValueError(f"node '{request['node']}' is {error}") from None
+            raise ValueError(f"node '{text}' is {error}") from None
         config, recorded = self._node.config, self._node.broker.metadata.members()
         own = self._node.replication.own_node
         if self._membership.own_address is None or own not in recorded:
@@ -137,31 +145,43 @@ class ClusterVerbs:
         for other, known in recorded.items():
             if other != name and known == str(address):
                 raise ValueError(f"{address} is the address of {other} already")
-        self._check_is_new(name, recorded)
+        self._check_is_new(name, recorded, identity)
         members = [*self._known_members(), MemberAddress(name, address)]
         answer: dict[str, Any] = {
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
+            "generation": self._node.replication.acquaintances.generation,
         }
-        replication = self._node.replication
-        proposal = replication.propose(commands.put_member(name, str(address)))
-        # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
-        proposal.when_done(lambda _: answer.update(index=replication.metadata_group.last_applied))
+        replication, metadata = self._node.replication, self._node.broker.metadata
+        put = commands.add_member(name, str(address), identity) if identity else commands.put_member(name, str(address))
+        proposal = replication.propose(put)
+
+        def look(_: object) -> None:
+            if identity and metadata.identity_of(name) != identity:
+                answer.update(ok=False, error=f"cluster.add: {_already(name)}")
+            # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
+            answer.update(index=replication.metadata_group.last_applied)
+
+        proposal.when_done(look)
         return answer, proposal
 
-    def _check_is_new(self, name: str, recorded: Container[str]) -> None:
+    def _check_is_new(self, name: str, recorded: Container[str], identity: str) -> None:
         """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
         added is not the way back for a member whose folder is lost. Raises ValueError."""
-        host = self._node.replication.host
-        if name in recorded and (name in host.memory.witnesses or self._votes(name)):
+        replication = self._node.replication
+        older = replication.acquaintances.older_versions() if identity else []
+        if older:
             raise ValueError(
-                f"{name} is a member already: start it with the folder that it has; if that is lost, `amqp-broker "
-                f"cluster rejoin --node-name {name} ...` gives it a new one"
+                f"{', '.join(older)} would not understand it, of an older version: upgrade all members before {name} "
+                f"joins"
             )
-        if name not in recorded and name in self._membership.grouped():
+        if name in recorded and (name in replication.host.memory.witnesses or self._votes(name)):
+            raise ValueError(_already(name))
+        if name not in recorded and not self._membership.has_left(name):
             raise ValueError(
-                f"{name} is leaving, and some groups still have it; `amqp-broker cluster status` shows when it is gone"
+                f"{name} is leaving, or another change of members is going on, or no majority of the members is "
+                f"linked: it may still be in some group; ask again, `amqp-broker cluster status` shows it"
             )
 
     def _votes(self, name: str) -> bool:
@@ -176,7 +196,7 @@ class ClusterVerbs:
 
     def _remove(self, request: Request) -> Answer:
         """`node` is to be no member any more. Refused if the others could not go on without it."""
-        name = _text(request, "node")
+        name, drops_queues = request.text("node"), request.flag("drops_queues")
         membership, recorded = self._membership, self._node.broker.metadata.members()
         if name not in recorded:
             if any(row["node"] == name and row["is_leaving"] for row in self._describe_members()):
@@ -197,7 +217,7 @@ class ClusterVerbs:
                     f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
                 )
         lost = [queue for queue in self._node.broker.metadata.queues_at(name) if queue.durable]
-        if lost and not request.get("drops_queues"):
+        if lost and not drops_queues:
             listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
             raise ValueError(
                 f"{len(lost)} durable classic queues live on {name} and would be gone: {listed}; "
@@ -205,7 +225,7 @@ class ClusterVerbs:
             )
         fields = {"remaining": [other for other in recorded if other != name], "dropped_queues": len(lost)}
         propose = self._node.replication.propose
-        fate = commands.DROP if request.get("drops_queues") else commands.REFUSE
+        fate = commands.DROP if drops_queues else commands.REFUSE
         proposal = propose(commands.remove_member(name, expected=list(recorded), queues=fate))
 
         def look(changed: object) -> None:
@@ -220,7 +240,7 @@ class ClusterVerbs:
 
     def _transfer(self, request: Request) -> Answer:
         """The group of a quorum queue is to be led by `node`."""
-        vhost, name, target = _text(request, "vhost"), _text(request, "queue"), _text(request, "node")
+        vhost, name, target = request.text("vhost"), request.text("queue"), request.text("node")
         queue = self._node.broker.metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
@@ -249,8 +269,20 @@ class ClusterVerbs:
         return {"moves": moves}, None
 
 
-def _text(request: Request, key: str) -> str:
-    value = request[key]
-    if not isinstance(value, str):
-        raise ValueError(f"field {key} has to be a string, got {value!r}")
-    return value
+def _identity(request: Request) -> str:
+    """Of a folder, hexadecimal; "" where none is given."""
+    identity = request.text("identity", "")
+    try:
+        is_one = len(bytes.fromhex(identity)) in (0, IDENTITY_BYTES)
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError(f"field identity has to be {IDENTITY_BYTES} octets in hexadecimal, got '{identity}'")
+    return identity.lower()
+
+
+def _already(name: str) -> str:
+    return (
+        f"{name} is a member already: start it with the folder that it has; if that is lost, `amqp-broker cluster "
+        f"rejoin --node-name {name} ...` gives it a new one"
+    )

@@ -155,7 +155,8 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "binding.remove": _BINDING,
     "node.started": {"node": _TEXT},
     "node.gone": {"node": _TEXT},
-    "member.put": {"node": _TEXT, "address": _TEXT},
+    "member.put": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
+    "member.add": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
@@ -163,6 +164,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "exchange.declare": {"durable": True, "numbered": False},
     "queue.declare": {"durable": True, "exclusive": False, "home": ""},
+    "member.put": {"identity": ""},
     "member.remove": {"expected": [], "queues": KEEP},
 }
 """What an optional field means where it is left out."""
@@ -395,9 +397,14 @@ def node_gone(node: str) -> Command:
     return {"op": "node.gone", "node": node}
 
 
-def put_member(node: str, address: str) -> Command:
-    """Where the other members reach a node, HOST:PORT."""
-    return {"op": "member.put", "node": node, "address": address}
+def put_member(node: str, address: str, identity: str = "") -> Command:
+    """Where the other members reach a node, HOST:PORT. identity: of its folder from now on; "" leaves it as it is."""
+    return _with_options({"identity": identity}, {"op": "member.put", "node": node, "address": address})
+
+
+def add_member(node: str, address: str, identity: str) -> Command:
+    """A node on a new folder of this identity is a member, unless there is one of its name with another folder."""
+    return {"op": "member.add", "node": node, "address": address, "identity": identity}
 
 
 def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP) -> Command:

@@ -16,7 +16,10 @@ Invariants:
 4. A node that is removed goes on voting until a majority of the members has released it, because no group that they
    know of has it any more; or until nobody has talked to it for a while. If it has started again meanwhile, it does not
    know that it is removed, and cannot get ready: the others ask it to hand over what it leads.
-5. Who was away while members came has links with them all the same: it believes those members who have applied more of
+5. Nobody is added again before all groups are rid of it for certain: of each group a majority of its members has said
+   so of configurations that are committed, and after it had heard of the removal (`has_left`). One leader's log, or one
+   member's, may still be cut.
+6. Who was away while members came has links with them all the same: it believes those members who have applied more of
    the metadata than itself. Otherwise a new member that leads could never tell it that there is one.
 """
 
@@ -48,7 +51,8 @@ LOOK_MS = 500
 CALM_MS = 30_000
 # Kinds of an application's frames: a request to lead no more, {"group": 3, "to": "n2"}; the word, without anything
 # else, that whoever gets it is in no group any more, as far as the one knows who says so; and who is a member by the
-# metadata, up to an index: {"index": 17, "members": {"n1": "host:port"}}.
+# metadata, up to an index, and who is in any group, null while a configuration is not committed:
+# {"index": 17, "members": {"n1": "host:port"}, "grouped": ["n1"]}.
 TRANSFER_REQUEST = 7
 RELEASE = 8
 MEMBERS = 11
@@ -80,6 +84,10 @@ class Membership:
         self._releasing: dict[str, None] = {}  # who has told this node so
         self._lonely_since: int | None = None
         self._heard: dict[str, tuple[int, dict[str, Address]]] = {}  # by who has said it: an index, and the members
+        self._groupings: dict[str, tuple[int, list[str]]] = {}  # the same: an index, and who is in a group for certain
+        self._removed_at: dict[str, int] = {}  # who is none any more, and the index
+        self._said: tuple[int, list[str] | None] = (0, None)
+        self._replication.on_member_removed = self.member_removed
         self._replication.handlers[MEMBERS] = self._on_members
         self._replication.handlers[TRANSFER_REQUEST] = self._on_transfer_request
         self._replication.handlers[RELEASE] = self._on_release
@@ -139,13 +147,14 @@ class Membership:
     def peer_connected(self, name: str) -> None:
         """There is a link to a node: it may have been away."""
         self._heard.pop(name, None)
+        self._groupings.pop(name, None)
         self._say_members([name])
 
     def _say_members(self, names: Collection[str]) -> None:
         recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
         if recorded:
-            index = self._replication.metadata_group.last_applied
-            octets = json.dumps({"index": index, "members": recorded}).encode()
+            index, grouped = self._said = self._what_to_say()
+            octets = json.dumps({"index": index, "members": dict(recorded), "grouped": grouped}).encode()
             for name in names:
                 self._replication.send(name, MEMBERS, octets)
 
@@ -153,7 +162,10 @@ class Membership:
         try:
             said = json.loads(payload)
             members = {member: _address(text) for member, text in said["members"].items()}
+            grouped = said.get("grouped")
             self._heard[name] = (int(said["index"]), {each: there for each, there in members.items() if there})
+            if grouped is not None:
+                self._groupings[name] = (int(said["index"]), list(grouped))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.error("%s says who is a member in a way that is not understood: %s", name, error)
             return
@@ -173,6 +185,30 @@ class Membership:
         groups = self._replication.host.groups.values()
         return dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
 
+    def _what_to_say(self) -> tuple[int, list[str] | None]:
+        """Up to where the metadata are applied, and who is in a group; None while that may still be taken back."""
+        groups = self._replication.host.groups.values()
+        grouped = sorted(self.grouped()) if all(group.has_settled_members for group in groups) else None
+        return self._replication.metadata_group.last_applied, grouped
+
+    def member_removed(self, name: str, index: int) -> None:
+        """By the metadata, at this index."""
+        self._removed_at[name] = index
+
+    def has_left(self, name: str) -> bool:
+        """Whether no group has this one any more, and none can have it again without its being added.
+
+        Where it had once been a voter, that is in the log of somebody of every majority of the others. So if of a
+        majority each has found it in no configuration, and the latest ones committed, its removal is committed."""
+        index, grouped = self._what_to_say()
+        since = self._removed_at.get(name, self._replication.read_index)
+        rid = {other for other, (heard, found) in self._groupings.items() if heard >= since and name not in found}
+        rid = {other for other in rid if self._replication.is_connected(other)}
+        if grouped is not None and name not in grouped and index >= since:
+            rid.add(self._replication.own_node)
+        groups = self._replication.host.groups.values()
+        return all(2 * sum(other in rid for other in group.members) > len(group.members) for group in groups)
+
     @property
     def is_settled(self) -> bool:
         """Whether no change of members is going on, as far as this node knows."""
@@ -189,7 +225,7 @@ class Membership:
                 self._reconcile(group, recorded)
             self._release(recorded)
             self._look_for_release(recorded, now)
-        if self._look_at_addresses():
+        if self._look_at_addresses() or self._said != self._what_to_say():
             self._say_members(self._replication.connected())
         if self._node.alarms.is_disk_useless:
             self._give_up_leading()
@@ -217,7 +253,9 @@ class Membership:
         """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
         node does not know it for certain."""
         recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
-        return [_FAREWELL] if recorded and name not in recorded and name not in self.grouped() else []
+        if not recorded or name in recorded or name in self.grouped():
+            return []
+        return [*self._replication.acquaintances.introduction(), _FAREWELL]
 
     def heard_farewell(self, name: str, frame: bytes, now: int) -> bool:
         """Whether a frame is that; it counts for this node then."""

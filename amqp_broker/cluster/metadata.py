@@ -52,6 +52,7 @@ class Metadata(Access, AppRecords):
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
+        self._identities: dict[str, str] = {}  # of those members' folders of which one was told
         self.policy_generation = 0
         self._handlers: dict[str, Callable[[Command], bool]] = {
             "vhost.put": self._put_vhost,
@@ -78,6 +79,7 @@ class Metadata(Access, AppRecords):
             "node.started": self._drop_transients,
             "node.gone": self._drop_transients,
             "member.put": self._put_member,
+            "member.add": self._add_member,
             "member.remove": self._remove_member,
         }
 
@@ -111,6 +113,7 @@ class Metadata(Access, AppRecords):
         other._queues_by_id = dict(self._queues_by_id)
         other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
+        other._identities = dict(self._identities)
         other.policy_generation = self.policy_generation
         return other
 
@@ -393,12 +396,24 @@ class Metadata(Access, AppRecords):
         """The addresses, HOST:PORT, of the nodes of which one was told, by name."""
         return self._members
 
+    def identity_of(self, node: str) -> str:
+        """Of the folder that a member was added with, hexadecimal; "" of one that was added without, or is none."""
+        return self._identities.get(node, "")
+
     def _put_member(self, command: Command) -> bool:
-        node, address = command["node"], command["address"]
-        if self._members.get(node) == address:
+        node, address, known = command["node"], command["address"], self.identity_of(command["node"])
+        identity = command.get("identity") or known
+        if self._members.get(node) == address and identity == known:
             return False
         self._members[node] = address
+        if identity:
+            self._identities[node] = identity
         return True
+
+    def _add_member(self, command: Command) -> bool:
+        node = command["node"]
+        is_another = node in self._members and self.identity_of(node) != command["identity"]
+        return not is_another and self._put_member(command)
 
     def _remove_member(self, command: Command) -> bool:
         node, fate = command["node"], command.get("queues", commands.KEEP)
@@ -408,6 +423,7 @@ class Metadata(Access, AppRecords):
         if fate == commands.REFUSE and any(queue.durable for queue in queues):
             return False
         del self._members[node]
+        self._identities.pop(node, None)
         self._drop_queues(queues)
         self.drop_apps_of(node)
         return True

@@ -10,10 +10,11 @@ cdef class Replication:
     cdef public long long deadline
     cdef public object host
     cdef public object port
-    cdef public bytes folder_identity
     cdef public object acquaintances
     cdef public dict dirty
     cdef public dict handlers
+    cdef public object on_member_removed
+    cdef public object read_index
     cdef public bint is_active
     cdef public long long synced_position
     cdef public bint wants_sync

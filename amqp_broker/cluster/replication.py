@@ -120,6 +120,10 @@ class Replication:
             METADATA_APPLIED: self._on_metadata_applied,
             QUEUE_BATCH: self._on_queue_batch,
         }
+        #: Up to there the metadata were read as they were, and not applied one command after the other.
+        self.read_index = 0
+        #: Who hears that a member was removed, and at which index.
+        self.on_member_removed: Callable[[str, int], None]
         #: There are quorum queues.
         self.is_active = False
         #: Up to where the journal is on the disk, as this was told.
@@ -135,8 +139,6 @@ class Replication:
         #: Queue groups that have not applied so much of what was submitted that publishers have to wait.
         self._behind: dict[int, None] = {}
         self._backlog_limit = config.publish_backlog_bytes
-        #: Of a folder that was made to be added to a cluster.
-        self.folder_identity = b""
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.queue_groups: dict[int, QueueGroup] = {}
         #: The node's, for classic queues, and those of the groups.
@@ -217,6 +219,7 @@ class Replication:
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
+        self.read_index = self.metadata_group.last_applied
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, self._session_above(known))
@@ -224,11 +227,15 @@ class Replication:
         self._broker.store.live_elsewhere = self.host.live_bytes
         self._begin(None)
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
-            self.acquaintances.open(self._broker.timers, self.folder_identity, now)
+            self.acquaintances.open(self._broker.timers, now)
 
     def recorded_members(self) -> Mapping[str, str]:
         """The members by the metadata, as far as this node knows them."""
         return self._broker.metadata.members()
+
+    def recorded_identity(self, name: str) -> str:
+        """Of the folder that the metadata have for a member, hexadecimal; "" if they have none."""
+        return self._broker.metadata.identity_of(name)
 
     def _session_above(self, newest: int) -> int:
         return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
@@ -416,6 +423,9 @@ class Replication:
         is_own = origin == self.own_node and session == self.stream.session
         if command["op"] == "member.remove":
             self.acquaintances.member_removed(command["node"], index, self.now)
+            self.on_member_removed(command["node"], index)
+        elif command["op"] in ("member.add", "member.put"):
+            self.acquaintances.member_added(command["node"], index, self.now)
         result = self._projection.applied(command, changed, is_own)
         if is_own:
             self.stream.applied(number, index, result, self.now)
@@ -425,6 +435,7 @@ class Replication:
         self._projection.replaced()
         if self.stream is None:
             return
+        self.read_index = index
         self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:

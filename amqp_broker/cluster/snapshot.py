@@ -47,7 +47,9 @@ def snapshot_of(metadata: Metadata) -> list[Command]:
         if exchange.number
     )
     taken.append(commands.reserve_queue_ids(metadata.next_queue_id))
-    taken.extend(commands.put_member(node, address) for node, address in metadata.members().items())
+    taken.extend(
+        commands.put_member(node, address, metadata.identity_of(node)) for node, address in metadata.members().items()
+    )
     for vhost in metadata.vhosts():
         taken.extend(commands.add_binding(vhost.name, binding) for binding in metadata.bindings(vhost.name))
     return taken

@@ -50,7 +50,7 @@ class ClusterSide:
         self._known: KnownMembers | None = None
         self._credentials: TlsCredentials | None = None
         self._links: PeerLinks | None = None
-        self._seen = (0, 0)
+        self._seen = (0, 0, 0)
         #: This node has to end: it is no member any more, or its folder has forgotten what it has promised.
         self.over = asyncio.Event()
         #: Whether a stop because of that is one in good order.
@@ -74,6 +74,11 @@ class ClusterSide:
                     f"node_name: {config.node_name!r} is not valid; allowed: {known.node}, the name that this folder "
                     f"was made for"
                 )
+            if known.joins and not known.members and not known.since:
+                raise ConfigError(
+                    f"data_dir: this folder was made for {known.node} to join a cluster, and nobody has answered that: "
+                    f"repeat `amqp-broker cluster join`"
+                )
             others = [member.name for member in known.members if member.name != known.node]
             if others and not config.cluster_listen:
                 raise ConfigError(
@@ -87,11 +92,7 @@ class ClusterSide:
 
     def prepare(self, node: Node) -> None:
         """What the folder knows of itself, for a node that has not been recovered yet."""
-        known, acquaintances = self._known, node.replication.acquaintances
-        acquaintances.joins = self._config.cluster_join
-        if known is not None:
-            acquaintances.joined_at = known.since
-            node.replication.folder_identity = bytes.fromhex(known.identity)
+        node.replication.acquaintances.take_folder(self._known, joins=self._config.cluster_join)
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """Listen to the other members and dial them; `driver` runs the turns from now on."""
@@ -128,10 +129,10 @@ class ClusterSide:
             self.over.set()
         for name in self._node.membership.dismissed_by:
             self._links.cool(name)
-        version = self._node.membership.version
-        if (version, acquaintances.joined_at) == self._seen:
+        seen = (self._node.membership.version, acquaintances.joined_at, acquaintances.generation)
+        if seen == self._seen:
             return
-        self._seen = (version, acquaintances.joined_at)
+        self._seen = seen
         others = self._node.membership.take_addresses()
         gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
         self._links.set_members(others)
@@ -141,13 +142,11 @@ class ClusterSide:
 
     def _remember(self, others: Mapping[str, Address]) -> None:
         """Write the MEMBERS file, for the next start."""
-        own, address = self._node.replication.own_node, self._node.membership.own_address
+        own, acquaintances = self._node.replication.own_node, self._node.replication.acquaintances
         members = [MemberAddress(name, address) for name, address in others.items()]
-        if address is not None:
+        if (address := self._node.membership.own_address) is not None:
             members.append(MemberAddress(own, address))
-        identity = self._known.identity if self._known is not None else ""
-        joined_at = self._node.replication.acquaintances.joined_at
-        known = KnownMembers(own, tuple(sorted(members)), self._config.cluster_join, joined_at, identity)
+        known = acquaintances.describe_folder(tuple(sorted(members)), joins=self._config.cluster_join)
         if known == self._known or (self._known is None and not others):
             return
         try:

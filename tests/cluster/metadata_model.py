@@ -213,8 +213,15 @@ class NaiveMetadata:
 
     node_gone = node_started
 
-    def member_put(self, node: str, address: str) -> bool:
-        return self.put("members", (node,), address=address)
+    def member_put(self, node: str, address: str, identity: str = "") -> bool:
+        known = self.find("members", node)
+        return self.put("members", (node,), address=address, identity=identity or (known or {}).get("identity", ""))
+
+    def member_add(self, node: str, address: str, identity: str) -> bool:
+        known = self.find("members", node)
+        if known is not None and known["identity"] != identity:
+            return False
+        return self.member_put(node, address, identity)
 
     def member_remove(self, node: str, expected: Sequence[str] = (), queues: str = "keep") -> bool:
         if expected and sorted(set(expected)) != sorted(row["key"][0] for row in self.tables["members"]):

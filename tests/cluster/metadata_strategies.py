@@ -107,6 +107,8 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.node_gone, nodes),
     st.builds(commands.put_member, st.sampled_from(NAMES), st.sampled_from(["a:1", "b:2"])),
     st.builds(commands.put_member, nodes, st.sampled_from(["a:1", "b:2"])),
+    st.builds(commands.put_member, nodes, st.just("a:1"), st.sampled_from(["", "0a", "0b"])),
+    st.builds(commands.add_member, nodes, st.sampled_from(["a:1", "b:2"]), st.sampled_from(["", "0a", "0b"])),
     st.builds(
         commands.remove_member,
         st.one_of(nodes, st.sampled_from(NAMES)),

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.acquaintances import ACQUAINTANCE, TELL_MS, Acquaintances
+from amqp_broker.cluster.cluster_verbs import ClusterVerbs
+from amqp_broker.cluster.members_file import KnownMembers, write_members
+from amqp_broker.request import Request
+from amqp_broker.setting_kinds import parse_member
 from raft.errors import FolderGivenUp
+from raft.memory import Memory, Point
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -170,6 +177,171 @@ def test_one_who_is_away_is_not_waited_for_for_long(cluster: NodeCluster) -> Non
     assert not is_let_in(cluster, "n3")
     cluster.run(2 * cluster.nodes["n3"].config.raft_election_timeout_ms)
     assert is_let_in(cluster, "n3")
+
+
+def remove(cluster: NodeCluster, name: str) -> None:
+    """A member that is down is removed, and has left every group."""
+    leader = cluster.leader()
+    cluster.nodes[leader].node.replication.propose(commands.remove_member(name))
+    cluster.run(3000)
+    assert all(driver.node.membership.has_left(name) for driver in cluster.nodes.values())
+
+
+def add(cluster: NodeCluster, name: str, identity: str) -> KnownMembers:
+    """A member is added with a folder of this identity: what that has to know."""
+    request = Request({"node": f"{name}=127.0.0.1:7009", "identity": identity})
+    answer, proposal = ClusterVerbs(cluster.nodes[cluster.leader()].node).verbs["cluster.add"](request)
+    cluster.run(500)
+    assert proposal is not None
+    assert proposal.is_done
+    assert answer.get("ok", True), answer
+    return KnownMembers(name, tuple(map(parse_member, answer["members"])), True, answer["index"], identity)
+
+
+def start_successor(cluster: NodeCluster, known: KnownMembers) -> NodeDriver:
+    disk = SimulatedDisk(random.Random(31))
+    write_members(disk, known)
+    config = cluster._config(known.node)
+    object.__setattr__(config, "cluster_join", True)
+    made = NodeDriver(config, disk, seed=31)
+    cluster.revive(known.node, made)
+    return made
+
+
+def test_an_old_machine_that_comes_back_before_its_successor_is_not_taken_for_it(
+    cluster: NodeCluster,
+) -> None:
+    """Nobody remembers its folder any more; but the cluster knows which one it waits for."""
+    old = cluster.kill("n3")
+    remove(cluster, "n3")
+    known = add(cluster, "n3", "00112233445566778899aabbccddeeff")
+    cluster.revive("n3", begin_life(old))
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, "n3")
+    assert "its folder was 00112233, and this one is" in reason_of(old)
+    cluster.kill("n3")
+
+    successor = start_successor(cluster, known)
+    cluster.run(8000)
+    assert successor.node.is_ready
+    assert is_let_in(cluster, "n3")
+    assert [reason_of(driver) for driver in cluster.nodes.values()] == ["", "", ""]
+
+
+def test_an_old_machine_of_the_version_before_is_told_too(
+    cluster: NodeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It understands what others have seen of it, and nothing of recorded folders."""
+    old = cluster.kill("n3")
+    remove(cluster, "n3")
+    add(cluster, "n3", "00112233445566778899aabbccddeeff")
+    said = Acquaintances.on_said
+
+    def as_before(self: Acquaintances, name: str, payload: bytes, now: int) -> None:
+        if self is old.node.replication.acquaintances:
+            fields = json.loads(payload)
+            payload = json.dumps({key: value for key, value in fields.items() if key != "recorded"}).encode()
+        said(self, name, payload, now)
+
+    monkeypatch.setattr(Acquaintances, "on_said", as_before)
+    old.now = cluster.now
+    begin_life(old)
+    cluster.revive("n3", old)
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, "n3")
+    assert "its folder was 00112233" in reason_of(old)
+
+
+def test_an_old_machine_that_does_not_listen_is_refused_all_the_same(
+    cluster: NodeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = cluster.kill("n3")
+    remove(cluster, "n3")
+    add(cluster, "n3", "00112233445566778899aabbccddeeff")
+    monkeypatch.setattr(Memory, "missing", lambda self, seen: "")
+    cluster.revive("n3", begin_life(old))
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, "n3")
+    assert "the cluster has added it with 00112233: it is an old one of its name" in caplog.text
+
+
+def test_an_old_machine_that_is_linked_when_the_cluster_hears_of_its_successor_loses_its_place(
+    cluster: NodeCluster,
+) -> None:
+    leader = cluster.leader()
+    old = next(name for name in cluster.names if name != leader)
+    put = commands.put_member(old, "127.0.0.1:7009", "00112233445566778899aabbccddeeff")
+    cluster.nodes[leader].node.replication.propose(put)
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, old)
+    assert "its folder was 00112233" in reason_of(cluster.nodes[old])
+    assert [reason_of(driver) for name, driver in cluster.nodes.items() if name != old] == ["", ""]
+
+
+def greeting(seen: Point | None, **fields: object) -> bytes:
+    """What a node of another folder says first."""
+    point = [(b"x" * 16).hex(), 1, 1, 1]
+    shown = None if seen is None else [seen.identity.hex(), *seen[1:]]
+    said = {"what": "greeting", "generation": 0, "point": point, "seen": shown, "as_of": 0, "leads": {}, **fields}
+    return json.dumps(said).encode()
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_what_a_stale_leader_had_from_the_folder_before_is_asked_of_nobody(cluster: NodeCluster, is_seen: bool) -> None:
+    """It leads a group as far as it knows, and has not heard that who acknowledged was removed and added anew."""
+    made = cluster.nodes["n3"].node.replication.acquaintances
+    made.joined_at = 7
+    seen = Point(b"y" * 16, 3, 3, 3) if is_seen else None
+    made.on_said("n2", greeting(seen, as_of=6, leads={"0": [99, 10_000]}), cluster.now)
+    assert made.reason == ""
+    own = made._memory.point(0)
+    made.on_said("n2", greeting(own, as_of=6, leads={"0": [99, 10_000]}), cluster.now)
+    assert "it had acknowledged entry 10000 of group 0 in term 99" in made.reason
+
+
+def test_the_folder_before_is_not_seen_at_a_time_when_there_is_another(cluster: NodeCluster) -> None:
+    """It was added by name alone, and its old machine is still linked and says how far it has come: that is no word of
+    the new one, which would be accused of having forgotten it."""
+    made = cluster.nodes["n1"].node.replication.acquaintances
+    index = made._applied + 5
+    made.member_removed("n3", index, cluster.now)
+    assert "n3" not in made._memory.witnesses
+    point = made.links["n3"].point
+    assert point is not None
+    later = json.dumps({"what": "point", "point": [point.identity.hex(), *point[1:3], point.position + 1]}).encode()
+    made.on_said("n3", later, cluster.now)
+    assert "n3" not in made._memory.witnesses
+    made.member_added("n3", index + 1, cluster.now)
+    assert not made.is_admitted("n3")
+
+
+def test_who_was_added_after_a_removal_is_not_forgotten_with_it(cluster: NodeCluster) -> None:
+    """A member that lags applies the removal when its successor has long been there."""
+    made = cluster.nodes["n1"].node.replication.acquaintances
+    index = made._applied + 50
+    made.links["n3"].since = index
+    point = made.links["n3"].point
+    assert point is not None
+    later = json.dumps({"what": "point", "point": [point.identity.hex(), *point[1:3], point.position + 1]}).encode()
+    made.on_said("n3", later, cluster.now)
+    made.member_removed("n3", index - 2, cluster.now)
+    made.member_added("n3", index - 1, cluster.now)
+    assert "n3" in made._memory.witnesses
+    assert made.is_admitted("n3")
+
+
+def test_what_is_written_of_a_folder_names_it(cluster: NodeCluster) -> None:
+    """A node of before that: its `since` is that of its first start since then, and would excuse an emptied journal."""
+    made = cluster.nodes["n3"].node.replication
+    known = made.acquaintances.describe_folder((), joins=True)
+    assert known.identity == made.host.memory.identity.hex() != ""
+    down = cluster.kill("n3")
+    disk = SimulatedDisk(random.Random(9))
+    write_members(disk, replace(known, since=1 << 40))
+    cluster.revive("n3", begin_life(down, disk))
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, "n3")
+    assert "times, and this folder 1 times" in reason_of(down) or "was another one" in reason_of(down)
 
 
 def start_as_before(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ TWO = KnownMembers("n1", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins
 THREE = KnownMembers(
     "n2", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True, since=17, identity="00ff"
 )
+RESTORED = replace(TWO, generation=1_700_000_000_000)
 
 
 def test_there_and_back() -> None:
@@ -24,9 +26,22 @@ def test_there_and_back() -> None:
     assert read_members(disk) == TWO
     write_members(disk, THREE)
     assert read_members(disk) == THREE
+    write_members(disk, RESTORED)
+    assert read_members(disk) == RESTORED
 
 
-def test_the_version_before_is_read() -> None:
+def test_the_version_before_is_read_as_one_of_the_first_generation() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    text = (
+        '{"version": 2, "node": "n2", "members": ["n1=127.0.0.1:7101", "n2=[::1]:7102", "n3=db.example:7103"], '
+        '"joins": true, "since": 17, "identity": "00ff"}'
+    )
+    disk.append(MEMBERS_FILE, [text.encode()])
+    assert read_members(disk) == THREE
+    assert THREE.generation == 0
+
+
+def test_the_first_version_is_read() -> None:
     disk = SimulatedDisk(random.Random(1))
     text = '{"version": 1, "node": "n1", "members": ["n1=127.0.0.1:7101", "n2=[::1]:7102"], "joins": false}'
     disk.append(MEMBERS_FILE, [text.encode()])
@@ -47,7 +62,7 @@ def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 3, "node": "n1", "members": [], "joins": false}',
+    ["", "{", "[]", "null", '{"version": 4, "node": "n1", "members": [], "joins": false}',
      '{"version": 1, "node": "n1", "joins": true}', '{"version": 1, "members": [], "joins": true}',
      '{"version": 1, "node": "n1", "members": ["n1"], "joins": true}',
      '{"version": 1, "node": "n1", "members": [7], "joins": true}',

@@ -43,6 +43,7 @@ EXAMPLES: list[Command] = [
     commands.node_started("n1"),
     commands.node_gone("n1"),
     commands.put_member("n1", "127.0.0.1:7101"),
+    commands.add_member("n1", "127.0.0.1:7101", "0a"),
     commands.remove_member("n1", expected=["n1", "n2"]),
 ]
 
@@ -69,7 +70,9 @@ def test_every_command_has_a_maker_and_a_handler() -> None:
 @pytest.mark.parametrize("command", EXAMPLES, ids=lambda command: command["op"])
 def test_in_an_empty_machine_a_command_is_applied_or_passed_over(command: Command) -> None:
     metadata = Metadata()
-    creates = command["op"] in ("vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put")
+    creates = command["op"] in (
+        "vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put", "member.add",
+    )  # fmt: skip
     assert metadata.apply(command) is creates
 
 
@@ -395,6 +398,32 @@ def test_members_come_and_go() -> None:
     assert metadata.apply(commands.remove_member("n1"))
     assert not metadata.apply(commands.remove_member("n1"))
     assert metadata.members() == {"n2": "h:3"}
+
+
+def test_a_member_is_added_with_one_folder() -> None:
+    """Whoever comes second does not take its place: the first may have promised something."""
+    metadata = Metadata()
+    assert metadata.apply(commands.add_member("n1", "h:1", "0a"))
+    assert not metadata.apply(commands.add_member("n1", "h:2", "0b"))
+    assert not metadata.apply(commands.add_member("n1", "h:1", "0a")), "an answer was lost"
+    assert metadata.apply(commands.put_member("n1", "h:3")), "it has moved, with its folder"
+    assert (metadata.members(), metadata.identity_of("n1")) == ({"n1": "h:3"}, "0a")
+    assert Metadata().identity_of("n1") == ""
+    copy = Metadata()
+    for command in metadata.snapshot():
+        copy.apply(command)
+    assert copy.identity_of("n1") == metadata.draft().identity_of("n1") == "0a"
+    metadata.apply(commands.remove_member("n1"))
+    assert metadata.identity_of("n1") == ""
+    assert metadata.apply(commands.add_member("n1", "h:2", "0b"))
+
+
+def test_a_founder_is_not_added_with_another_folder() -> None:
+    metadata = Metadata()
+    metadata.apply(commands.put_member("n1", "h:1"))
+    assert not metadata.apply(commands.add_member("n1", "h:1", "0a"))
+    assert metadata.apply(commands.put_member("n1", "h:1", "0a")), "but a restored one says that it has one"
+    assert metadata.identity_of("n1") == "0a"
 
 
 def test_a_member_is_removed_only_from_among_those_that_were_expected() -> None:

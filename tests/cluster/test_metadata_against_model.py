@@ -60,7 +60,10 @@ def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
     rows["global_parameters"] = [
         {"key": (found.name,), "value": found.value} for found in metadata.global_parameters()
     ]
-    rows["members"] = [{"key": (node,), "address": address} for node, address in metadata.members().items()]
+    rows["members"] = [
+        {"key": (node,), "address": address, "identity": metadata.identity_of(node)}
+        for node, address in metadata.members().items()
+    ]
     return rows
 
 

@@ -64,6 +64,8 @@ class ClusterNode:
         self._pace = RandomPace(seed)
         self.disk = self.disk_type(random.Random(seed + 1))
         self.is_removed = False
+        #: Of the folder with which it will be added next.
+        self.next_identity = self.chance.randbytes(16).hex()
         self.offset = self.chance.randint(-MAX_OFFSET, MAX_OFFSET)
         self.clock_set_at = -1
         self.is_up = False
@@ -80,7 +82,6 @@ class ClusterNode:
         self.node: Node
         self._last_now = 0
         self._members_version = (-1, 0)
-        self._identity = ""
         self._others: dict[str, Address] = {}
 
     # -- time ----------------------------------------------------------------------------------------------------------
@@ -112,11 +113,7 @@ class ClusterNode:
             known = read_members(self.disk)
             self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
             self._pace.set(self.node.background)
-            self.node.replication.acquaintances.joins = self.config.cluster_join
-            if known is not None:
-                self.node.replication.acquaintances.joined_at = known.since
-                self.node.replication.folder_identity = bytes.fromhex(known.identity)
-            self._identity = known.identity if known is not None else ""
+            self.node.replication.acquaintances.take_folder(known, joins=self.config.cluster_join)
             host = self.node.replication.host
             host.settings = replace(host.settings, **self.raft_settings)
             watch(self)
@@ -144,7 +141,8 @@ class ClusterNode:
         self.incarnation += 1
         object.__setattr__(self.config, "cluster", members)
         self.is_removed = self.has_forgotten = False
-        write_members(self.disk, KnownMembers(self.name, members, True, since, self.chance.randbytes(16).hex()))
+        write_members(self.disk, KnownMembers(self.name, members, True, since, self.next_identity))
+        self.next_identity = self.chance.randbytes(16).hex()
 
     def copy_disk(self) -> Copy:
         """What a snapshot of the disk holds, with the node running."""
@@ -179,15 +177,15 @@ class ClusterNode:
     def follow_members(self) -> list[str] | None:
         """At the end of a turn, as ClusterSide does: write down who belongs to the cluster. Returns whom it wants links
         with, if that has changed. Raises Crashed."""
-        membership, joined_at = self.node.membership, self.node.replication.acquaintances.joined_at
-        if (membership.version, joined_at) == self._members_version:
+        membership, acquaintances = self.node.membership, self.node.replication.acquaintances
+        if (membership.version, acquaintances.joined_at) == self._members_version:
             return None
-        self._members_version = (membership.version, joined_at)
+        self._members_version = (membership.version, acquaintances.joined_at)
         self._others = membership.take_addresses()
         members = [MemberAddress(name, address) for name, address in self._others.items()]
         if membership.own_address is not None:
             members.append(MemberAddress(self.name, membership.own_address))
-        known = KnownMembers(self.name, tuple(sorted(members)), self.config.cluster_join, joined_at, self._identity)
+        known = acquaintances.describe_folder(tuple(sorted(members)), joins=self.config.cluster_join)
         self.guard(lambda: write_members(self.disk, known))
         return list(self._others)
 

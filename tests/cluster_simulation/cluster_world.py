@@ -438,7 +438,10 @@ class ClusterWorld:
             if removal.queue == queue and removal.answered_at >= question.sent_at:
                 return
         if self.kinds[queue].is_durable:
-            self.checks.declared(application.node, self.network.links_of(application.node.name), queue)
+            # A link counts when both have said that they remember all that the other knows of them.
+            node = application.node
+            linked = [name for name in self.network.links_of(node.name) if node.node.replication.is_connected(name)]
+            self.checks.declared(node, linked, queue)
 
     def cancelled_by_broker(self, consumer: Consumer) -> None:
         """basic.cancel from the broker."""

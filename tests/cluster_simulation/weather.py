@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from amqp_broker.cluster.cluster_verbs import Answer, ClusterVerbs
+from amqp_broker.request import Request
 from amqp_broker.setting_kinds import parse_member
 from raft.membership import TransferResult
 from raft.memory import Point
@@ -349,8 +350,8 @@ class Weather(ClusterWorld):
 
     def _join(self, asked: ClusterNode, node: ClusterNode) -> None:
         """As `amqp-broker cluster join` does: ask to be added, and start knowing the members. Unanswered, too."""
-        lives = node.lives
-        asked_for = self._ask(asked, "cluster.add", {"node": f"{node.name}={node.address}"})
+        lives, identity = node.lives, node.next_identity
+        asked_for = self._ask(asked, "cluster.add", {"node": f"{node.name}={node.address}", "identity": identity})
         if asked_for is None:
             return
         answer, proposal = asked_for
@@ -438,7 +439,7 @@ class Weather(ClusterWorld):
 
     def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> Answer | None:
         try:
-            answer = ClusterVerbs(asked.node).verbs[verb](request)
+            answer = ClusterVerbs(asked.node).verbs[verb](Request(request))
         except ValueError as error:
             self.note(f"{asked.name}: {verb} {request}: {error}")
             return None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amqp_broker.cluster import commands
+from amqp_broker.cluster.members_file import read_members
 from amqp_broker.config import Config
 from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
@@ -90,6 +91,7 @@ class NodeDriver:
         self.clients.clear()
         self.to_peers.clear()
         self.node = Node(self.config, self.disk, self.now, random.Random(self._seed).randbytes)
+        self.node.replication.acquaintances.take_folder(read_members(self.disk), joins=self.config.cluster_join)
         self.node.recover(self.now)
         for check in self.node.take_page_checks():
             check.run()

@@ -101,10 +101,12 @@ class Place:
 
 def listeners(count: int) -> list[socket.socket]:
     """Bound to free ports of an address that is this process's own: a node that starts again finds its port free, and
-    not taken by another process's connection."""
+    not taken by another process's connection. As the server's, so that what is left of connections that it accepted
+    does not keep the port."""
     sockets = []
     for _ in range(count):
         listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((f"127.{1 + os.getpid() // 250 % 250}.0.{1 + os.getpid() % 250}", 0))
         sockets.append(listener)
     return sockets

@@ -183,7 +183,48 @@ def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path
         before = third.broker.data_dir.with_name("n3.before")
         set_back(third.broker.data_dir, before)
         said = start_and_end(third)
-        assert "this folder has forgotten" in said
+        assert "this folder belongs to generation 0 of the cluster, and node n" in said
+
+
+def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path: Path) -> None:
+    """It was forgotten to stop it; its successor is added under its name."""
+    with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
+        first, _, third = cluster.nodes
+        until_all_vote(cluster, first)
+        publish(first, 0)
+        until_caught_up(first)
+        for node in cluster.nodes:
+            node.stop()
+        run("cluster", "restore", "--data-dir", first.broker.data_dir)
+        first.start()
+        before = third.broker.data_dir.rename(third.broker.data_dir.with_name("n3.before"))
+        flags = ("--node-name", "n3", "--cluster-listen", third.address, "--cluster-secret-file", secret_of(cluster))
+        old = subprocess.Popen(
+            [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(before),
+             *map(str, flags)],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            run("cluster", "join", "--url", first.url, "--data-dir", third.broker.data_dir, *flags)
+            said = old.communicate(timeout=PATIENCE_S)[1]
+        finally:
+            old.kill()
+        assert first.is_running, first.logs
+        assert old.returncode == GIVEN_UP, said
+        assert said.count("this folder belongs to generation 0 of the cluster, and node n1 to ") == 1
+        third.start()
+        until(first, lambda status: is_voter_everywhere(status, "n3"))
+        assert take_all(third) == list(range(BATCH))
+
+
+def run(*arguments: object) -> str:
+    """`amqp-broker` with these arguments. Returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "amqp_broker", *map(str, arguments)],
+        check=False, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
 
 
 def test_a_removed_node_that_starts_again_says_so_once_and_ends(tmp_path: Path) -> None:

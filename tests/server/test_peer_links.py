@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ import uvloop
 from amqp_broker.cluster.peer_protocol import FRAME_OVERHEAD, PING
 from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from amqp_broker.server.sockets import bind_all
-from amqp_broker.setting_kinds import Address
-from tests.server.peer_cluster import HandPeer, Place, linked, places, rest_of, running
+from amqp_broker.setting_kinds import Address, MemberAddress
+from tests.server.peer_cluster import HandPeer, Place, linked, listeners, places, rest_of, running
 
 KIB = 1024
 #: Limits small enough to be reached.
@@ -122,6 +123,22 @@ async def test_a_node_that_starts_again_is_linked_again() -> None:
             await first.until(lambda: first.links.is_connected("n2"))
             await linked(first, second)
             assert second.heard[: len(heard)] == heard
+
+
+async def test_a_node_that_was_dialled_starts_again() -> None:
+    """What is left of the connections that it had accepted does not keep its port."""
+    first, second = places("n1", "n2")
+    (deaf,) = listeners(1)  # nobody listens there, so that this node does not dial
+    members = (MemberAddress("n1", Address(*deaf.getsockname())), second.config.cluster[1])
+    second.config = replace(second.config, cluster=members)
+    async with running(first):
+        await second.start()
+        await linked(first, second)
+        await second.links.close()
+        second.listener = bind_all(second.config.cluster_listen, "--cluster-listen")[0]
+        async with running(second):
+            await linked(first, second)
+    deaf.close()
 
 
 async def test_a_newer_link_takes_the_place_of_the_older() -> None:
@@ -293,6 +310,7 @@ async def test_a_defect_in_the_callback_is_told_to_the_loop(caplog: pytest.LogCa
         test_three_nodes_link_and_talk,
         test_a_link_that_was_cut_is_made_again,
         test_a_node_that_starts_again_is_linked_again,
+        test_a_node_that_was_dialled_starts_again,
         test_a_newer_link_takes_the_place_of_the_older,
         test_pings_keep_an_idle_link,
         test_members_come_and_go,

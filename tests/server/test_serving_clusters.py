@@ -228,6 +228,13 @@ def test_a_node_alone_is_grown_by_a_second_and_both_know_each_other_after_a_rest
             assert links_of(status_of(node)) == {"n1": True, "n2": True}
 
 
+def test_nodes_are_added_one_right_after_the_other(tmp_path: Path) -> None:
+    with amqp_broker.running_cluster(1, tmp_path) as cluster:
+        cluster.add_node()
+        third = cluster.add_node()
+        until(third, lambda status: all(is_voter_everywhere(status, name) for name in ("n1", "n2", "n3")))
+
+
 def test_who_has_joined_outlives_the_first(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("0123456789abcdef" * 4)

@@ -1,0 +1,114 @@
+"""Every argument of every verb of amq.system is of its type, or the request is refused with the argument's name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import amqp_broker.system
+from amqp_broker.system import System
+from tests.node.desk import Desk
+from tests.node.node_driver import NodeDriver
+from tests.simulation.settings import USER
+
+_TEXT = ["a string", 7, True, None, [], {}, 1.5]
+_FLAG = ["true or false", 7, "false", None, [], {}, 1.5, "", 0, 1]
+_TAGS = ["a list of strings", 7, True, None, {}, [7]]
+_OBJECT = ["an object", 7, True, None, [], "x"]
+_NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
+_DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
+
+PERMISSION = {"user": USER, "vhost": "/"}
+POLICY = {"vhost": "/", "name": "p", "pattern": "x", "definition": {"max-length": 1}}
+#: By verb: a request that makes sense, and its arguments, with what they have to be and values that are none.
+VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
+    "statistics": ({}, {}),
+    "queue.list": ({"vhost": "/"}, {"vhost": _TEXT}),
+    "vhost.create": (
+        {"name": "v"},
+        {"name": _TEXT, "description": _TEXT, "permissions_for": _TEXT},
+    ),
+    "vhost.delete": ({"name": "/"}, {"name": _TEXT}),
+    "vhost.limits": ({"vhost": "/", "limits": {}}, {"vhost": _TEXT, "limits": _OBJECT}),
+    "user.put": ({"name": "u"}, {"name": _TEXT, "password": _TEXT, "tags": _TAGS}),
+    "user.delete": ({"name": USER}, {"name": _TEXT}),
+    "user.limits": ({"user": USER, "limits": {}}, {"user": _TEXT, "limits": _OBJECT}),
+    "permission.put": (
+        {**PERMISSION, "configure": "", "write": "", "read": ""},
+        {"user": _TEXT, "vhost": _TEXT, "configure": _TEXT, "write": _TEXT, "read": _TEXT},
+    ),
+    "permission.delete": (PERMISSION, {"user": _TEXT, "vhost": _TEXT}),
+    "topic_permission.put": (
+        {**PERMISSION, "exchange": "amq.topic", "write": "", "read": ""},
+        {"user": _TEXT, "vhost": _TEXT, "exchange": _TEXT, "write": _TEXT, "read": _TEXT},
+    ),
+    "topic_permission.delete": (
+        {**PERMISSION, "exchange": "amq.topic"},
+        {"user": _TEXT, "vhost": _TEXT, "exchange": _TEXT},
+    ),
+    **{
+        f"{kind}.put": (
+            POLICY,
+            {
+                "vhost": _TEXT, "name": _TEXT, "pattern": _TEXT, "apply_to": _TEXT, "priority": _NUMBER,
+                "definition": _OBJECT,
+            },
+        )
+        for kind in ("policy", "operator_policy")
+    },
+    **{
+        f"{kind}.delete": ({"vhost": "/", "name": "p"}, {"vhost": _TEXT, "name": _TEXT})
+        for kind in ("policy", "operator_policy")
+    },
+    "definitions.export": ({}, {"vhost": _TEXT}),
+    "definitions.import": ({"definitions": {}}, {"definitions": _DEFINITIONS, "vhost": _TEXT}),
+    "cluster.status": ({}, {"node": _TEXT}),
+    "cluster.add": ({"node": "n4=127.0.0.1:7104"}, {"node": _TEXT, "identity": _TEXT}),
+    "cluster.remove": ({"node": "n4"}, {"node": _TEXT, "drops_queues": _FLAG}),
+    "cluster.transfer": (
+        {"vhost": "/", "queue": "q", "node": "n4"}, {"vhost": _TEXT, "queue": _TEXT, "node": _TEXT},
+    ),
+    "cluster.rebalance": ({}, {}),
+}  # fmt: skip
+
+CASES = [
+    (verb, request, argument, expected, value)
+    for verb, (request, arguments) in VERBS.items()
+    for argument, (expected, *values) in arguments.items()
+    for value in values
+]
+
+
+@pytest.fixture(scope="module")
+def driver() -> NodeDriver:
+    return NodeDriver()
+
+
+@pytest.fixture(scope="module")
+def desk(driver: NodeDriver) -> Desk:
+    return Desk(driver)
+
+
+def test_the_table_has_every_verb(driver: NodeDriver) -> None:
+    assert sorted(System(driver.node)._verbs) == sorted(VERBS)
+
+
+def test_the_table_has_every_argument() -> None:
+    """Whatever a verb reads of a request is in the table, under some verb."""
+    folder = Path(amqp_broker.system.__file__).parent
+    source = (folder / "system.py").read_text() + (folder / "cluster" / "cluster_verbs.py").read_text()
+    read = set(re.findall(r'request\.(?:get|text|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
+    assert read
+    assert read <= {argument for _, arguments in VERBS.values() for argument in arguments}
+
+
+@pytest.mark.parametrize(("verb", "request_", "argument", "expected", "value"), CASES)
+def test_what_is_not_of_its_type_is_refused_by_name(
+    desk: Desk, verb: str, request_: dict[str, Any], argument: str, expected: str, value: Any
+) -> None:
+    answer = desk.ask(verb, **{**request_, argument: value})
+    assert not answer["ok"], answer
+    assert re.search(f"{verb}: .*{argument}.*({expected})", answer["error"]), answer["error"]
