@@ -26,6 +26,7 @@ cdef class DeadLetters:
     cdef dict _ways
     cdef object _receipt
     cdef public Py_ssize_t backlog
+    cdef public bint is_posting
     cdef public list refused
     cdef public long long cycles_dropped
 
