@@ -281,10 +281,12 @@ class Broker:
             yield None
         vhost.router.tell_nobody()
 
-    def access_changed(self) -> None:
-        """Users or permissions changed: what publishers remember of routes includes permissions."""
+    def access_changed(self, user: str, name: str | None) -> None:
+        """A user, or what one may do in a virtual host (None: in all), changed: what publishers remember of routes
+        includes permissions."""
         for vhost in self.vhosts.values():
-            vhost.changed()
+            if name is None or vhost.name == name:
+                vhost.access_changed(user)
 
     # -- exchanges and queues at run time ----------------------------------------------------------------------------
 

@@ -278,7 +278,8 @@ class Declarations:
         for number, queue in enumerate(queues, 1):
             if queue in self._condemned:
                 self._condemned.discard(queue)
-                if self._broker.vhosts.get(vhost.name) is vhost and vhost.queues.get(queue.name) is queue:
+                is_there = vhost.queues.get(queue.name) is queue
+                if is_there and self._broker.vhosts.get(vhost.name) is vhost:
                     self.remove_queue(vhost, queue)
             if number % _QUEUES_AT_ONCE == 0:
                 yield None
