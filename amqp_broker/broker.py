@@ -11,7 +11,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
 from amqp_broker.cluster import commands
@@ -63,7 +63,7 @@ log = logging.getLogger("amqp_broker")
 class _Elsewhere:
     """The owner of an exclusive queue whose connection is another node's."""
 
-    exclusive_queues: tuple[Any, ...] = ()
+    exclusive_queues: ClassVar[dict[Any, None]] = {}
     vhost = None
 
 
@@ -281,10 +281,12 @@ class Broker:
             yield None
         vhost.router.tell_nobody()
 
-    def access_changed(self) -> None:
-        """Users or permissions changed: what publishers remember of routes includes permissions."""
+    def access_changed(self, user: str, name: str | None) -> None:
+        """A user, or what one may do in a virtual host (None: in all), changed: what publishers remember of routes
+        includes permissions."""
         for vhost in self.vhosts.values():
-            vhost.changed()
+            if name is None or vhost.name == name:
+                vhost.access_changed(user)
 
     # -- exchanges and queues at run time ----------------------------------------------------------------------------
 
@@ -351,7 +353,7 @@ class Broker:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
-            owner.exclusive_queues.append(queue)
+            owner.exclusive_queues[queue] = None
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
             queue.restore(recovered, self.now)

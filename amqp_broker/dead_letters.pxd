@@ -27,6 +27,7 @@ cdef class DeadLetters:
     cdef Py_ssize_t _route_count
     cdef object _receipt
     cdef public Py_ssize_t backlog
+    cdef public bint is_posting
     cdef public list refused
     cdef public long long cycles_dropped
 

@@ -80,13 +80,15 @@ def _has_proxies(queues: list[Any]) -> bool:
 
 
 class DeadLetters:
-    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many of classic queues wait to be
-    posted, and can be. refused: what full queues have refused in this turn, and are to post."""
+    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many that publishes to classic
+    queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
+    refused in this turn, and are to post."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._deaths = Deaths(broker.config.max_death_history_bytes)
         self.backlog = 0
+        self.is_posting = False
         self.refused: list[tuple[Any, Message]] = []
         self._ways: dict[Any, Way] = {}
         self._route_count = 0
@@ -162,7 +164,11 @@ class DeadLetters:
         if makes_receipt and (delayed or (way.has_proxies and _has_proxies(queues))):
             receipt = self._receipt = JointReceipt()
         if queues:
-            vhost.publish(letter, queues, now, receipt, True)
+            self.is_posting = True
+            try:
+                vhost.publish(letter, queues, now, receipt, True)
+            finally:
+                self.is_posting = False
         for name in delayed:
             vhost.delayed[name].add(letter, now, receipt, True)
         return len(queues) + len(delayed)

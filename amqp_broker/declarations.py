@@ -34,6 +34,7 @@ from amqp_broker.errors import (
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.reply_to import REPLY_PREFIX, REPLY_TO
+from amqp_broker.task import Steps, Task
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
 _RESERVED = "amq."
 _PREDECLARED = {each.name for each in PREDECLARED}
 
+#: So many queues are deleted in one slice.
+_QUEUES_AT_ONCE = 16
+
 
 class Wanted(NamedTuple):
     """This command has to be applied first."""
@@ -71,13 +75,22 @@ class Declarations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._condemned: set[Any] = set()
 
     # -- queues --------------------------------------------------------------------------------------------------
+
+    def _look_up(self, vhost: VHost, name: str) -> Any:
+        """The queue of that name; None where there is none, or one that is condemned, which goes now."""
+        queue = vhost.queues.get(name)
+        if queue is None or queue not in self._condemned:
+            return queue
+        self.remove_queue(vhost, queue)
+        return None
 
     def find_queue(self, connection: Connection, name: str) -> Any:
         """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
         vhost = connection.vhost
-        queue = vhost.queues.get(name)
+        queue = self._look_up(vhost, name)
         if queue is None:
             raise not_found("queue", name, vhost.name)
         owner = queue.declaration.owner
@@ -100,7 +113,7 @@ class Declarations:
             asked.last_used = self._broker.now
             return name, asked
         is_durable = method.durable and not method.exclusive
-        present = vhost.queues.get(name) if name else None
+        present = self._look_up(vhost, name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(connection, present, method, is_durable)
@@ -199,7 +212,7 @@ class Declarations:
         declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
         queue = broker.add_queue(vhost, declaration)
         if method.exclusive:
-            connection.exclusive_queues.append(queue)
+            connection.exclusive_queues[queue] = None
         return name, queue
 
     def _check_queue_limits(self, vhost: VHost, name: str) -> None:
@@ -223,7 +236,7 @@ class Declarations:
         queue is no error."""
         vhost = connection.vhost
         connection.session.check(Action.CONFIGURE, "queue", name)
-        if name not in vhost.queues:
+        if self._look_up(vhost, name) is None:
             return 0, self._broker.unsettled_proposal()
         queue = self.find_queue(connection, name)
         if if_unused and queue.consumer_count():
@@ -240,15 +253,36 @@ class Declarations:
     def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
+        self._condemned.discard(queue)
         owner = queue.declaration.owner
-        if owner is not None and queue in owner.exclusive_queues:
-            owner.exclusive_queues.remove(queue)
+        if owner is not None:
+            owner.exclusive_queues.pop(queue, None)
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)
         proposal = None
         if broker.is_recorded(queue):
             proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
         return count, self.remove_abandoned(vhost, removed) or proposal
+
+    def remove_queues(self, vhost: VHost, queues: list[Any]) -> None:
+        """Delete queues whose connection or last consumer is gone: very many in slices. What is left of them meanwhile
+        is gone for all that look for it."""
+        if len(queues) <= _QUEUES_AT_ONCE:
+            for queue in queues:
+                self.remove_queue(vhost, queue)
+            return
+        self._condemned.update(queues)
+        Task(self._broker.background, self._remove_condemned(vhost, queues))
+
+    def _remove_condemned(self, vhost: VHost, queues: list[Any]) -> Steps:
+        for number, queue in enumerate(queues, 1):
+            if queue in self._condemned:
+                self._condemned.discard(queue)
+                is_there = vhost.queues.get(queue.name) is queue
+                if is_there and self._broker.vhosts.get(vhost.name) is vhost:
+                    self.remove_queue(vhost, queue)
+            if number % _QUEUES_AT_ONCE == 0:
+                yield None
 
     def remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> Proposal | None:
         """Auto-delete exchanges whose last binding went with what was removed. Returns the last of the proposals."""

@@ -52,7 +52,7 @@ from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
 from amqp_broker.turn_share import TurnShare
 from queues.background import Background
-from queues.letters import MOST_NOTED
+from queues.letters import MOST_PUBLISHED
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
@@ -64,7 +64,7 @@ log = logging.getLogger("amqp_broker")
 
 # Names of others as integers of this module, which a compiled one compares in C.
 _LAZY_BYTES = LAZY_BYTES
-_MOST_LETTERS = MOST_NOTED
+_MOST_LETTERS = MOST_PUBLISHED
 #: Settlements that nobody waits for are written after this time at the latest, milliseconds.
 LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
@@ -555,7 +555,7 @@ class Node:
         """Whether publishers have to wait, and who is to be read."""
         readers, homes, replication = self.readers, self.homes, self.replication
         backlog = self.store.journal.position - self._synced_ticket
-        is_behind = backlog > self._publish_backlog or self._dead_letters.backlog > _MOST_LETTERS
+        is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if replication.is_active and not is_behind:
             is_behind = replication.is_behind
         is_on = self.alarms.is_set or self.store.pager.has_no_room

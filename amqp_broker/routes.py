@@ -87,6 +87,11 @@ class RouteTable:
         for number in self._numbers.pop(exchange, ()):
             self.routes[number] = self.only[number] = None
 
+    def drop_each(self) -> None:
+        """None of them does; their numbers stay."""
+        self.routes[:] = self.only[:] = [None] * len(self.routes)
+        self._numbers.clear()
+
     def clear(self) -> None:
         """Forget everything."""
         self.index.clear()

@@ -6,7 +6,8 @@
 
 Invariants:
 1. While it waits it is not in the background's list, so that whoever runs slices until there are none comes to an end.
-2. What its steps raise ends it, and nothing else: it is in `error`, for whoever waits for the task.
+2. What its steps raise ends it, and nothing else: it is in `error`, for whoever waits for the task. But for what the
+   disk raises, which ends the node.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 from queues.background import Background
+from storage.errors import StorageError
 
 log = logging.getLogger("amqp_broker")
 
@@ -71,6 +73,8 @@ class Task:
         except EXPECTED_ERRORS as error:
             self._finish(None, error)
             return False
+        except (OSError, StorageError):
+            raise
         except Exception as error:
             log.exception("defect in a task")
             self._finish(None, error)

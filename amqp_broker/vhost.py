@@ -4,8 +4,9 @@ Declarations live in declarations.py, dead letters in dead_letters.py; both work
 
 Invariants:
 1. `generation` rises whenever a route or a permission may have changed.
-2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission all of it,
-   a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to it.
+2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission what the
+   user has, a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to
+   it.
 3. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
 """
 
@@ -124,6 +125,13 @@ class VHost:
         """Routes that were found before are no longer valid, whichever they are."""
         self.generation += 1
         self._forget_routes()
+
+    def access_changed(self, user: str) -> None:
+        """What a user may do has changed. The routes of all others hold."""
+        self.generation += 1
+        table = self._tables.get(user)
+        if table is not None:
+            table.drop_each()
 
     def queue_changed(self, name: str) -> None:
         """There is a queue of this name, or another one, or none any more."""

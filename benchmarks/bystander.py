@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from benchmarks.brokers import (
     temporary_folder,
 )
 from benchmarks.bystander_cases import CASES, Administration, Case, Stage
+from benchmarks.bystander_cluster import Cohesion, watched_cluster
 from benchmarks.bystander_watch import Waits, bystanders, waits_of
 from benchmarks.clusters import control
 from benchmarks.machine import header, page_of, table
@@ -123,6 +124,13 @@ def own_stage(folder: Path, plain: bool) -> Iterator[tuple[Broker, Administratio
 
 
 @contextmanager
+def cluster_stage(folder: Path, plain: bool) -> Iterator[tuple[Broker, Administration, Cohesion]]:
+    """A cluster of ours, whose nodes run in `folder`: its first node."""
+    with watched_cluster(folder, plain) as (broker, cohesion):
+        yield broker, OwnAdministration(broker), cohesion
+
+
+@contextmanager
 def rabbitmq_stage(folder: Path) -> Iterator[tuple[Broker, Administration]]:
     """RabbitMQ, running in `folder`."""
     environment = rabbitmq_environment(folder)
@@ -131,14 +139,22 @@ def rabbitmq_stage(folder: Path) -> Iterator[tuple[Broker, Administration]]:
 
 
 @contextmanager
-def stages(with_rival: bool, plain: bool) -> Iterator[list[tuple[Broker, Administration, Path]]]:
-    """Ours, and RabbitMQ if it is wanted, each with its folder."""
-    with temporary_folder() as folder, own_stage(folder / "ours", plain) as (ours, ours_of):
-        if not with_rival:
-            yield [(ours, ours_of, folder)]
+def stages(
+    with_rival: bool, is_cluster: bool, plain: bool
+) -> Iterator[tuple[list[tuple[Broker, Administration, Path]], Cohesion | None]]:
+    """Ours, and RabbitMQ if it is wanted, each with its folder; or a cluster of ours, and the look at it."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        if is_cluster:
+            broker, administration, cohesion = stack.enter_context(cluster_stage(folder / "cluster", plain))
+            yield [(broker, administration, folder)], cohesion
             return
-        with rabbitmq_stage(folder / "rabbitmq") as (rival, rivals):
-            yield [(ours, ours_of, folder), (rival, rivals, folder)]
+        ours, ours_of = stack.enter_context(own_stage(folder / "ours", plain))
+        found = [(ours, ours_of, folder)]
+        if with_rival:
+            rival, rivals = stack.enter_context(rabbitmq_stage(folder / "rabbitmq"))
+            found.append((rival, rivals, folder))
+        yield found, None
 
 
 def rounds_of(
@@ -185,10 +201,15 @@ def write(lines: list[list[str]], raw: dict[str, dict[str, list[object]]], facts
 @click.option("--rounds", default=3, type=click.IntRange(1), help="Rounds of each case on each broker.")
 @click.option("--scale", default=1.0, type=click.FloatRange(0.001, 10), help="Multiplies every amount.")
 @click.option("--ours", is_flag=True, help="Our broker alone, without RabbitMQ.")
+@click.option("--cluster", "is_cluster", is_flag=True, help="The first of three of our nodes, without RabbitMQ.")
 @click.option("--plain", is_flag=True, help="Run our broker without compiled modules.")
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/bystander.md]")
-def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, plain: bool, output: Path | None) -> None:
-    """Measure what a bystander feels and write the table."""
+def bystander(
+    names: tuple[str, ...], rounds: int, scale: float, ours: bool, is_cluster: bool, plain: bool, output: Path | None
+) -> None:
+    """Measure what a bystander feels and write the table. Of a cluster, also see that it stays as it is: no group gets
+    another leader, no link is lost."""
+    ours = ours or is_cluster
     raw: dict[str, dict[str, list[object]]] = {}
     lines: list[list[str]] = []
     facts: dict[str, str] = {}
@@ -196,13 +217,15 @@ def bystander(names: tuple[str, ...], rounds: int, scale: float, ours: bool, pla
     try:
         if not ours:
             check_rabbitmq()
-        with stages(not ours, plain) as brokers:
+        with stages(not ours, is_cluster, plain) as (brokers, cohesion):
             facts |= {broker.name: broker.version for broker, _, _ in brokers[1:]}
             for name in names or CASES:
                 case = CASES[name]
                 count = max(1, int(case.count * scale))
                 try:
                     felt = rounds_of(case, count, brokers, rounds)
+                    if cohesion is not None:
+                        cohesion.check()
                 except (BrokerError, LinkError, OSError, subprocess.SubprocessError, SystemRequestError) as error:
                     failed.append(f"{name}: {error}")
                     click.echo(failed[-1], err=True)

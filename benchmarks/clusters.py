@@ -30,14 +30,14 @@ CONTROL_SECONDS = 120
 @contextmanager
 def own_cluster(folder: Path, nodes: int, plain: bool = False) -> Iterator[Broker]:
     """Our nodes with their data in `folder`. Yields the first."""
-    with _plain_children(plain), running_cluster(nodes, folder) as cluster:
+    with plain_children(plain), running_cluster(nodes, folder) as cluster:
         target = parse_target(cluster.nodes[0].url)
         name = "amqp-broker (plain)" if plain else "amqp-broker"
         yield Broker(name, version_of(target), target, cluster.nodes[0].broker.process.pid, 0.0)
 
 
 @contextmanager
-def _plain_children(plain: bool) -> Iterator[None]:
+def plain_children(plain: bool) -> Iterator[None]:
     """Whether the nodes that are started run without compiled modules."""
     before = os.environ.pop("AMQP_BROKER_PLAIN", None)
     if plain:

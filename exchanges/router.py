@@ -73,6 +73,8 @@ class Route:
         return f"Route(queues={self.queues!r}, is_cacheable={self.is_cacheable!r}, delayed={self.delayed!r})"
 
 
+#: Of one exchange more keys than this are not told one by one.
+_MANY_KEYS = 32
 #: Told of routes that may have changed: the exchanges at which they begin, and their routing key (None: any).
 Touched = Callable[[list[str], str | None], None]
 
@@ -172,15 +174,13 @@ class Router:
         """
         removed = self._remove_destination(Destination(QUEUE, name))
         self.binding_count -= len(removed)
-        for source, binding in removed:
-            self._touch(source, self._entries[source].exchange.only_key(binding.binding_key))
+        self._touch_all(removed)
         self._touch(DEFAULT_EXCHANGE, name)
         return removed
 
     def touch_queue(self, name: str) -> None:
         """There is a queue of this name now, or another one: routes that lead to it are told of."""
-        for source, binding in self.bindings_to(Destination(QUEUE, name)):
-            self._touch(source, self._entries[source].exchange.only_key(binding.binding_key))
+        self._touch_all(self.bindings_to(Destination(QUEUE, name)))
         self._touch(DEFAULT_EXCHANGE, name)
 
     def bind(
@@ -346,6 +346,20 @@ class Router:
         than that."""
         key = entry.exchange.only_key(binding_key) if destination.kind == QUEUE else None
         self._touch(entry.name, key)
+
+    def _touch_all(self, bindings: list[tuple[str, Binding]]) -> None:
+        """Bindings of a queue, each with its source's name. Of very many the keys are not told one by one."""
+        keys: dict[str, dict[str | None, None]] = {}
+        for source, binding in bindings:
+            found = keys.setdefault(source, {})
+            if None not in found and len(found) <= _MANY_KEYS:
+                found[self._entries[source].exchange.only_key(binding.binding_key)] = None
+        for source, found in keys.items():
+            if None in found or len(found) > _MANY_KEYS:
+                self._touch(source, None)
+            else:
+                for key in found:
+                    self._touch(source, key)
 
     def _touch(self, name: str, routing_key: str | None) -> None:
         """Routes through an exchange may have changed: those of all from which it can be reached."""

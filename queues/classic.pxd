@@ -25,6 +25,7 @@ cdef class ClassicQueue(Queue):
     cdef public long long settled_count
     cdef public Pager pager
     cdef public bint _expires_soon
+    cdef bint _is_pressed
     cdef public Ready ready
     cdef public Dispatcher dispatcher
     cdef public list settled
@@ -37,6 +38,7 @@ cdef class ClassicQueue(Queue):
     cdef public Letters letters
     cdef public bint is_working
     cdef Py_ssize_t _at_once
+    cdef int _returning
     cdef list _waiting
     cdef public unsigned int last_segment
     cdef public long long redelivered

@@ -97,6 +97,8 @@ class ClassicQueue(Queue):
         self._expiry_at = 0
         self._expiry_timer: Timer | None = None
         self._expires_soon = False
+        self._returning = 0
+        self._is_pressed = False  # what leaves makes room for what is published
         self.apply_settings(settings)
 
     def apply_settings(self, settings: QueueArguments) -> None:
@@ -182,11 +184,14 @@ class ClassicQueue(Queue):
             if expires_at <= now:
                 # It may have expired behind others: then it goes when it becomes the first.
                 self._expires_soon = True
+                self._is_pressed = True
                 self._drop_expired_at_once(now)
             else:
                 self._watch(expires_at)
         if self.is_limited and not self.rejects_overflow:
+            self._is_pressed = True
             self._drop_excess_at_once()
+        self._is_pressed = False
 
     def _became_ready(self) -> None:
         self.is_drained = False
@@ -271,7 +276,7 @@ class ClassicQueue(Queue):
 
     def waits(self, now: int) -> bool:
         """Whether ready messages stand behind others that have expired, and are to be given up in turns to come."""
-        return self.is_working and not self.is_deleted and self._head_has_expired(now)
+        return (self.is_working or self._returning > 0) and not self.is_deleted and self._head_has_expired(now)
 
     def wait(self, callback: Callable[[], None]) -> None:
         """Call back, once, when `waits` is over."""
@@ -340,6 +345,17 @@ class ClassicQueue(Queue):
                     self._watch(max(entry.expires_at, now))
         self._make_ready(kept, now)
 
+    def begin_return(self) -> None:
+        """Very many entries are going to be put back, some at a time. Until they are the queue delivers nothing: they
+        stand in front of what is there."""
+        self._returning += 1
+        self.is_drained = False
+
+    def end_return(self) -> None:
+        """They are all back."""
+        self._returning -= 1
+        self.work_on()  # which also serves the consumers
+
     def take_back(self, entries: list[Entry], now: int) -> None:
         """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
         for entry in entries:
@@ -397,7 +413,7 @@ class ClassicQueue(Queue):
         if letters is None:
             post: Any = self.post
             letters = self.letters = Letters(self, post)
-        letters.add(entry, reason)
+        letters.add(entry, reason, self._is_pressed)
         self.is_drained = False  # `taker` is to look whether there are too many
 
     def post_refused(self, message: Message, now: int) -> None:
@@ -463,8 +479,8 @@ class ClassicQueue(Queue):
             callback()
 
     def _is_held_up(self) -> bool:
-        """Whether so many dead letters wait that nothing more is to leave the queue."""
-        return self.letters is not None and self.letters.is_full
+        """Whether so many dead letters wait that nothing more is to leave the queue, or messages are coming back."""
+        return self._returning > 0 or (self.letters is not None and self.letters.is_full)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

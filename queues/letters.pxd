@@ -9,12 +9,13 @@ cdef class Letters:
     cdef public object post
     cdef public object noted
     cdef public bint is_blocked
+    cdef Py_ssize_t _published
     cdef dict _under_way
     cdef long long _under_way_bytes
     cdef object _again
 
-    cpdef int add(self, Entry entry, str reason) except -1
-    @cython.locals(entry=Entry)
+    cpdef int add(self, Entry entry, str reason, bint is_published) except -1
+    @cython.locals(entry=Entry, is_published=bint)
     cpdef Py_ssize_t work(self, Py_ssize_t left, long long now) except? -1
     @cython.locals(copies=Py_ssize_t)
     cpdef Py_ssize_t post_now(self, Entry entry, str reason, long long now) except? -2

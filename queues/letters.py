@@ -10,7 +10,14 @@ twice after one. Consumers and counts do not see it any more.
 Invariants:
 1. An entry in here is counted in `pager.used`, and is in `queue.held` if it has a durable copy.
 2. At most WINDOW letters, and WINDOW_BYTES octets (or one letter), are under way or wait to be posted again.
-3. `post.backlog` counts what is noted and can be posted: not that of queues whose window is full.
+3. `post.backlog` counts what publishes have made, is noted and can be posted: not that of queues whose window is full.
+
+Publishers wait for that backlog (Node), since nothing else bounds it: each publish to a full queue makes another
+letter. Letters of other causes are no more than there were messages before. Of what expires, or is too much for a new
+policy, a queue gives up MOST_NOTED at a time, and the rest stays where it can be paged. What is refused, or comes back
+too often, was in RAM as a delivery, of which consumers hold no more than memory allows, and a queue with MOST_NOTED
+letters makes no more deliveries. So these hold back their own queue, and no publisher. Nor do letters of letters, of
+which there are no more than of the first.
 """
 
 from __future__ import annotations
@@ -29,6 +36,9 @@ WINDOW_BYTES = 8 * 1024 * 1024
 RETRY_MS = 1000
 #: A queue with so many letters that are not posted yet gives up, and delivers, nothing more.
 MOST_NOTED = 10_000
+#: With so many on a node that publishes have made publishers wait: before a queue that gives up nothing more, for them,
+#: would grow above its limit.
+MOST_PUBLISHED = 5_000
 #: What a letter costs of a slice, and each of its copies (ClassicQueue.work).
 _LETTER_COST = 6
 _COPY_COST = 1
@@ -40,9 +50,11 @@ _MOST_NOTED = MOST_NOTED
 
 
 class Post(Protocol):
-    """Who publishes dead letters. backlog: of all queues, what is noted and can be posted."""
+    """Who publishes dead letters. backlog: of all queues, what publishes have made, is noted and can be posted.
+    is_posting: what is published now is a letter."""
 
     backlog: int
+    is_posting: bool
 
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish one. Returns how many queues have it, or UNDER_WAY: `queue.letters.done` is called later."""
@@ -56,14 +68,15 @@ class Post(Protocol):
 
 
 class Letters:
-    """noted: what is to be posted and why, in order; and who is to be called then. is_blocked: too many are under
-    way."""
+    """noted: what is to be posted, why, and whether a publish has made it, in order; and who is to be called then.
+    is_blocked: too many are under way."""
 
     def __init__(self, queue: Any, post: Post) -> None:
         self.queue = queue
         self.post = post
-        self.noted: deque[tuple[Entry | None, Any]] = deque()
+        self.noted: deque[tuple[Entry | None, Any, bool]] = deque()
         self.is_blocked = False
+        self._published = 0  # of what is noted, what publishes have made
         self._under_way: dict[Entry, str] = {}
         self._under_way_bytes = 0
         self._again: deque[tuple[int, Entry, str]] = deque()
@@ -78,18 +91,19 @@ class Letters:
         """How many letters have not reached their new places, as far as is known."""
         return len(self.noted) + len(self._under_way) + len(self._again)
 
-    def add(self, entry: Entry, reason: str) -> None:
-        """The queue has given an entry up."""
-        self.noted.append((entry, reason))
-        if not self.is_blocked:
-            self.post.backlog += 1
+    def add(self, entry: Entry, reason: str, is_published: bool) -> None:
+        """The queue has given an entry up. is_published: because something is published to it."""
+        is_published = is_published and not self.post.is_posting
+        self.noted.append((entry, reason, is_published))
+        if is_published:
+            self._published += 1
+            if not self.is_blocked:
+                self.post.backlog += 1
 
     def call_when_posted(self, callback: Callable[[], None]) -> None:
         """Call back when everything is posted that is noted now: in a slice, so what is settled is not in the journal
         before the end of that turn."""
-        self.noted.append((None, callback))
-        if not self.is_blocked:
-            self.post.backlog += 1
+        self.noted.append((None, callback, False))
 
     def work(self, left: int, now: int) -> int:
         """Post what is noted, in a slice of which so much is left. Returns what is left then."""
@@ -97,10 +111,12 @@ class Letters:
         while noted and left > 0 and not self.is_blocked:
             if self._is_window_full():
                 self.is_blocked = True
-                post.backlog -= len(noted)
+                post.backlog -= self._published
                 break
-            entry, reason = noted.popleft()
-            post.backlog -= 1
+            entry, reason, is_published = noted.popleft()
+            if is_published:
+                self._published -= 1
+                post.backlog -= 1
             if entry is None:
                 reason()
                 continue
@@ -138,17 +154,15 @@ class Letters:
         """What was lost on its way is noted again, before the others."""
         due = []
         while self._again and self._again[0][0] <= now:
-            due.append(self._again.popleft()[1:])
+            due.append((*self._again.popleft()[1:], False))
         if self._again:
             self.queue.timers.at(self._again[0][0], self._post_again)
         self.noted.extendleft(reversed(due))
-        if not self.is_blocked:
-            self.post.backlog += len(due)
         self._unblock()
         self.queue.work_on()
 
     def _unblock(self) -> None:
         if self.is_blocked and not self._is_window_full():
             self.is_blocked = False
-            self.post.backlog += len(self.noted)
+            self.post.backlog += self._published
             self.queue.work_on()

@@ -78,7 +78,13 @@ def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
     elif entries[0].sequence > there[-1].sequence:
         there.extend(entries)
     else:
-        there = deque(sorted([*entries, *there], key=_sequence_of))
+        # Between others: only those are looked at that stand between the first and the last of them.
+        begin = bisect_right(there, entries[0].sequence, key=_sequence_of)
+        end = bisect_right(there, entries[-1].sequence, begin, key=_sequence_of)
+        there.rotate(-begin)
+        entries += [there.popleft() for _ in range(end - begin)]
+        there.extendleft(sorted(entries, key=_sequence_of, reverse=True))
+        there.rotate(begin)
     return there
 
 

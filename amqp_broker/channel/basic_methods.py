@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.auth.permissions import Action
@@ -11,6 +12,7 @@ from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, repl
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import reply
+from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
 from amqp_broker.errors import ChannelException, ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -190,10 +192,24 @@ def on_basic_nack(channel: Any, method: Any) -> None:
         channel.transaction.add_nack(channel, method.delivery_tag, method.multiple, method.requeue)
         return
     if method.multiple:
+        if channel.places_until(method.delivery_tag) > FEW:
+            _settle_many_negatively(channel, method)
+            return
         entries = channel.take_until(method.delivery_tag)
     else:
         entries = [channel.take_one(method.delivery_tag)]
     settle_negatively(channel, entries, method.requeue)
+
+
+def _settle_many_negatively(channel: Any, method: Any) -> None:
+    def refuse(entries: list[Any]) -> None:
+        settle_negatively(channel, entries, False)
+
+    entries = channel.take_places(method.delivery_tag)
+    if method.requeue:
+        put_back_many(channel, [entries], is_left=False, what="basic.nack")
+    else:
+        settle_many(channel, entries, "basic.nack", refuse)
 
 
 def on_basic_reject(channel: Any, method: Any) -> None:
@@ -217,25 +233,28 @@ def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
 def on_basic_recover(channel: Any, method: Any) -> None:
     """basic.recover: everything unacknowledged on the channel returns to its queues, but for what an open transaction
     has settled."""
-    _recover(channel, method.requeue)
-    reply(channel, methods.BasicRecoverOk())
+    _recover(channel, method.requeue, lambda: reply(channel, methods.BasicRecoverOk()))
 
 
 def on_basic_recover_async(channel: Any, method: Any) -> None:
     """basic.recover-async: basic.recover without an answer."""
-    _recover(channel, method.requeue)
+    _recover(channel, method.requeue, lambda: None)
 
 
-def _recover(channel: Any, requeue: bool) -> None:
+def _recover(channel: Any, requeue: bool, then: Callable[[], None]) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     transaction = channel.transaction
     if transaction is None:
+        if channel.places_until(0) > FEW:
+            put_back_many(channel, [channel.take_places(0)], is_left=False, what="basic.recover", then=then)
+            return
         entries = channel.take_all()
     else:
         tags = [tag for tag in channel.outstanding_tags(0) if not transaction.has_settled(tag)]
         entries = [channel.take_one(tag) for tag in tags]
     settle_negatively(channel, entries, True)
+    then()
 
 
 HANDLERS = {

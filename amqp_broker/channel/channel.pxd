@@ -16,7 +16,7 @@ from amqp_broker.vhost cimport VHost
 cdef int _METHOD, _HEADER, _BODY
 cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
-cdef Py_ssize_t _WIDE, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _CRUMB_BYTES
+cdef Py_ssize_t _WIDE, _FEW, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _CRUMB_BYTES
 
 @cython.final
 cdef class Channel:
@@ -102,6 +102,9 @@ cdef class Channel:
     cpdef Entry take_one(self, unsigned long long tag)
     @cython.locals(last=Py_ssize_t, index=Py_ssize_t, entry=Entry)
     cpdef list take_until(self, unsigned long long tag)
+    cpdef Py_ssize_t places_until(self, unsigned long long tag) except -1
+    @cython.locals(end=Py_ssize_t, taken=list)
+    cpdef list take_places(self, unsigned long long tag)
     @cython.locals(index=Py_ssize_t)
     cpdef bint is_outstanding(self, unsigned long long tag)
     @cython.locals(unacked=list, count=Py_ssize_t)

@@ -27,6 +27,7 @@ from amqp_broker.channel.refusals import (
     unknown_tag,
     wrong_class,
 )
+from amqp_broker.channel.settlement import FEW, settle_many
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routes import PublishRoute, RouteTable
@@ -56,6 +57,7 @@ _BODY = 2
 
 _SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 _WIDE = WIDE
+_FEW = FEW
 
 #: So many body frames, the last of them smaller than this, are kept as one chunk.
 _MANY_CHUNKS = 1024
@@ -385,6 +387,9 @@ class Channel:
         if tag == 0 and self.head >= len(self.unacked):
             return
         last = self._index_until(tag)
+        if last - self.head >= _FEW:
+            settle_many(self, self.take_places(tag), "basic.ack", self.ack_taken)
+            return
         unacked = self.unacked
         index = self.head
         while index <= last:
@@ -433,6 +438,30 @@ class Channel:
                 self.unacked[index] = None
         self._advance(last + 1)
         return entries
+
+    def places_until(self, tag: int) -> int:
+        """How many deliveries, settled ones among them included, `multiple` with this tag means. Raises
+        ChannelException (406)."""
+        if tag == 0 and self.head >= len(self.unacked):
+            return 0
+        return self._index_until(tag) + 1 - self.head
+
+    def take_places(self, tag: int) -> list[Entry | None]:
+        """As take_until, with None for what was settled before, and at no more cost than what stays. Raises
+        ChannelException (406)."""
+        if tag == 0 and self.head >= len(self.unacked):
+            return []
+        end = self._index_until(tag) + 1
+        taken = self.unacked
+        if len(taken) - end > end:
+            entries: list[Any] = self.take_until(tag)
+            return entries
+        self.unacked = taken[end:]
+        del taken[end:]
+        self.first_tag += end
+        self.head = 0
+        self._advance(0)
+        return taken
 
     def take_all(self) -> list[Entry]:
         """Take out every delivery, in order."""

@@ -24,11 +24,13 @@ def on_channel_flow_ok(channel: Any, method: Any) -> None:
 
 def on_channel_close(channel: Any, method: Any) -> None:
     """channel.close from the client."""
-    connection = channel.connection
-    close_channel(channel)
-    channel.is_open = False
-    del connection.channels[channel.channel_id]
-    reply(channel, methods.ChannelCloseOk())
+
+    def answer() -> None:
+        channel.is_open = False
+        del channel.connection.channels[channel.channel_id]
+        reply(channel, methods.ChannelCloseOk())
+
+    close_channel(channel, "channel.close", answer)
 
 
 HANDLERS = {

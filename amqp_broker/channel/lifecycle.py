@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.replies import reply
+from amqp_broker.channel.settlement import FEW, put_back_many
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
@@ -44,13 +46,15 @@ def _count_channels(node: Node, user: str) -> int:
     return sum(len(connection.channels) for connection in node.users[user])
 
 
-def close_channel(channel: Channel) -> None:
-    """Give back everything that a channel holds: consumers leave, deliveries return to their queues."""
-    close_channels([channel])
+def close_channel(channel: Channel, what: str = "", then: Callable[[], None] | None = None) -> None:
+    """Give back everything that a channel holds: consumers leave, deliveries return to their queues. what: the method
+    that asks for it, if one does; then: its answer, when all is done."""
+    close_channels([channel], what, then)
 
 
-def close_channels(channels: list[Channel]) -> None:
-    """Close channels of one connection together: what one gives back is not handed to the consumers of another."""
+def close_channels(channels: list[Channel], what: str = "", then: Callable[[], None] | None = None) -> None:
+    """Close channels of one connection together: what one gives back is not handed to the consumers of another. As
+    close_channel."""
     if not channels:
         return
     broker = channels[0].connection.node.broker
@@ -61,15 +65,23 @@ def close_channels(channels: list[Channel]) -> None:
         channel.confirms.end()
         channel.assemblies.end(channel)
         _stop_consumers(channel, queues)
-    _return_all(channels, queues)
+    are_many = sum(channel.places_until(0) for channel in channels) > FEW
+    if are_many:
+        put_back_many(channels[0], [channel.take_places(0) for channel in channels], True, what, then)
+    else:
+        _return_all(channels, queues)
     for channel in channels:
         channel.getters.clear()
+    abandoned = []
     for queue in queues:
         if not queue.is_deleted:
             if queue.had_consumers and _is_abandoned(queue):
-                broker.declarations.remove_queue(vhost, queue)
+                abandoned.append(queue)
             else:
                 queue.dispatch(vhost.now)
+    broker.declarations.remove_queues(vhost, abandoned)
+    if then is not None and not are_many:
+        then()
 
 
 def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:

@@ -4,8 +4,9 @@ It knows names only, not whether what they name exists, and nothing of routing.
 
 Invariants:
 1. A binding is in `_all`, under its source and under its destination, or in none of them.
-2. Every listing is in the order in which the bindings were added; an end without bindings has no entry.
-3. Adding and removing cost the same whatever the number of bindings.
+2. The value of a binding in `_all` is what was given with it; elsewhere it is None.
+3. Every listing is in the order in which the bindings were added; an end without bindings has no entry.
+4. Adding and removing cost the same whatever the number of bindings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Key = TypeVar("_Key")
 
 class BindingIndex:
     def __init__(self) -> None:
-        self._all: _Bindings = {}
+        self._all: dict[BindingRecord, bytes] = {}
         self._by_source: dict[str, _Bindings] = {}
         self._by_destination: dict[tuple[str, str], _Bindings] = {}
 
@@ -31,11 +32,11 @@ class BindingIndex:
     def __contains__(self, binding: BindingRecord) -> bool:
         return binding in self._all
 
-    def add(self, binding: BindingRecord) -> bool:
-        """False: it was there already."""
+    def add(self, binding: BindingRecord, line: bytes = b"") -> bool:
+        """line: what `lines` is to have of it. False: it was there already."""
         if binding in self._all:
             return False
-        self._all[binding] = None
+        self._all[binding] = line
         self._by_source.setdefault(binding.source, {})[binding] = None
         self._by_destination.setdefault((binding.destination_kind, binding.destination), {})[binding] = None
         return True
@@ -62,6 +63,10 @@ class BindingIndex:
 
     def all(self) -> list[BindingRecord]:
         return list(self._all)
+
+    def lines(self) -> list[bytes]:
+        """What was given with each."""
+        return list(self._all.values())
 
     def from_source(self, source: str) -> list[BindingRecord]:
         return list(self._by_source.get(source, ()))

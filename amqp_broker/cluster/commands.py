@@ -12,12 +12,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from amqp_broker.cluster.entities import DESTINATION_KINDS, BindingRecord
 
 Command = dict[str, Any]
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encode(value: object) -> bytes:
+    """JSON in ASCII, so that lone surrogates (octets of a name that are not UTF-8) survive."""
+    return _to_json(value).encode("ascii")
 
 
 class _Form(NamedTuple):

@@ -37,7 +37,7 @@ from amqp_broker.cluster.entities import (
     VHost,
     is_same,
 )
-from amqp_broker.cluster.snapshot import snapshot_of
+from amqp_broker.cluster.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.cluster.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
@@ -50,6 +50,7 @@ class Metadata(Access, AppRecords):
         self._vhosts: dict[str, VHostState] = {}
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
+        self._queue_lines: dict[int, bytes] = {}
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
         self._identities: dict[str, str] = {}  # of those members' folders of which one was told
@@ -95,6 +96,19 @@ class Metadata(Access, AppRecords):
         """The commands that make this state out of an empty one."""
         return snapshot_of(self)
 
+    def snapshot_lines(self) -> list[bytes]:
+        """The same, each as JSON. Those of queues and bindings were made when these were declared: there may be very
+        many, and a checkpoint is taken within a turn."""
+        return lines_of(self)
+
+    def queue_lines(self) -> list[bytes]:
+        """See `snapshot_lines`; in the order of `all_queues`."""
+        return list(self._queue_lines.values())
+
+    def binding_lines(self, vhost: str) -> list[bytes]:
+        """See `snapshot_lines`; in the order of `bindings`."""
+        return self._vhosts[vhost].bindings.lines()
+
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
         access, policy = self.access_generation, self.policy_generation
@@ -111,6 +125,7 @@ class Metadata(Access, AppRecords):
         self.copy_access_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
+        other._queue_lines = dict(self._queue_lines)
         other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
         other._identities = dict(self._identities)
@@ -160,7 +175,7 @@ class Metadata(Access, AppRecords):
         if state is None:
             return False
         for queue in state.queues.values():
-            del self._queues_by_id[queue.queue_id]
+            del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
         self.drop_permissions(1, name)
         self.access_generation += 1
         self.policy_generation += 1
@@ -352,6 +367,7 @@ class Metadata(Access, AppRecords):
         )
         state.queues[queue.name] = queue
         self._queues_by_id[queue_id] = queue
+        self._queue_lines[queue_id] = commands.encode(describe_queue(queue))
         self._next_queue_id = queue_id + 1
         return True
 
@@ -361,7 +377,7 @@ class Metadata(Access, AppRecords):
             return False
         state = self._vhosts[queue.vhost]
         del state.queues[queue.name]
-        del self._queues_by_id[queue.queue_id]
+        del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
         state.bindings.remove_destination(QUEUE, queue.name)
         return True
 
@@ -441,7 +457,10 @@ class Metadata(Access, AppRecords):
         # The names of the two ends are taken from there: of many bindings, each keeps no copy of its own.
         kind = QUEUE if command["destination_kind"] == QUEUE else EXCHANGE
         raw = commands.decode_arguments(command["arguments_raw"])
-        return state.bindings.add(BindingRecord(source.name, kind, destination.name, command["binding_key"], raw))
+        binding = BindingRecord(source.name, kind, destination.name, command["binding_key"], raw)
+        if binding in state.bindings:
+            return False
+        return state.bindings.add(binding, commands.encode(commands.add_binding(state.vhost.name, binding)))
 
     def _remove_binding(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

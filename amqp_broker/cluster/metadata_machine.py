@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from amqp_broker.cluster.commands import Command, check_command
+from amqp_broker.cluster.commands import Command, check_command, encode
 from amqp_broker.cluster.metadata import Metadata
 from raft.entry import REGULAR, Entry
 
@@ -49,8 +49,8 @@ class Batch:
         self.commands = commands
 
     def encode(self) -> bytes:
-        """JSON in ASCII, so that lone surrogates (octets of a name that are not UTF-8) survive."""
-        return _encode(
+        """As JSON."""
+        return encode(
             {"origin": self.origin, "session": self.session, "first": self.first, "commands": self.commands}
         )
 
@@ -73,6 +73,35 @@ class Batch:
         return cls(origin, session, first, found)
 
 
+class State:
+    """What chunks make, as they come: a chunk at a time, since there may be very many commands. index: of the last
+    entry that is in it; sessions: as in MetadataMachine."""
+
+    def __init__(self) -> None:
+        self.metadata = Metadata()
+        self.sessions: dict[str, tuple[int, int]] = {}
+        self.index = 0
+        self._parts: list[bytes] = []
+
+    def take_part(self, part: bytes) -> None:
+        """The next part of an export. Raises ValueError."""
+        self._parts.append(part[1:])
+        if part[:1] == _END:
+            parts, self._parts = self._parts, []
+            self.take(b"".join(parts))
+
+    def take(self, chunk: bytes) -> None:
+        """The next chunk of a checkpoint. Raises ValueError."""
+        for line in chunk.split(b"\n") if chunk else ():
+            value: Any = json.loads(line)
+            if isinstance(value, dict):
+                self.metadata.apply(value)
+            elif isinstance(value, list):
+                self.sessions[value[0]] = (value[1], value[2])
+            else:
+                self.index = value
+
+
 class MetadataMachine:
     """Drives `metadata`, and tells the listener."""
 
@@ -80,7 +109,7 @@ class MetadataMachine:
         self.metadata = metadata
         self._listener = listener
         self._sessions: dict[str, tuple[int, int]] = {}  # by node: session, number of the last command
-        self._install: list[bytes] | None = None
+        self._install: State | None = None
         self._index = 0
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
@@ -103,9 +132,9 @@ class MetadataMachine:
 
     def checkpoint(self) -> list[bytes]:
         """Lines of JSON: the commands that make the metadata, and the sessions."""
-        lines = [_encode(command) for command in self.metadata.snapshot()]
-        lines += [_encode([node, *numbers]) for node, numbers in sorted(self._sessions.items())]
-        lines.append(_encode(self._index))
+        lines = self.metadata.snapshot_lines()
+        lines += [encode([node, *numbers]) for node, numbers in sorted(self._sessions.items())]
+        lines.append(encode(self._index))
         chunks: list[bytes] = []
         chunk: list[bytes] = []
         size = 0
@@ -120,7 +149,10 @@ class MetadataMachine:
 
     def restore(self, chunks: list[bytes]) -> None:
         """At recovery. Raises ValueError."""
-        self._replace(chunks)
+        state = State()
+        for chunk in chunks:
+            state.take(chunk)
+        self._become(state)
 
     def export(self) -> Iterator[bytes]:
         """The state as of now; a command longer than a chunk is cut."""
@@ -128,18 +160,18 @@ class MetadataMachine:
 
     def begin_install(self) -> None:
         """Another member's state follows."""
-        self._install = []
+        self._install = State()
 
     def install_chunk(self, chunk: bytes) -> None:
-        """The next part of it."""
+        """The next part of it. Raises ValueError."""
         if self._install is None:
             raise RuntimeError("a chunk of an install, and none was begun")
-        self._install.append(chunk)
+        self._install.take_part(chunk)
 
     def end_install(self) -> None:
-        """It takes the place of the present one. Raises ValueError."""
-        chunks, self._install = self._install or [], None
-        self._replace(_joined(chunks))
+        """It takes the place of the present one."""
+        state, self._install = self._install or State(), None
+        self._become(state)
         self._listener.replaced(self._index)
 
     def abort_install(self) -> None:
@@ -174,26 +206,10 @@ class MetadataMachine:
                     newest = max(newest, batch.session)
         return newest
 
-    def _replace(self, chunks: Sequence[bytes]) -> None:
-        fresh = Metadata()
-        sessions: dict[str, tuple[int, int]] = {}
-        index = 0
-        for chunk in chunks:
-            for line in chunk.split(b"\n") if chunk else ():
-                value: Any = json.loads(line)
-                if isinstance(value, dict):
-                    fresh.apply(value)
-                elif isinstance(value, list):
-                    sessions[value[0]] = (value[1], value[2])
-                else:
-                    index = value
-        self.metadata.become(fresh)
-        self._sessions = sessions
-        self._index = index
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    def _become(self, state: State) -> None:
+        self.metadata.become(state.metadata)
+        self._sessions = state.sessions
+        self._index = state.index
 
 
 _MORE = b"\x01"
@@ -204,14 +220,3 @@ def _cut(chunk: bytes) -> list[bytes]:
     """A chunk in parts that fit into frames; the first octet of each says whether there is more of it."""
     parts = [chunk[start : start + _CHUNK_BYTES] for start in range(0, len(chunk), _CHUNK_BYTES)] or [b""]
     return [_MORE + part for part in parts[:-1]] + [_END + parts[-1]]
-
-
-def _joined(parts: list[bytes]) -> list[bytes]:
-    chunks: list[bytes] = []
-    chunk: list[bytes] = []
-    for part in parts:
-        chunk.append(part[1:])
-        if part[:1] == _END:
-            chunks.append(b"".join(chunk))
-            chunk = []
-    return chunks

@@ -47,7 +47,7 @@ class Projection:
             if subject == "vhost":
                 return self._vhost(verb, command["vhost"]) or changed
             elif subject in ("user", "permission", "topic_permission"):
-                self._broker.access_changed()
+                self._broker.access_changed(command["user"], command.get("vhost"))
                 if command["op"] == "user.delete":
                     self._close_connections(user=command["user"])
             elif subject in ("policy", "operator_policy"):
@@ -74,7 +74,8 @@ class Projection:
         self._drop_missing()
         for record in broker.metadata.vhosts():
             self._complete(record.name)
-        broker.access_changed()
+        for vhost in broker.vhosts.values():
+            vhost.changed()  # users and permissions may have, too
 
     # -- virtual hosts -------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,28 @@ if TYPE_CHECKING:
 
 def snapshot_of(metadata: Metadata) -> list[Command]:
     """See Metadata.snapshot. Nothing in it is shared with the metadata."""
+    return [
+        *_describe_before_queues(metadata),
+        *map(describe_queue, metadata.all_queues()),
+        *_describe_behind_queues(metadata),
+        *(
+            commands.add_binding(vhost.name, binding)
+            for vhost in metadata.vhosts()
+            for binding in metadata.bindings(vhost.name)
+        ),
+    ]
+
+
+def lines_of(metadata: Metadata) -> list[bytes]:
+    """See Metadata.snapshot_lines."""
+    lines = [*map(commands.encode, _describe_before_queues(metadata)), *metadata.queue_lines()]
+    lines += map(commands.encode, _describe_behind_queues(metadata))
+    for vhost in metadata.vhosts():
+        lines += metadata.binding_lines(vhost.name)
+    return lines
+
+
+def _describe_before_queues(metadata: Metadata) -> list[Command]:
     taken = [command for vhost in metadata.vhosts() for command in _describe_vhost(vhost)]
     for user in metadata.users():
         taken.append(commands.put_user(user.name, user.password_hash, user.tags))
@@ -39,19 +61,20 @@ def snapshot_of(metadata: Metadata) -> list[Command]:
     )
     for vhost in metadata.vhosts():
         taken.extend(_describe_content(metadata, vhost.name))
-    taken.extend(_describe_queue(queue) for queue in metadata.all_queues())
-    taken.extend(
+    return taken
+
+
+def _describe_behind_queues(metadata: Metadata) -> list[Command]:
+    taken = [
         commands.number_exchange(vhost.name, exchange.name, exchange.number)
         for vhost in metadata.vhosts()
         for exchange in metadata.exchanges(vhost.name)
         if exchange.number
-    )
+    ]
     taken.append(commands.reserve_queue_ids(metadata.next_queue_id))
     taken.extend(
         commands.put_member(node, address, metadata.identity_of(node)) for node, address in metadata.members().items()
     )
-    for vhost in metadata.vhosts():
-        taken.extend(commands.add_binding(vhost.name, binding) for binding in metadata.bindings(vhost.name))
     return taken
 
 
@@ -98,7 +121,8 @@ def _describe_content(metadata: Metadata, vhost: str) -> Iterable[Command]:
             )
 
 
-def _describe_queue(queue: QueueRecord) -> Command:
+def describe_queue(queue: QueueRecord) -> Command:
+    """The command that declares it."""
     return commands.declare_queue(
         queue.vhost,
         queue.name,

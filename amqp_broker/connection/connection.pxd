@@ -51,7 +51,7 @@ cdef class Connection:
     cdef public unsigned int serving
     cdef public Py_ssize_t partial_left
     cdef public Channel partial_channel
-    cdef public list exclusive_queues
+    cdef public dict exclusive_queues
     cdef public Py_ssize_t position
     cdef public object transport
 

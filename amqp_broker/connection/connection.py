@@ -103,7 +103,7 @@ class Connection:
         self.serving = 0
         self.partial_left = 0
         self.partial_channel: Any = None
-        self.exclusive_queues: list[Any] = []
+        self.exclusive_queues: dict[Any, None] = {}
         self.late_cancels: list[Any] | None = None
         self.timer: Any = None  # that of the handshake, then of heartbeats, then of the end
         self.transport: Any = None

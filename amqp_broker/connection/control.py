@@ -279,10 +279,8 @@ class Control:
             channel.is_open = False
         connection.channels.clear()
         connection.current = None
-        broker = self._node.broker
-        for queue in list(connection.exclusive_queues):
-            broker.declarations.remove_queue(connection.vhost, queue)
-        connection.exclusive_queues.clear()
+        queues, connection.exclusive_queues = list(connection.exclusive_queues), {}
+        self._node.broker.declarations.remove_queues(connection.vhost, queues)
         if connection.vhost is not None:
             connection.vhost.leave(connection.session.user)
             self._node.leave(connection)

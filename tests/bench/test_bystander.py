@@ -12,6 +12,7 @@ import pytest
 from benchmarks.brokers import Broker, BrokerError
 from benchmarks.bystander import Felt, OwnAdministration, lines_of, own_stage, play
 from benchmarks.bystander_cases import CASES
+from benchmarks.bystander_cluster import watched_cluster
 from benchmarks.bystander_watch import Waits, waits_of
 
 MOST_MS = 5000
@@ -36,6 +37,17 @@ def test_a_case_ends_and_the_bystanders_are_answered(
     felt = play(case, case.few, *stage)
     for waits in (felt.get, felt.confirm):
         assert 0 < waits.median <= waits.p99 <= waits.longest < MOST_MS
+
+
+def test_a_cluster_stays_as_it_is(tmp_path: Path) -> None:
+    """Whatever one of its nodes has to do; and where it does not, that is seen."""
+    with watched_cluster(tmp_path / "cluster", plain=False) as (broker, cohesion):
+        for name in ("ttl", "reject-all"):
+            play(CASES[name], 20_000, broker, OwnAdministration(broker), tmp_path)
+            cohesion.check()
+        cohesion.cluster.nodes[1].restart(kill=True)
+        with pytest.raises(BrokerError, match=r"was led by|links between the nodes were lost"):
+            cohesion.check()
 
 
 def test_waits_are_those_of_the_case_alone() -> None:

@@ -205,6 +205,7 @@ def test_a_snapshot_makes_an_equal_machine(history: list[Command]) -> None:
         # Of the reservation there may be nothing left to do.
         assert again.apply(command) or command["op"] == "queue_id.reserve", command
     assert again.snapshot() == snapshot
+    assert [json.loads(line) for line in metadata.snapshot_lines()] == snapshot
     assert contents(again) == contents(metadata), "the orders included"
     assert again.next_queue_id == metadata.next_queue_id
     for vhost in strategies.VHOSTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.commands import Command
+from amqp_broker.cluster.entities import BindingRecord
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.stored_groups import StoredGroups
@@ -141,16 +143,42 @@ def test_an_export_is_the_state_as_of_then_and_fits_into_frames() -> None:
 
 
 def test_an_abandoned_install_leaves_everything_as_it_was() -> None:
-    member = Member()
+    member, other = Member(), Member()
+    other.apply("n2", 1, 1, parameter("b"))
     member.apply("n1", 1, 1, parameter("a"))
     before = member.machine.checkpoint()
     member.machine.begin_install()
-    member.machine.install_chunk(b"\x00{")
+    member.machine.install_chunk(next(other.machine.export()))
+    member.machine.install_chunk(b"\x01{")
     member.machine.abort_install()
     assert member.machine.checkpoint() == before
     with pytest.raises(RuntimeError, match="none was begun"):
         member.machine.install_chunk(b"")
     assert member.listener.replacements == []
+
+
+def test_a_checkpoint_does_nothing_for_each_queue_and_binding() -> None:
+    """It is taken within a turn: what it has to say of them was written when they were declared."""
+    assert calls_of_a_checkpoint(1000) == calls_of_a_checkpoint(10)
+
+
+def calls_of_a_checkpoint(count: int) -> int:
+    """How many functions are called for that of so many queues with a binding each."""
+    member = Member()
+    member.apply("n1", 1, 1, commands.put_vhost("v"))
+    for number in range(count):
+        name = f"q{number}"
+        binding = BindingRecord("amq.direct", "queue", name, "key", b"")
+        declare = commands.declare_queue("v", name, number + 1, auto_delete=False, arguments_raw=b"")
+        member.apply("n1", 1, 2 * number + 2, declare, commands.add_binding("v", binding))
+    calls: list[object] = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
+    try:
+        chunks = member.machine.checkpoint()
+    finally:
+        sys.setprofile(None)
+    assert sum(chunk.count(b"binding.add") for chunk in chunks) == count
+    return len(calls)
 
 
 def test_a_state_that_cannot_be_read_is_refused() -> None:

@@ -435,6 +435,19 @@ def test_a_change_touches_the_routes_that_it_can_change_and_no_others() -> None:
     assert told_of(lambda: router.bind("mid", queue("t"), "k", {})) == [("mid", "k")]
 
 
+def test_very_many_bindings_of_a_queue_touch_their_exchange_once() -> None:
+    told: list[tuple[list[str], str | None]] = []
+    router = Router(lambda name: True, lambda names, key: told.append((names, key)))
+    for name, kind in (("a", "direct"), ("t", "topic")):
+        router.add(name, create_exchange(kind, {}))
+    for number in range(1000):
+        router.bind("a", queue("q"), f"k{number}", {})
+        router.bind("t", queue("q"), f"a.*.{number}", {})
+    assert touched_by(router, told, lambda: router.touch_queue("q")) == [("", "q"), ("a", "*"), ("t", "*")]
+    assert touched_by(router, told, lambda: router.remove_queue("q")) == [("", "q"), ("a", "*"), ("t", "*")]
+    assert router.bindings_to(queue("q")) == []
+
+
 def test_whether_routes_depend_on_more_than_the_key() -> None:
     router = router_of({"a": "direct", "b": "fanout", "h": "headers"})
     assert not router.depends_on_message("a")

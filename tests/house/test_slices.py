@@ -125,6 +125,32 @@ def nack_requeue(driver: NodeDriver, client: Client) -> None:
     client.send(1, methods.BasicNack(0, True, True))
 
 
+def ack(driver: NodeDriver, client: Client) -> None:
+    client.send(1, methods.BasicAck(0, True))
+
+
+def give_back(how: Callable[[NodeDriver, Client], None]) -> Callable[[NodeDriver, Client], None]:
+    """To a queue without consumers."""
+
+    def happen(driver: NodeDriver, client: Client) -> None:
+        client.send(1, methods.BasicCancel("consumer 0", True))
+        how(driver, client)
+
+    return happen
+
+
+def recover(driver: NodeDriver, client: Client) -> None:
+    client.send(1, methods.BasicRecover(True))
+
+
+def close_channel(driver: NodeDriver, client: Client) -> None:
+    client.send(1, methods.ChannelClose(200, "", 0, 0))
+
+
+def lose(driver: NodeDriver, client: Client) -> None:
+    driver.node.connection_lost(client.connection, driver.now)
+
+
 def limit_length(driver: NodeDriver, client: Client) -> None:
     driver.node.broker.propose(commands.set_policy("/", "short", pattern="^source$", definition={"max-length": 0}))
 
@@ -136,6 +162,16 @@ def publish_large(driver: NodeDriver, client: Client) -> None:
 
 def all_are_in(name: str) -> Callable[[NodeDriver, int], bool]:
     return lambda driver, n: bool(driver.queue(name).message_count() == n)
+
+
+def holds(driver: NodeDriver) -> dict[str, tuple[int, ...]]:
+    """How much of each queue consumers hold."""
+    queues = driver.node.broker.vhosts["/"].queues
+    return {name: (queue.unacked_count(),) for name, queue in queues.items()}
+
+
+def nobody_holds(driver: NodeDriver, n: int) -> bool:
+    return all(count == (0,) for count in holds(driver).values())
 
 
 def with_bytes(driver: NodeDriver, client: Client, n: int) -> None:
@@ -169,6 +205,11 @@ EVENTS: dict[str, Event] = {
     ),
     "deliveries are rejected": Event(held(), nack, IN_DEAD, counts),
     "deliveries come back too often": Event(held(x_delivery_limit=0), nack_requeue, IN_DEAD, counts),
+    "deliveries are acknowledged": Event(held(), ack, nobody_holds, holds),
+    "deliveries are requeued": Event(held(), give_back(nack_requeue), nobody_holds, holds),
+    "deliveries are recovered": Event(held(), give_back(recover), nobody_holds, holds),
+    "a channel with deliveries is closed": Event(held(), close_channel, nobody_holds, holds),
+    "a connection with deliveries is lost": Event(held(), lose, nobody_holds, holds),
     "a policy makes the queue short": Event(source(), limit_length, IN_DEAD, counts),
     "a large message takes the place of many": Event(
         with_bytes, publish_large, lambda driver, n: driver.queue("source").message_count() == 1, counts

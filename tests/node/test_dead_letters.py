@@ -11,7 +11,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from queues.letters import MOST_NOTED
+from queues.letters import MOST_NOTED, MOST_PUBLISHED
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets
 
@@ -236,29 +236,51 @@ def test_a_consumer_gets_nothing_that_has_expired() -> None:
 
 
 def test_who_makes_too_many_letters_waits() -> None:
-    """Publishers of the node do, and the queue delivers nothing more, until they are fewer."""
+    """Publishers of the node do until they are fewer, and the queue keeps to its limit."""
     driver, client = slow_driver()
-    refuse_all(driver, client, MOST_NOTED + 500)
-    for _ in range(100):  # the client has got only as much as there was room for
-        driver.node.writable(client.connection, driver.now)
-        client.send(1, methods.BasicNack(0, True, False))
-        if driver.node.broker.dead_letters.backlog > MOST_NOTED:
+    client.send(1, declare("dead"), declare("source", **TO_DEAD, x_max_length=0), declare("other"))
+    driver.settle()
+    publish(client, "source", *numbers(MOST_PUBLISHED + 500))
+    driver.turn()
+    assert driver.queue("source").message_count() == 0
+    other = driver.client(1)
+    other.send(1, consume("other"))
+    driver.turn()
+    other.take()
+    publish(other, "other", b"last")
+    driver.turn()
+    assert other.connection.is_paused
+    assert other.take() == []
+    finish(driver)
+    assert not other.connection.is_paused
+    assert [event.body for event in other.take() if event.method.name == "basic.deliver"] == [b"last"]
+    assert driver.queue("dead").message_count() == MOST_PUBLISHED + 500
+    assert driver.node.broker.dead_letters.backlog == 0
+
+
+def test_who_refuses_too_much_gets_no_more_for_now() -> None:
+    """Its queue delivers nothing until there are fewer letters; others publish."""
+    driver, client = slow_driver()
+    refuse_all(driver, client, MOST_NOTED + 4000)
+    driver.turn()
+    for _ in range(2000):  # the client has got only as much as there was room for
+        if driver.queue("source").letters.is_full:
             break
+        if not client.connection.is_parked:
+            driver.node.writable(client.connection, driver.now)
+            client.send(1, methods.BasicNack(0, True, False))
+        driver.turn()
     else:
         pytest.fail("the client never held so many")
-    publish(client, "source", b"last")
     client.take()
+    other = driver.client(1)
+    publish(other, "source", b"last")
     driver.turn()
     assert client.take() == []
-    publish(client, "source", b"one more")  # the gate is shut from the end of that turn on
-    driver.turn()
-    assert client.connection.is_paused
-    assert client.take() == []
+    assert not other.connection.is_paused
     finish(driver)
-    assert not client.connection.is_paused
-    assert [event.body for event in client.take() if event.method.name == "basic.deliver"] == [b"last", b"one more"]
-    assert driver.queue("dead").message_count() == MOST_NOTED + 500
-    assert driver.node.broker.dead_letters.backlog == 0
+    assert [event.body for event in client.take() if event.method.name == "basic.deliver"] == [b"last"]
+    assert driver.queue("dead").message_count() == MOST_NOTED + 4000
 
 
 # -- other nodes -------------------------------------------------------------------------------------------------------

@@ -120,6 +120,8 @@ def _cost_of_a_loss(channels: int, messages: int = 10_000) -> float:
         assert driver.queue("q").unacked_count() == messages
         begin = time.process_time()
         driver.node.connection_lost(client.connection, driver.now)
+        while driver.node.background.jobs:
+            driver.turn()
         costs.append(time.process_time() - begin)
         assert driver.queue("q").message_count() == messages
     return min(costs)

@@ -263,3 +263,27 @@ def time_to_fan_out(queues: int) -> float:
 
 def test_the_first_message_to_very_many_queues_costs_by_their_number_and_not_its_square() -> None:
     assert time_to_fan_out(4000) < 40 * time_to_fan_out(250)  # 16 times as many
+
+
+def test_what_a_user_may_do_touches_the_routes_of_that_user_only() -> None:
+    world = World()
+    world.declare(declare("a"))
+    world.check("", "a", {})
+    table = world.vhost.routes_of(USER)
+
+    def hold() -> bool:
+        return table.routes != [] and None not in table.routes
+
+    assert hold()
+    world.propose(commands.put_user("other", "", []))
+    world.propose(commands.set_permission("other", "/", ".*", ".*", ".*"))
+    world.propose(commands.put_vhost("v"))
+    world.propose(commands.set_permission(USER, "v", ".*", ".*", ".*"))
+    assert hold()
+    world.propose(commands.set_permission(USER, "/", ".*", "a", ".*"))
+    assert not hold()
+    world.propose(commands.set_permission(USER, "/", ".*", "", ".*"))
+    world.publisher.take()
+    publish(world.publisher, "", "a", {})
+    world.driver.settle()
+    assert world.publisher.names() == ["channel.close"]

@@ -90,6 +90,7 @@ class World:
         self.timers = Timers()
         self.background = Background()
         self.backlog = 0
+        self.is_posting = False
         self.page_store = PageStore(disk, PAGE_SEGMENT_BYTES)
         self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
         self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)

@@ -1,0 +1,75 @@
+"""Queues that end with their connection or their last consumer: very many go in slices, and are gone for everybody."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_broker.cluster import commands
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
+from tests.node.one_slice import OneSlice
+
+COUNT = 200
+AT_ONCE = 16
+
+
+def owner(driver: NodeDriver, is_exclusive: bool) -> Client:
+    """Who has so many queues, all of which end when it does."""
+    client = driver.client(1)
+    for n in range(COUNT):
+        name = f"q{n}"
+        client.send(1, methods.QueueDeclare(0, name, False, False, is_exclusive, not is_exclusive, False, Table({})))
+        if not is_exclusive:
+            client.send(1, consume(name, name))
+    driver.settle()
+    assert len(queues(driver)) == COUNT
+    driver.node.background.set_pace(OneSlice())
+    return client
+
+
+def queues(driver: NodeDriver) -> dict[str, object]:
+    found: dict[str, object] = driver.node.broker.vhosts["/"].queues
+    return found
+
+
+@pytest.mark.parametrize("is_exclusive", [True, False], ids=["exclusive", "auto-delete"])
+def test_they_go_a_few_in_a_turn(is_exclusive: bool) -> None:
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    driver.lose(owner(driver, is_exclusive))
+    left = len(queues(driver))
+    assert left >= COUNT - AT_ONCE
+    while left:
+        driver.turn()
+        assert left - AT_ONCE <= len(queues(driver)) < left
+        left = len(queues(driver))
+
+
+@pytest.mark.parametrize("is_exclusive", [True, False], ids=["exclusive", "auto-delete"])
+def test_what_is_left_of_them_is_gone_for_who_looks(is_exclusive: bool) -> None:
+    """A queue that is declared anew under such a name is another one, and stays."""
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    driver.lose(owner(driver, is_exclusive))
+    other = driver.client(1)
+    last, before_last = f"q{COUNT - 1}", f"q{COUNT - 2}"
+    other.send(1, declare(last, durable=False), methods.QueueDelete(0, before_last, False, False, False))
+    driver.turn()
+    assert other.names() == ["queue.declare-ok", "queue.delete-ok"]
+    other.send(1, consume(f"q{COUNT - 3}"))
+    driver.turn()
+    assert other.names() == ["channel.close"]
+    assert len(queues(driver)) > COUNT // 2
+    while driver.node.background.jobs:
+        driver.turn()
+    assert list(queues(driver)) == [last]
+    assert driver.queue(last).declaration.owner is None
+
+
+def test_a_virtual_host_that_goes_meanwhile_takes_them_along() -> None:
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    driver.lose(owner(driver, True))
+    driver.node.broker.propose(commands.delete_vhost("/"))
+    driver.settle()
+    while driver.node.background.jobs:
+        driver.turn()
+    assert driver.node.broker.queue_count == 0

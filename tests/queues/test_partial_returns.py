@@ -1,0 +1,64 @@
+"""Deliveries that come back a few at a time, in any order, among very many that are back already."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from queues.message import Entry
+from queues.ready import Ready
+from tests.queues.queue_world import World, message_named, name_of
+from tests.queues.test_large_releases import PLAIN
+from tests.simulation.simulated_disk import SimulatedDisk
+
+
+def popped(count: int) -> tuple[Ready, list[Entry]]:
+    """A queue's ready messages, all of which were taken out."""
+    world = World(SimulatedDisk(random.Random(7)), PLAIN, budget_bytes=100_000_000)
+    for name in range(count):
+        world.vhost.publish(message_named(name, 10), world.queues[:1], world.now)
+    found = world.queues[0].ready
+    entries = [found.pop() for _ in range(count)]
+    assert None not in entries
+    return found, [entry for entry in entries if entry is not None]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_they_stand_where_they_stood(seed: int) -> None:
+    chance = random.Random(seed)
+    found, entries = popped(300)
+    chance.shuffle(entries)
+    while entries:
+        some, entries = entries[: chance.randint(1, 30)], entries[30:]
+        found.put_back(some)
+        there = [found.pop() for _ in range(chance.randint(0, 5))]
+        back = [each for each in there if each is not None]
+        assert [each.sequence for each in back] == sorted(each.sequence for each in back)
+        found.put_back(back)
+    left = []
+    while (entry := found.pop()) is not None:
+        left.append(name_of(entry.message))
+    assert left == sorted(left)
+    assert len(left) == len(set(left)) > 0
+
+
+def test_a_few_are_not_put_in_order_with_all_others() -> None:
+    """Two hundred times a few cost no more than ten times all of them."""
+    all_at_once = few = float("inf")
+    for _ in range(3):
+        found, entries = popped(40_000)
+        chance = random.Random(1)
+        some = chance.sample(entries, 600)
+        chosen = {entry.sequence for entry in some}
+        begin = time.process_time()
+        found.put_back([entry for entry in entries if entry.sequence not in chosen])
+        all_at_once = min(all_at_once, time.process_time() - begin)
+        some.sort(key=lambda entry: entry.sequence)
+        begin = time.process_time()
+        for start in range(0, len(some), 3):
+            found.put_back(some[start : start + 3])
+        few = min(few, time.process_time() - begin)
+        assert [found.pop() for _ in range(40_000)] == entries
+    assert few < 10 * all_at_once
