@@ -84,11 +84,13 @@ class RaftHost:
         self._held: deque[tuple[int, str, bytes]] = deque()  # (position, peer, frame)
         self._synced_position = 0
         self._written_position = 0
+        self._wanted_position = 0
         self._now: int | None = None
         self._clock = 0
         self._heartbeat_at = 0
         self._election_at = NEVER
         self._notice_at = NEVER
+        self._disk_due_at = NEVER
         self._encoded: tuple[Append | None, bytes] = (None, b"")
 
     # -- recovery and opening ------------------------------------------------------------------------------------------
@@ -287,6 +289,8 @@ class RaftHost:
                 self._beat()
             if self._clock >= self._notice_at:
                 self._find_notices()
+            if self._clock >= self._disk_due_at:
+                self._find_overdue()
         except RaftStopped as error:
             self.failure = error
             raise
@@ -312,6 +316,22 @@ class RaftHost:
                 self.dirty[group.group_id] = group
             else:
                 self._notice_at = min(self._notice_at, role.notice_at)
+
+    def _find_overdue(self) -> None:
+        """Groups whose followers take long: this node's disk is needed after all."""
+        self._disk_due_at = NEVER
+        for group in self.groups.values():
+            role = group.member.role
+            if not isinstance(role, Leadership):
+                continue
+            if not group.member.log.has_unsynced:
+                role.disk_due_at = NEVER
+            elif self._clock >= role.disk_due_at:
+                self._enter(group)
+                role.wait_is_over()
+                self.dirty[group.group_id] = group
+            else:
+                self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
 
     def _beat(self) -> None:
         """One frame for each peer, with the beats of all groups that this node leads."""
@@ -378,7 +398,14 @@ class RaftHost:
             self._notice_at = min(self._notice_at, role.notice_at)
         elif isinstance(role, Following):
             role.end_turn()
-        self._written_position = max(self._written_position, member.log.position)
+        position = member.log.position
+        self._written_position = max(self._written_position, position)
+        if position <= self._synced_position:
+            return
+        if not isinstance(role, Leadership) or role.needs_own_disk():
+            self._wanted_position = max(self._wanted_position, position)
+        else:
+            self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer, in order."""
@@ -391,7 +418,8 @@ class RaftHost:
         """When `tick` is due, in the time that `now` counts; None without groups."""
         if not self.groups or self._now is None:
             return None
-        return self._now + max(0, min(self._heartbeat_at, self._election_at, self._notice_at) - self._clock)
+        next_at = min(self._heartbeat_at, self._election_at, self._notice_at, self._disk_due_at)
+        return self._now + max(0, next_at - self._clock)
 
     def live_bytes(self) -> int:
         """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""
@@ -399,7 +427,12 @@ class RaftHost:
 
     @property
     def wants_sync(self) -> bool:
-        """Whether something that was written waits for the disk."""
+        """Whether somebody waits until what was written is on the disk."""
+        return self._wanted_position > self._synced_position
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something that was written is not on the disk."""
         return self._written_position > self._synced_position
 
     @property
@@ -446,6 +479,7 @@ class RaftHost:
         elif peer in self._connected:
             if self._held:
                 position = max(position, self._held[-1][0])
+            self._wanted_position = max(self._wanted_position, position)
             self._held.append((position, peer, frame))
 
     def _put(self, peer: str, frame: bytes) -> None:

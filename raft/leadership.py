@@ -22,6 +22,9 @@ from raft.settings import NEVER
 if TYPE_CHECKING:
     from raft.member import Member
 
+#: The own disk is spared where a commit without it comes at most so much later than with it, milliseconds.
+_SPARED_MS = 2.0
+
 
 class Leadership:
     """See the module's docstring."""
@@ -43,6 +46,10 @@ class Leadership:
         self._shared: dict[int, Append] = {}
         #: When members that do not wait for it hear of the commit index; NEVER: they all know it.
         self.notice_at = NEVER
+        #: When the own disk is to have what is not committed yet, although the others' should do; NEVER: nothing waits.
+        self.disk_due_at = NEVER
+        self._awaited_index = 0
+        self._is_overdue = False
 
     @property
     def leader(self) -> str:
@@ -81,6 +88,44 @@ class Leadership:
         index = matches[len(voters) - configuration.majority]
         if index > member.commit_index and member.log.term_at(index) == self.term:
             member.set_commit(index)
+
+    # -- the own disk --------------------------------------------------------------------------------------------------
+
+    def needs_own_disk(self) -> bool:
+        """Whether what was written waits for the disk of this node; if not, other voters' disks commit it about as soon,
+        and it goes to the own one with the next sync, or when it is not committed after `own_disk_wait_ms`."""
+        member = self.member
+        if self._is_overdue and self._awaited_index == member.commit_index:
+            return True
+        self._is_overdue = False
+        configuration = member.log.configuration
+        node_id = member.node_id
+        progress = self.progress
+        lags: list[float] = []
+        for name in configuration.voters:
+            if name != node_id:
+                each = progress[name]
+                if each.is_connected and each.state is REPLICATE:
+                    lags.append(each.lag_ms)
+        majority = configuration.majority
+        if len(lags) < majority:
+            return True
+        lags.sort()
+        if lags[majority - 1] - lags[majority - 2] > _SPARED_MS:
+            return True
+        if member.commit_index == member.log.last_index:
+            self.disk_due_at = NEVER
+        elif self.disk_due_at == NEVER or self._awaited_index != member.commit_index:
+            self.disk_due_at = member.clock + member.settings.own_disk_wait_ms
+            self._awaited_index = member.commit_index
+        return False
+
+    def wait_is_over(self) -> None:
+        """`disk_due_at` has come: the own disk is needed, and the others are slower than was thought."""
+        self.disk_due_at = NEVER
+        self._is_overdue = True
+        for progress in self.progress.values():
+            progress.note_silence(self.member.clock)
 
     # -- replies -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +170,7 @@ class Leadership:
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.member.log.last_index:
             self.member.stop(f"a follower has entry {index}, and the leader's log ends at {self.member.log.last_index}")
-        if progress.matched(index):
+        if progress.matched(index, self.member.clock):
             self.advance_commit()
             if self.is_transferring:
                 self._hand_over()
@@ -194,7 +239,7 @@ class Leadership:
             self.member.send(name, append)
             progress.told_commit_index = append.commit_index
             size = sum([len(entry[0]) for entry in append.entries])
-            progress.sent(append.prev_index + len(append.entries), size)
+            progress.sent(append.prev_index + len(append.entries), size, self.member.clock)
 
     def _append_from(self, next_index: int) -> Append:
         """The same object for everybody who gets the same, so that it is encoded once."""

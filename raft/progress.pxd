@@ -12,9 +12,10 @@ cdef class Progress:
     cdef public long long replied_at
     cdef public bint is_connected
     cdef public object install
+    cdef public double lag_ms
     cdef object _in_flight
 
-    @cython.locals(is_news=bint)
-    cpdef bint matched(self, unsigned long long index) except -1
-    cpdef int sent(self, unsigned long long last_index, long long size) except -1
+    @cython.locals(is_news=bint, size="long long", sent_at="long long")
+    cpdef bint matched(self, unsigned long long index, long long clock) except -1
+    cpdef int sent(self, unsigned long long last_index, long long size, long long clock) except -1
     cpdef int probe(self, unsigned long long next_index) except -1
