@@ -85,13 +85,16 @@ class RaftHost:
         self._synced_position = 0
         self._written_position = 0
         self._wanted_position = 0
-        self._now: int | None = None
+        self._has_time = False
+        self._now = 0
         self._clock = 0
         self._heartbeat_at = 0
         self._election_at = NEVER
         self._notice_at = NEVER
         self._disk_due_at = NEVER
-        self._encoded: tuple[Append | None, bytes] = (None, b"")
+        # One append goes to several members.
+        self._encoded_append: Append | None = None
+        self._encoded = b""
 
     # -- recovery and opening ------------------------------------------------------------------------------------------
 
@@ -237,7 +240,7 @@ class RaftHost:
                 continue
             member = group.member
             member.clock = self._clock
-            member.now = self._now or 0
+            member.now = self._now
             before = (member.commit_index, member.role, member.role.leader)
             match_index = member.on_beat(node_id, term, commit_index)
             if before != (member.commit_index, member.role, member.role.leader):
@@ -264,6 +267,8 @@ class RaftHost:
         """The journal is on the disk up to `position`. Raises RaftStopped."""
         self._advance(now)
         self._synced_position = max(self._synced_position, position)
+        if position >= self._written_position:
+            self._disk_due_at = NEVER
         try:
             for group in self.groups.values():
                 if group.member.log.has_unsynced:
@@ -343,7 +348,7 @@ class RaftHost:
             if not isinstance(role, Leadership):
                 continue
             member.clock = self._clock
-            member.now = self._now or 0
+            member.now = self._now
             given_up = role.transfers_given_up
             role.check()
             if member.role is not role:
@@ -384,7 +389,7 @@ class RaftHost:
             raise
         for name, beats in notices.items():
             self._put(name, encode(CommitNotice(beats)))
-        self._encoded = (None, b"")
+        self._encoded_append, self._encoded = None, b""
 
     def _end_group_turn(self, group: Group, notices: dict[str, list[Beat]]) -> None:
         member = group.member
@@ -416,7 +421,7 @@ class RaftHost:
 
     def next_deadline(self) -> int | None:
         """When `tick` is due, in the time that `now` counts; None without groups."""
-        if not self.groups or self._now is None:
+        if not self.groups or not self._has_time:
             return None
         next_at = min(self._heartbeat_at, self._election_at, self._notice_at, self._disk_due_at)
         return self._now + max(0, next_at - self._clock)
@@ -446,13 +451,16 @@ class RaftHost:
         """Let time pass, as far as it is believed."""
         if self.failure is not None:
             raise self.failure
-        if self._now is not None and now > self._now:
+        if now == self._now and self._has_time:
+            return
+        if self._has_time and now > self._now:
             self._clock += min(now - self._now, 2 * self.settings.heartbeat_ms)
+        self._has_time = True
         self._now = now
 
     def _enter(self, group: Group) -> None:
         group.member.clock = self._clock
-        group.member.now = self._now or 0
+        group.member.now = self._now
 
     def _settle(self, group: Group) -> None:
         """Something has happened in a group."""
@@ -464,13 +472,14 @@ class RaftHost:
     def _post(self, peer: str, message: GroupMessage) -> None:
         """A member's message to another one."""
         if isinstance(message, Append):
-            if self._encoded[0] is not message:
-                self._encoded = (message, encode(message))
-            self._put(peer, self._encoded[1])
+            if self._encoded_append is not message:
+                self._encoded_append, self._encoded = message, encode(message)
+            self._put(peer, self._encoded)
         elif isinstance(message, (InstallChunk, TimeoutNow)):  # whoever is to stand relies on nothing of ours
             self._put(peer, encode(message))
         else:
-            self._hold(peer, encode(message), self.groups[message.group].member.log.position)
+            group: Group = self.groups[message.group]
+            self._hold(peer, encode(message), group.member.log.position)
 
     def _hold(self, peer: str, frame: bytes, position: int) -> None:
         """Put it into the output once the journal is synced up to `position`."""
