@@ -96,8 +96,8 @@ class Leadership:
     # -- the own disk --------------------------------------------------------------------------------------------------
 
     def needs_own_disk(self) -> bool:
-        """Whether what was written waits for this node's disk. If not, other voters' disks commit it about as soon; it goes
-        to the own one with the next sync, or when it is not committed after `own_disk_wait_ms` (decision 0024)."""
+        """Whether what was written waits for this node's disk. If not, other voters' disks commit it about as soon, and
+        the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed (decision 0024)."""
         member = self.member
         if self._is_overdue and self._awaited_index == member.commit_index:
             return True
