@@ -17,6 +17,9 @@ from raft.messages import Append, AppendReply, InstallChunk, InstallReply
 if TYPE_CHECKING:
     from raft.member import Member
 
+# A name of another module as an integer of this one, which a compiled one compares in C.
+_MEMBERSHIP = MEMBERSHIP
+
 
 class Following:
     """The role of a follower, from when it begins to follow until its term or its leader changes."""
@@ -45,33 +48,35 @@ class Following:
     def on_append(self, append: Append) -> None:
         """Entries from the leader."""
         member, log = self.member, self.member.log
-        prev_index = append.prev_index
+        _, _, prev_index, prev_term, commit_index, entries = append
         if prev_index > member.commit_index:
             found = log.term_at(prev_index)
-            if found is None or found != append.prev_term:
+            if found is None or found != prev_term:
                 self._refuse(append)
                 return
-        elif prev_index >= log.base_index and log.term_at(prev_index) != append.prev_term:
+        elif prev_index >= log.base_index and log.term_at(prev_index) != prev_term:
             member.stop(
-                f"{self.leader} says that entry {prev_index} has term {append.prev_term}; "
+                f"{self.leader} says that entry {prev_index} has term {prev_term}; "
                 f"here it is committed with term {log.term_at(prev_index)}"
             )
-        if append.entries:
-            self._take_entries(append.entries)
-        self.verified_index = max(self.verified_index, prev_index + len(append.entries))
+        if entries:
+            self._take_entries(entries)
+        verified = prev_index + len(entries)
+        if verified > self.verified_index:
+            self.verified_index = verified
         self.owes_reply = True
-        self.commit(append.commit_index)
+        self.commit(commit_index)
 
     def _take_entries(self, entries: list[Entry]) -> None:
         log = self.member.log
-        if entries[0][1] > log.last_index:
-            fresh = entries
-        else:
-            fresh = self._without_known(entries)
+        first = entries[0][1]
+        fresh = entries if first > log.last_index else self._without_known(entries)
         has_configuration = False
-        for data, index, term, kind in fresh:
+        for entry in fresh:
+            data, index, term, kind = entry
             log.add(data, index, term, kind)
-            has_configuration = has_configuration or kind == MEMBERSHIP
+            if kind == _MEMBERSHIP:
+                has_configuration = True
         if has_configuration:
             self.member.configuration_changed()
 

@@ -52,7 +52,10 @@ class Group:
         self.group_id = group_id
         self.member: Member = None  # type: ignore[assignment]  # open_group sets it: the log has to know its owner first
         self._announced: tuple[bool, str | None, int, int] = (False, None, 0, 0)
-        self._seen: tuple[object, str | None, int] = (None, None, 0)  # what that followed from
+        # What that followed from.
+        self._seen_role: object = None
+        self._seen_leader: str | None = None
+        self._seen_transfers = 0
         self._dirty = dirty  # the host's: groups that have something to send
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -200,9 +203,9 @@ class Group:
         """After anything has happened: apply what is committed, tell the machine of a new role."""
         member = self.member
         role = member.role
-        seen = self._seen
-        if role is not seen[0] or role.leader != seen[1] or role.transfers_given_up != seen[2]:
-            self._seen = (role, role.leader, role.transfers_given_up)
+        leader, transfers = role.leader, role.transfers_given_up
+        if role is not self._seen_role or leader != self._seen_leader or transfers != self._seen_transfers:
+            self._seen_role, self._seen_leader, self._seen_transfers = role, leader, transfers
             self._announce(member)
         member.apply_committed()
 

@@ -1,1 +1,54 @@
-# Compiled as it is: what it does is Python's all the same.
+cimport cython
+from raft.group cimport Group
+from raft.member_state cimport MemberState
+
+cdef class RaftHost:
+    cdef dict __dict__  # who watches a host puts a method of its own before one of its methods
+    cdef public str node_id
+    cdef public object settings
+    cdef public dict groups
+    cdef public object memory
+    cdef public object on_application
+    cdef public object failure
+    cdef public bint salvages
+    cdef public bint goes_on_alone
+    cdef public list losses
+    cdef object _port
+    cdef object _chance
+    cdef dict _recovered
+    cdef dict _connected
+    cdef public dict dirty
+    cdef dict _output
+    cdef object _held
+    cdef long long _synced_position
+    cdef long long _written_position
+    cdef long long _wanted_position
+    cdef bint _has_time
+    cdef public long long _now
+    cdef public long long _clock
+    cdef public long long _heartbeat_at
+    cdef long long _election_at
+    cdef long long _notice_at
+    cdef long long _disk_due_at
+    cdef object _encoded_append
+    cdef bytes _encoded
+
+    cpdef void receive_peer(self, str node_id, bytes frame, long long now) except *
+    cdef int _dispatch(self, str node_id, object message, long long now) except -1
+    @cython.locals(group=Group)
+    cdef int _receive(self, str node_id, object message) except -1
+    @cython.locals(group=Group, member=MemberState)
+    cpdef int synced(self, long long position, long long now) except -1
+    @cython.locals(group=Group)
+    cpdef int end_turn(self, long long now) except -1
+    @cython.locals(member=MemberState, position="long long")
+    cdef void _end_group_turn(self, Group group, dict notices) except *
+    cpdef list take_output(self)
+    cdef void _advance(self, long long now) except *
+    cdef int _enter(self, Group group) except -1
+    @cython.locals(member=MemberState)
+    cdef int _settle(self, Group group) except -1
+    @cython.locals(group=Group)
+    cpdef int _post(self, str peer, object message) except -1
+    cdef int _hold(self, str peer, bytes frame, long long position) except -1
+    cdef int _put(self, str peer, bytes frame) except -1

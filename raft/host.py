@@ -84,12 +84,17 @@ class RaftHost:
         self._held: deque[tuple[int, str, bytes]] = deque()  # (position, peer, frame)
         self._synced_position = 0
         self._written_position = 0
-        self._now: int | None = None
+        self._wanted_position = 0
+        self._has_time = False
+        self._now = 0
         self._clock = 0
         self._heartbeat_at = 0
         self._election_at = NEVER
         self._notice_at = NEVER
-        self._encoded: tuple[Append | None, bytes] = (None, b"")
+        self._disk_due_at = NEVER
+        # One append goes to several members.
+        self._encoded_append: Append | None = None
+        self._encoded = b""
 
     # -- recovery and opening ------------------------------------------------------------------------------------------
 
@@ -235,7 +240,7 @@ class RaftHost:
                 continue
             member = group.member
             member.clock = self._clock
-            member.now = self._now or 0
+            member.now = self._now
             before = (member.commit_index, member.role, member.role.leader)
             match_index = member.on_beat(node_id, term, commit_index)
             if before != (member.commit_index, member.role, member.role.leader):
@@ -262,6 +267,8 @@ class RaftHost:
         """The journal is on the disk up to `position`. Raises RaftStopped."""
         self._advance(now)
         self._synced_position = max(self._synced_position, position)
+        if position >= self._written_position:
+            self._disk_due_at = NEVER
         try:
             for group in self.groups.values():
                 if group.member.log.has_unsynced:
@@ -287,6 +294,8 @@ class RaftHost:
                 self._beat()
             if self._clock >= self._notice_at:
                 self._find_notices()
+            if self._clock >= self._disk_due_at:
+                self._find_overdue()
         except RaftStopped as error:
             self.failure = error
             raise
@@ -313,6 +322,22 @@ class RaftHost:
             else:
                 self._notice_at = min(self._notice_at, role.notice_at)
 
+    def _find_overdue(self) -> None:
+        """Groups whose followers take long: this node's disk is needed after all."""
+        self._disk_due_at = NEVER
+        for group in self.groups.values():
+            role = group.member.role
+            if not isinstance(role, Leadership):
+                continue
+            if not group.member.log.has_unsynced:
+                role.disk_due_at = NEVER
+            elif self._clock >= role.disk_due_at:
+                self._enter(group)
+                role.wait_is_over()
+                self.dirty[group.group_id] = group
+            else:
+                self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
+
     def _beat(self) -> None:
         """One frame for each peer, with the beats of all groups that this node leads."""
         beats: dict[str, list[Beat]] = {}
@@ -323,7 +348,7 @@ class RaftHost:
             if not isinstance(role, Leadership):
                 continue
             member.clock = self._clock
-            member.now = self._now or 0
+            member.now = self._now
             given_up = role.transfers_given_up
             role.check()
             if member.role is not role:
@@ -364,7 +389,7 @@ class RaftHost:
             raise
         for name, beats in notices.items():
             self._put(name, encode(CommitNotice(beats)))
-        self._encoded = (None, b"")
+        self._encoded_append, self._encoded = None, b""
 
     def _end_group_turn(self, group: Group, notices: dict[str, list[Beat]]) -> None:
         member = group.member
@@ -378,7 +403,14 @@ class RaftHost:
             self._notice_at = min(self._notice_at, role.notice_at)
         elif isinstance(role, Following):
             role.end_turn()
-        self._written_position = max(self._written_position, member.log.position)
+        position = member.log.position
+        self._written_position = max(self._written_position, position)
+        if position <= self._synced_position:
+            return
+        if not isinstance(role, Leadership) or role.needs_own_disk():
+            self._wanted_position = max(self._wanted_position, position)
+        else:
+            self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer, in order."""
@@ -389,9 +421,10 @@ class RaftHost:
 
     def next_deadline(self) -> int | None:
         """When `tick` is due, in the time that `now` counts; None without groups."""
-        if not self.groups or self._now is None:
+        if not self.groups or not self._has_time:
             return None
-        return self._now + max(0, min(self._heartbeat_at, self._election_at, self._notice_at) - self._clock)
+        next_at = min(self._heartbeat_at, self._election_at, self._notice_at, self._disk_due_at)
+        return self._now + max(0, next_at - self._clock)
 
     def live_bytes(self) -> int:
         """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""
@@ -399,7 +432,12 @@ class RaftHost:
 
     @property
     def wants_sync(self) -> bool:
-        """Whether something that was written waits for the disk."""
+        """Whether somebody waits until what was written is on the disk."""
+        return self._wanted_position > self._synced_position
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something that was written is not on the disk."""
         return self._written_position > self._synced_position
 
     @property
@@ -413,13 +451,16 @@ class RaftHost:
         """Let time pass, as far as it is believed."""
         if self.failure is not None:
             raise self.failure
-        if self._now is not None and now > self._now:
+        if now == self._now and self._has_time:
+            return
+        if self._has_time and now > self._now:
             self._clock += min(now - self._now, 2 * self.settings.heartbeat_ms)
+        self._has_time = True
         self._now = now
 
     def _enter(self, group: Group) -> None:
         group.member.clock = self._clock
-        group.member.now = self._now or 0
+        group.member.now = self._now
 
     def _settle(self, group: Group) -> None:
         """Something has happened in a group."""
@@ -431,13 +472,14 @@ class RaftHost:
     def _post(self, peer: str, message: GroupMessage) -> None:
         """A member's message to another one."""
         if isinstance(message, Append):
-            if self._encoded[0] is not message:
-                self._encoded = (message, encode(message))
-            self._put(peer, self._encoded[1])
+            if self._encoded_append is not message:
+                self._encoded_append, self._encoded = message, encode(message)
+            self._put(peer, self._encoded)
         elif isinstance(message, (InstallChunk, TimeoutNow)):  # whoever is to stand relies on nothing of ours
             self._put(peer, encode(message))
         else:
-            self._hold(peer, encode(message), self.groups[message.group].member.log.position)
+            group: Group = self.groups[message.group]
+            self._hold(peer, encode(message), group.member.log.position)
 
     def _hold(self, peer: str, frame: bytes, position: int) -> None:
         """Put it into the output once the journal is synced up to `position`."""
@@ -446,6 +488,7 @@ class RaftHost:
         elif peer in self._connected:
             if self._held:
                 position = max(position, self._held[-1][0])
+            self._wanted_position = max(self._wanted_position, position)
             self._held.append((position, peer, frame))
 
     def _put(self, peer: str, frame: bytes) -> None:

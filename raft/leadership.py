@@ -22,6 +22,9 @@ from raft.settings import NEVER
 if TYPE_CHECKING:
     from raft.member import Member
 
+#: The own disk is spared where a commit without it comes at most so much later than with it, milliseconds.
+_SPARED_MS = 2.0
+
 
 class Leadership:
     """See the module's docstring."""
@@ -41,8 +44,17 @@ class Leadership:
         self._was_told_to_stand = False
         self._install_count = 0
         self._shared: dict[int, Append] = {}
+        # What follows from the configuration: the voters but this member, whether it is one, and how many decide.
+        self._others: list[Progress] = []
+        self._is_voter = False
+        self._majority = 1
+        self._has_learners = False
         #: When members that do not wait for it hear of the commit index; NEVER: they all know it.
         self.notice_at = NEVER
+        #: When the own disk is to have what is not committed yet, although the others' should do; NEVER: nothing waits.
+        self.disk_due_at = NEVER
+        self._awaited_index = 0
+        self._is_overdue = False
 
     @property
     def leader(self) -> str:
@@ -71,16 +83,48 @@ class Leadership:
     def advance_commit(self) -> None:
         """Count disks."""
         member = self.member
-        configuration = member.log.configuration
-        voters = configuration.voters
-        progress = self.progress
-        node_id = member.node_id
-        matches = sorted(
-            [member.log.synced_index if name == node_id else progress[name].match_index for name in voters]
-        )
-        index = matches[len(voters) - configuration.majority]
+        matches = []
+        for progress in self._others:
+            matches.append(progress.match_index)
+        if self._is_voter:
+            matches.append(member.log.synced_index)
+        matches.sort()
+        index = matches[len(matches) - self._majority]
         if index > member.commit_index and member.log.term_at(index) == self.term:
             member.set_commit(index)
+
+    # -- the own disk --------------------------------------------------------------------------------------------------
+
+    def needs_own_disk(self) -> bool:
+        """Whether what was written waits for this node's disk. If not, other voters' disks commit it about as soon, and
+        the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed (decision 0024)."""
+        member = self.member
+        if self._is_overdue and self._awaited_index == member.commit_index:
+            return True
+        self._is_overdue = False
+        lags = []
+        for each in self._others:
+            if each.is_connected and each.state is REPLICATE:
+                lags.append(each.lag_ms)
+        if len(lags) < self._majority:
+            return True
+        lags.sort()
+        slowest, before = lags[self._majority - 1], lags[self._majority - 2]
+        if slowest - before > _SPARED_MS:
+            return True
+        if member.commit_index == member.log.last_index:
+            self.disk_due_at = NEVER
+        elif self.disk_due_at == NEVER or self._awaited_index != member.commit_index:
+            self.disk_due_at = member.clock + member.settings.own_disk_wait_ms
+            self._awaited_index = member.commit_index
+        return False
+
+    def wait_is_over(self) -> None:
+        """`disk_due_at` has come: the own disk is needed, and the others are slower than was thought."""
+        self.disk_due_at = NEVER
+        self._is_overdue = True
+        for progress in self.progress.values():
+            progress.note_silence(self.member.clock)
 
     # -- replies -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +169,7 @@ class Leadership:
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.member.log.last_index:
             self.member.stop(f"a follower has entry {index}, and the leader's log ends at {self.member.log.last_index}")
-        if progress.matched(index):
+        if progress.matched(index, self.member.clock):
             self.advance_commit()
             if self.is_transferring:
                 self._hand_over()
@@ -149,7 +193,7 @@ class Leadership:
 
     def end_turn(self) -> list[str]:
         """Send what can be sent. Returns who should be told of a new commit index by a notice."""
-        if self.member.log.configuration.learners:
+        if self._has_learners:
             self._promote()
         member = self.member
         commit_index = member.commit_index
@@ -167,7 +211,8 @@ class Leadership:
         notices = []
         for name in untold:
             if concerned is None or name in concerned or member.clock >= self.notice_at:
-                self.progress[name].told_commit_index = commit_index
+                progress = self.progress[name]
+                progress.told_commit_index = commit_index
                 notices.append(name)
         if len(notices) == len(untold):
             self.notice_at = NEVER
@@ -193,8 +238,12 @@ class Leadership:
             append = self._append_from(progress.next_index)
             self.member.send(name, append)
             progress.told_commit_index = append.commit_index
-            size = sum([len(entry[0]) for entry in append.entries])
-            progress.sent(append.prev_index + len(append.entries), size)
+            entries = append.entries
+            size = 0
+            for entry in entries:
+                data = entry[0]
+                size += len(data)
+            progress.sent(append.prev_index + len(entries), size, self.member.clock)
 
     def _append_from(self, next_index: int) -> Append:
         """The same object for everybody who gets the same, so that it is encoded once."""
@@ -274,6 +323,11 @@ class Leadership:
             self.progress[name] = progress
         for progress in before.values():
             progress.drop_install()
+        configuration = member.configuration
+        self._others = [self.progress[name] for name in configuration.voters if name != member.node_id]
+        self._is_voter = member.node_id in configuration.voters
+        self._majority = configuration.majority
+        self._has_learners = bool(configuration.learners)
 
     def add_member(self, name: str) -> MembershipResult:
         """As a learner; it becomes a voter when it has caught up."""

@@ -36,7 +36,7 @@ if not cython.compiled:
 _TERM = itemgetter(2)
 
 
-class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
+class EntryLog:
     """See the module's docstring. `owner` is told to leave journal segments."""
 
     def __init__(self, group_id: int, port: LogPort, owner: Any) -> None:
@@ -116,18 +116,22 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
     def term_at(self, index: int) -> int | None:
         """The term of an entry; None where there is none in RAM."""
         entries = self.entries
-        place = index - entries[0][1]
+        base = entries[0][1]
+        place = index - base
         if 0 <= place < len(entries):
-            return entries[place][2]
+            term: int = entries[place][2]
+            return term
         return None
 
     def entries_from(self, first: int, max_bytes: int) -> list[Entry]:
         """Entries from `first` on, as many as fit into max_bytes, but one at least if there is one."""
         entries = self.entries
-        place = start = first - entries[0][1]
+        base = entries[0][1]
+        place = start = first - base
         size = 0
         while place < len(entries):
-            size += len(entries[place][0])
+            data = entries[place][0]
+            size += len(data)
             if size > max_bytes and place > start:
                 break
             place += 1
@@ -330,7 +334,9 @@ class GroupLog(Journal):  # type: ignore[misc]  # pysyncobj is not typed
         if index == self.last_index:
             runs.clear()
 
-    # -- the rest of pysyncobj's Journal -------------------------------------------------------------------------------
+
+class GroupLog(EntryLog, Journal):  # type: ignore[misc]  # pysyncobj is not typed
+    """The same under the names of pysyncobj's Journal."""
 
     def __getitem__(self, item: int | slice) -> Any:
         return self.entries[item]

@@ -31,12 +31,11 @@ from pysyncobj.transport import Transport
 import raft.pinned  # noqa: F401  # refuses another pysyncobj
 from raft.campaign import Campaign, consider
 from raft.configuration import Configuration
-from raft.entry import REGULAR, Entry
-from raft.errors import RaftStopped
 from raft.following import Following
 from raft.leadership import Leadership
 from raft.log import GroupLog
 from raft.machine import Machine
+from raft.member_state import MemberState
 from raft.messages import (
     Append,
     AppendReply,
@@ -84,7 +83,7 @@ def _not_here(*_arguments: object, **_named: object) -> NoReturn:
     raise RuntimeError("a method of the stock pysyncobj was called that is not safe; use propose and add_member")
 
 
-class Member(SyncObj):  # type: ignore[misc]
+class Member(MemberState, SyncObj):  # type: ignore[misc]
     """See the module's docstring. `post` takes messages for other members; `machine` is what the log drives."""
 
     def __init__(
@@ -97,78 +96,39 @@ class Member(SyncObj):  # type: ignore[misc]
         post: Post,
         is_connected: Callable[[str], bool],
     ) -> None:
-        self.node_id = node_id
-        self.group_id = log.group_id
-        self.log = log
-        self.machine = machine
-        self.settings = settings
-        self.clock = 0
-        self.now = 0
-        self.deadline = NEVER
-        self.timeout = settings.election_timeout_max_ms
-        self.is_stopped = False
+        MemberState.__init__(self, node_id, log, machine, settings, post, is_connected)
         self._peers: dict[str, Node] = {}  # pysyncobj's objects for names
         self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
-        self.is_connected = is_connected
         self._chance = chance
         configuration = SyncObjConf(
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
         )
         # The stock constructor looks at every property of this class.
-        self._SyncObj__raftCommitIndex = log.checkpoint_index
-        self.role: Following | Campaign | Leadership = Following(self, None)
-        super().__init__(Node(node_id), [], configuration, nodeClass=Node, transport=_Outlet(post))
-        # What the constructor has read from a clock and from chance is replaced.
+        self.role = Following(self, None)
+        SyncObj.__init__(self, Node(node_id), [], configuration, nodeClass=Node, transport=_Outlet(post))
+        # What the constructor has read from a clock and from chance, or set, is replaced.
         self._poller = _SilentPoller()
         self._SyncObj__raftLog = log
-        self._SyncObj__raftCurrentTerm = log.current_term
-        self._SyncObj__votedForNodeId = log.voted_for
-        self._SyncObj__raftCommitIndex = log.checkpoint_index
-        self._SyncObj__raftLastApplied = log.checkpoint_index
+        self.current_term = log.current_term
+        self.voted_for = log.voted_for
+        self.commit_index = self.last_applied = log.checkpoint_index
         self._SyncObj__needLoadDumpFile = False
         self.role = Following(self, None)
         self.configuration_changed()
 
-    # -- state, kept where the stock class keeps it --------------------------------------------------------------------
-
-    @property
-    def current_term(self) -> int:
-        return self._SyncObj__raftCurrentTerm
-
-    @property
-    def voted_for(self) -> str | None:
-        return self._SyncObj__votedForNodeId
-
-    @property
-    def commit_index(self) -> int:
-        return self._SyncObj__raftCommitIndex
-
-    @property
-    def last_applied(self) -> int:
-        return self._SyncObj__raftLastApplied
-
     @property
     def leader(self) -> str | None:
         """Whom this member takes for the leader; itself, if it is."""
-        if isinstance(self.role, Leadership):
-            return self.node_id
-        return self.role.leader
+        leader: str | None = self.role.leader
+        return leader
 
     @property
     def is_leader(self) -> bool:
         return isinstance(self.role, Leadership)
 
     @property
-    def configuration(self) -> Configuration:
-        return self.log.configuration
-
-    @property
     def is_voter(self) -> bool:
         return self.node_id in self.log.configuration.voters
-
-    def send(self, peer: str, message: GroupMessage) -> None:
-        """Post a message to another member."""
-        self._SyncObj__transport.send(self._peer(peer), message)
 
     def _peer(self, name: str) -> Node:
         node = self._peers.get(name)
@@ -178,12 +138,11 @@ class Member(SyncObj):  # type: ignore[misc]
 
     # -- what comes in -------------------------------------------------------------------------------------------------
 
+    def _SyncObj__onMessageReceived(self, node: Node, message: GroupMessage) -> None:  # noqa: N802
+        self.receive(node.id, message)
+
     def receive(self, sender: str, message: GroupMessage) -> None:
         """A message of this group from another member."""
-        self._SyncObj__onMessageReceived(self._peer(sender), message)
-
-    def _SyncObj__onMessageReceived(self, node: Node, message: GroupMessage) -> None:  # noqa: N802
-        sender: str = node.id
         if isinstance(message, Append):
             following = self.accept_leader(sender, message.term)
             if following is None:
@@ -241,7 +200,7 @@ class Member(SyncObj):  # type: ignore[misc]
     def on_beat(self, sender: str, term: int, commit_index: int) -> int:
         """A leader is there. Returns up to where the log is known to match its log (0: it is no leader any more)."""
         role = self.role
-        if type(role) is not Following or role.leader != sender or term != self._SyncObj__raftCurrentTerm:
+        if type(role) is not Following or role.leader != sender or term != self.current_term:
             following = self.accept_leader(sender, term)
             if following is None:
                 return 0
@@ -249,7 +208,7 @@ class Member(SyncObj):  # type: ignore[misc]
         else:
             role.heard_at = self.clock
             self.deadline = self.clock + self.timeout
-        if commit_index > self._SyncObj__raftCommitIndex:
+        if commit_index > self.commit_index:
             role.commit(commit_index)
         return role.verified_index
 
@@ -264,7 +223,7 @@ class Member(SyncObj):  # type: ignore[misc]
 
     def accept_leader(self, sender: str, term: int) -> Following | None:
         """Follow whoever leads in `term`; None if that is over."""
-        current: int = self._SyncObj__raftCurrentTerm
+        current: int = self.current_term
         if term < current:
             return None
         role = self.role
@@ -341,32 +300,8 @@ class Member(SyncObj):  # type: ignore[misc]
 
     # -- commit and apply ----------------------------------------------------------------------------------------------
 
-    def set_commit(self, index: int) -> None:
-        """Everything up to `index` is committed."""
-        if index > self.log.last_index:
-            self.stop(f"index {index} is said to be committed, and the log ends at {self.log.last_index}")
-        if index > self.commit_index:
-            self._SyncObj__raftCommitIndex = index
-
-    def apply_committed(self) -> None:
-        """Give the machine what is committed and not applied."""
-        if self._SyncObj__raftCommitIndex > self._SyncObj__raftLastApplied:
-            self._SyncObj__applyLogEntries()
-
     def _SyncObj__applyLogEntries(self) -> None:  # noqa: N802
-        while self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex:
-            first, last = self._SyncObj__raftLastApplied + 1, self._SyncObj__raftCommitIndex
-            for entry in self.log.entries_between(first, last):
-                self._SyncObj__raftLastApplied = entry[1]
-                if entry[3] == REGULAR:
-                    self._SyncObj__doApplyCommand(entry)
-
-    def _SyncObj__doApplyCommand(self, entry: Entry) -> None:  # noqa: N802
-        data, index, term, _ = entry
-        try:
-            self.machine.apply(index, term, data, self.now)
-        except Exception as error:
-            raise self.failed(f"applying entry {index} of term {term}", error) from error
+        self.apply_committed()
 
     def installed(self, index: int, term: int, configuration: Configuration) -> None:
         """The machine has another member's state: make it the beginning of the log, in one record of the journal."""
@@ -375,7 +310,7 @@ class Member(SyncObj):  # type: ignore[misc]
         except Exception as error:
             raise self.failed("a checkpoint after an install", error) from error
         self.log.replace(index, term, configuration, chunks)
-        self._SyncObj__raftCommitIndex = self._SyncObj__raftLastApplied = index
+        self.commit_index = self.last_applied = index
         self.configuration_changed()
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
@@ -439,24 +374,11 @@ class Member(SyncObj):  # type: ignore[misc]
     def _SyncObj__updateClusterConfiguration(self, names: list[str]) -> None:  # noqa: N802
         self._SyncObj__otherNodes = {Node(name) for name in names}
 
-    # -- stopping ------------------------------------------------------------------------------------------------------
-
-    def stop(self, reason: str) -> NoReturn:
-        """An invariant is broken."""
-        self.is_stopped = True
-        raise RaftStopped(self.group_id, reason)
-
-    def failed(self, what: str, error: Exception) -> RaftStopped:
-        """The machine has raised: nobody knows what state it is in."""
-        self.is_stopped = True
-        if isinstance(error, RaftStopped):
-            return error
-        return RaftStopped(self.group_id, f"{what} failed: {type(error).__name__}: {error}")
-
     # -- stock methods that must never run -----------------------------------------------------------------------------
 
     _SyncObj__sendAppendEntries = _not_here
     _SyncObj__loadDumpFile = _not_here
+    _SyncObj__doApplyCommand = _not_here
     _SyncObj__changeCluster = _not_here
     _SyncObj__doChangeCluster = _not_here
     _SyncObj__parseChangeClusterRequest = _not_here

@@ -27,6 +27,8 @@ class ProgressState(enum.Enum):
 PROBE = ProgressState.PROBE
 REPLICATE = ProgressState.REPLICATE
 INSTALL = ProgressState.INSTALL
+#: What the newest reply counts in the average of how long they take.
+_LAG_WEIGHT = 0.125
 
 
 class Progress:
@@ -43,37 +45,46 @@ class Progress:
         self.replied_at = clock
         self.is_connected = is_connected
         self.install: InstallSender | None = None
-        self._in_flight: deque[tuple[int, int]] = deque()  # (last index, octets)
+        #: How long it takes to have entries on its disk and say so: a moving average, milliseconds.
+        self.lag_ms = 0.0
+        self._in_flight: deque[tuple[int, int, int]] = deque()  # (last index, octets, when it was sent)
 
     @property
     def sent_index(self) -> int:
         """Up to here the member has everything once all that was sent has arrived."""
         return self.next_index - 1 if self.state is REPLICATE else self.match_index
 
-    def sent(self, last_index: int, size: int) -> None:
+    def sent(self, last_index: int, size: int, clock: int) -> None:
         """Entries up to last_index, of `size` octets, are on their way."""
         if self.state is PROBE:
             self.is_probing = True
             self._beats_since_probe = 0
         else:
             self.next_index = last_index + 1
-            self._in_flight.append((last_index, size))
+            self._in_flight.append((last_index, size, clock))
             self.in_flight_bytes += size
 
-    def matched(self, index: int) -> bool:
+    def matched(self, index: int, clock: int) -> bool:
         """The logs match up to `index`, on its disk. Returns whether that is news."""
         is_news = index > self.match_index
         if is_news:
             self.match_index = index
             in_flight = self._in_flight
             while in_flight and in_flight[0][0] <= index:
-                self.in_flight_bytes -= in_flight.popleft()[1]
+                _, size, sent_at = in_flight.popleft()
+                self.in_flight_bytes -= size
+                self.lag_ms += (clock - sent_at - self.lag_ms) * _LAG_WEIGHT
         if self.state is PROBE and index >= self.next_index - 1:
             self.state = REPLICATE
             self.is_probing = False
         if self.state is REPLICATE and index >= self.next_index:
             self.next_index = index + 1
         return is_news
+
+    def note_silence(self, clock: int) -> None:
+        """What was sent first is waited for still: its lag is that at least."""
+        if self._in_flight:
+            self.lag_ms = max(self.lag_ms, float(clock - self._in_flight[0][2]))
 
     def probe(self, next_index: int) -> None:
         """Begin, or go on, to look for where the logs match."""

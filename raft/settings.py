@@ -22,6 +22,11 @@ class RaftSettings:
     """Members that do not wait for what was committed hear of it with the next entries, or after this time. It bounds
     how far what they can tell of the group is behind, and spares them and the leader a turn for each entry."""
 
+    own_disk_wait_ms: int = 10
+    """Where the disks of other voters are enough, a leader leaves its own for the next sync of something else, so that
+    it does not stand still meanwhile. What is not committed after this time is synced here too: about the longest sync
+    of a healthy disk, and a round trip."""
+
     election_timeout_min_ms: int = 600
     """A follower that has heard from its leader within this time helps no other member to an election. Several
     heartbeats, and more than the longest stall of a healthy disk that should not cost the leadership."""
@@ -60,6 +65,8 @@ class RaftSettings:
             )
         if self.notice_ms < 0:
             raise ValueError(f"notice_ms is {self.notice_ms}: it must not be negative")
+        if self.own_disk_wait_ms < 0:
+            raise ValueError(f"own_disk_wait_ms is {self.own_disk_wait_ms}: it must not be negative")
         for name in ("append_bytes", "in_flight_bytes", "entry_bytes", "log_bytes", "install_in_flight_bytes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be positive")

@@ -22,8 +22,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
+import cython
+
 from raft.configuration import decode_configuration
-from raft.entry import KINDS, MAX_NUMBER, MEMBERSHIP, Entry
+from raft.entry import MAX_NUMBER, MEMBERSHIP, Entry
 from raft.errors import PeerProtocolError
 from raft.install import CHUNK_BYTES
 from raft.messages import (
@@ -41,6 +43,9 @@ from raft.messages import (
     VoteReply,
     VoteRequest,
 )
+
+if not cython.compiled:
+    from octets.buffer import get_u32, get_u64
 
 VERSION = 1
 
@@ -66,6 +71,16 @@ _VOTE_REPLY = struct.Struct(">BBIQBB")
 _INSTALL_CHUNK = struct.Struct(">BBIQQQQIBH")
 _INSTALL_REPLY = struct.Struct(">BBIQQIB")
 _TIMEOUT_NOW = struct.Struct(">BBIQ")
+
+# As integers of this module, which a compiled one compares in C.
+_VERSION = VERSION
+_APPEND_KIND = APPEND
+_APPEND_REPLY_KIND = APPEND_REPLY
+_MAX_NUMBER = MAX_NUMBER
+_MEMBERSHIP = MEMBERSHIP
+_APPEND_BYTES = _APPEND.size
+_ENTRY_BYTES = _ENTRY.size
+_APPEND_REPLY_BYTES = _APPEND_REPLY.size
 
 _BEATS_HEAD = {kind: bytes([VERSION, kind]) for kind in (HEARTBEAT, HEARTBEAT_REPLY, COMMIT_NOTICE)}
 _APPLICATION_HEAD = bytes([VERSION, APPLICATION])
@@ -138,15 +153,20 @@ def decode(frame: bytes) -> Message:
     """The message of a frame. Raises PeerProtocolError."""
     if len(frame) < _HEAD_BYTES:
         raise PeerProtocolError(f"a frame of {len(frame)} octets has no head")
-    if frame[0] != VERSION:
-        raise PeerProtocolError(f"a frame of version {frame[0]}; this node speaks {VERSION}: update the older node")
-    decoder = _DECODERS.get(frame[1])
-    if decoder is None:
-        raise PeerProtocolError(f"a frame of the unknown type {frame[1]}")
+    version, kind = frame[0], frame[1]
+    if version != _VERSION:
+        raise PeerProtocolError(f"a frame of version {version}; this node speaks {VERSION}: update the older node")
     try:
+        if kind == _APPEND_KIND:  # the most by far, with the next
+            return _decode_append(frame)
+        if kind == _APPEND_REPLY_KIND:
+            return _decode_append_reply(frame)
+        decoder = _DECODERS.get(kind)
+        if decoder is None:
+            raise PeerProtocolError(f"a frame of the unknown type {kind}")
         return decoder(frame)
     except (struct.error, ValueError) as error:
-        raise PeerProtocolError(f"a frame of type {frame[1]} with {len(frame)} octets: {error}") from None
+        raise PeerProtocolError(f"a frame of type {kind} with {len(frame)} octets: {error}") from None
 
 
 def _flag(value: int) -> bool:
@@ -161,39 +181,51 @@ def _numbers(*values: int) -> None:
 
 
 def _decode_append(frame: bytes) -> Append:
-    _, _, group, term, prev_index, prev_term, commit_index, count = _APPEND.unpack_from(frame)
-    _numbers(term, prev_index + count, commit_index)
+    size = len(frame)
+    if size < _APPEND_BYTES:
+        raise ValueError("it ends within its head")
+    group, term = get_u32(frame, 2), get_u64(frame, 6)
+    prev_index, prev_term = get_u64(frame, 14), get_u64(frame, 22)
+    commit_index, count = get_u64(frame, 30), get_u32(frame, 38)
+    if term > _MAX_NUMBER or prev_index > _MAX_NUMBER - count or commit_index > _MAX_NUMBER:
+        raise ValueError(f"one of the numbers {term}, {prev_index} + {count} and {commit_index} has more than 63 bits")
     if prev_term > term or not term:
         raise ValueError(f"an entry of term {prev_term} in a message of term {term}")
     entries: list[Entry] = []
-    position = _APPEND.size
-    unpack = _ENTRY.unpack_from
+    position = _APPEND_BYTES
     index = prev_index
     before = prev_term
     for _ in range(count):
-        entry_term, kind, length = unpack(frame, position)
-        position += _ENTRY.size
-        end = position + length
-        if end > len(frame):
+        if size - position < _ENTRY_BYTES:
+            raise ValueError("it ends within the head of an entry")
+        entry_term, kind, length = get_u64(frame, position), frame[position + 8], get_u32(frame, position + 9)
+        position += _ENTRY_BYTES
+        if length > size - position:
             raise ValueError(f"an entry of {length} octets ends behind the frame")
-        if kind not in KINDS or not before <= entry_term <= term or not entry_term:
+        if kind > _MEMBERSHIP or not before <= entry_term <= term or not entry_term:
             raise ValueError(f"an entry of kind {kind} and term {entry_term} after term {before}")
-        data = frame[position:end]
-        if kind == MEMBERSHIP:
+        data = frame[position : position + length]
+        if kind == _MEMBERSHIP:
             decode_configuration(data)
         index += 1
         entries.append((data, index, entry_term, kind))
         before = entry_term
-        position = end
-    if position != len(frame):
-        raise ValueError(f"{len(frame) - position} octets too many")
+        position += length
+    if position != size:
+        raise ValueError(f"{size - position} octets too many")
     return Append(group, term, prev_index, prev_term, commit_index, entries)
 
 
 def _decode_append_reply(frame: bytes) -> AppendReply:
-    _, _, group, term, is_success, index, index_term, prev_index = _APPEND_REPLY.unpack(frame)
-    _numbers(term, index, index_term, prev_index)
-    return AppendReply(group, term, _flag(is_success), index, index_term, prev_index)
+    if len(frame) != _APPEND_REPLY_BYTES:
+        raise ValueError(f"it should have {_APPEND_REPLY_BYTES}")
+    group, term, is_success = get_u32(frame, 2), get_u64(frame, 6), frame[14]
+    index, index_term, prev_index = get_u64(frame, 15), get_u64(frame, 23), get_u64(frame, 31)
+    if term > _MAX_NUMBER or index > _MAX_NUMBER or index_term > _MAX_NUMBER or prev_index > _MAX_NUMBER:
+        raise ValueError(f"one of the numbers {term}, {index}, {index_term} and {prev_index} has more than 63 bits")
+    if is_success > 1:
+        raise ValueError(f"a flag is {is_success}")
+    return AppendReply(group, term, is_success == 1, index, index_term, prev_index)
 
 
 def _decode_beats(frame: bytes) -> list[Beat]:
@@ -259,8 +291,6 @@ def _decode_application(frame: bytes) -> Application:
 
 
 _DECODERS: dict[int, Callable[[bytes], Message]] = {
-    APPEND: _decode_append,
-    APPEND_REPLY: _decode_append_reply,
     HEARTBEAT: _decode_heartbeat,
     HEARTBEAT_REPLY: _decode_heartbeat_reply,
     COMMIT_NOTICE: _decode_commit_notice,

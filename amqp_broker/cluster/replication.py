@@ -331,7 +331,7 @@ class Replication:
         for group_id in unsynced:
             if self.queue_groups[group_id].synced(position):
                 self._unsynced[group_id] = None
-        if self.host.wants_sync:
+        if self.host.has_unsynced:
             self.is_busy = True
             self.host.synced(position, now)
             self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync

@@ -87,6 +87,7 @@ class QueueGroup(CommandSink):
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
+        self._led_term = 0  # the term in which this node leads; 0: it does not
         self._is_session_closed = False
         self._is_waiting = False
         self._progress_at = 0
@@ -333,7 +334,11 @@ class QueueGroup(CommandSink):
     def _on_role_changed(self, now: int) -> None:
         self._leads_from = self.raft.last_index
         self.stream.resend()
-        self.letters.reset()
+        led_term = self._led_term
+        self._led_term = self.raft.term if self.raft.is_leader else 0
+        if not self._led_term or self._led_term != led_term:
+            # Not where a transfer was given up: nobody tells this node of its letters again.
+            self.letters.reset()
         self._downed.clear()
         self._ticked = 0
         self._rests_until = 0

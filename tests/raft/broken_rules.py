@@ -93,14 +93,14 @@ def the_log_is_cut_without_a_conflict(patch: Patch) -> None:
 
 def replies_of_an_earlier_term_count(patch: Patch) -> None:
     """S7: a reply is taken for one of now, whatever leadership it was for."""
-    on_message = Member._SyncObj__onMessageReceived
+    receive = Member.receive
 
-    def credulous(self: Member, node: Any, message: Any) -> None:
+    def credulous(self: Member, sender: str, message: Any) -> None:
         if isinstance(message, AppendReply) and message.term < self.current_term:
             message = message._replace(term=self.current_term)
-        on_message(self, node, message)
+        receive(self, sender, message)
 
-    patch.setattr(Member, "_SyncObj__onMessageReceived", credulous)
+    patch.setattr(Member, "receive", credulous)
 
 
 def leaders_of_an_earlier_term_count(patch: Patch) -> None:
