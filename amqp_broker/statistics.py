@@ -53,7 +53,7 @@ def count_node(node: Node) -> Steps:
         "pages_loaded": store.pager.pages_loaded,
         "journal_bytes": store.journal.total_bytes,
         "unsynced_bytes": node.backlog_bytes(),
-        "unapplied_bytes": sum(group.backlog_bytes for group in groups),
+        "unapplied_bytes": sum(group.backlog_bytes() for group in groups),
         "unroutable": broker.unroutable,
         "messages_leased": leased,
         "lease_requests": node.leases.requests,

@@ -96,7 +96,7 @@ class Acquaintances:
         self._host = replication.host
         self._memory = replication.host.memory
         self._random_bytes = random_bytes
-        self._output: dict[str, list[bytes]] = {}
+        self.output: dict[str, list[bytes]] = {}
         self._is_patient = True
         self._has_warned: dict[str, str] = {}
 
@@ -165,7 +165,7 @@ class Acquaintances:
 
     def link_down(self, name: str, now: int) -> None:
         """It is gone."""
-        self._output.pop(name, None)
+        self.output.pop(name, None)
         link = self.links.pop(name, None)
         if link is not None and link.is_admitted:
             self.on_dismissed(name, now)
@@ -317,7 +317,7 @@ class Acquaintances:
         own = self._replication.own_node
         self.give_up(why_over(own, self.generation, name, link.generation))
         log.warning("%s is of a later generation of the cluster: this node ends", name)
-        self._output.clear()
+        self.output.clear()
         self._leave(self.links, now)
 
     def _is_refused(self, name: str, link: Acquaintance) -> bool:
@@ -373,7 +373,7 @@ class Acquaintances:
         )
         self.give_up(reason)
         log.warning("%s knows more of this node than its folder does: it ends", name)
-        self._output.clear()
+        self.output.clear()
         self._leave(self.links, now)
         for other in self.links:
             self._say(other, FORGOTTEN, text=missing)
@@ -447,7 +447,7 @@ class Acquaintances:
 
     def _say(self, name: str, what: str, **fields: object) -> None:
         octets = json.dumps({"what": what, **fields}).encode()
-        self._output.setdefault(name, []).append(_HEAD + octets)
+        self.output.setdefault(name, []).append(_HEAD + octets)
         self._replication.is_busy = True
 
     def introduction(self) -> list[bytes]:
@@ -459,8 +459,9 @@ class Acquaintances:
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each node, before whatever else it is sent."""
-        output, self._output = self._output, {}
-        return list(output.items())
+        taken = list(self.output.items())
+        self.output.clear()
+        return taken
 
     # -- admission -----------------------------------------------------------------------------------------------------
 

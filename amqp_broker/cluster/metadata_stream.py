@@ -59,7 +59,9 @@ class MetadataStream:
         self.origin = origin
         self.session = session
         self.unapplied: deque[Proposal] = deque()
-        self._settling: deque[Proposal] = deque()
+        #: Those that are applied here, and of which not all linked members are known to know. While there is nothing in
+        #: either, nobody needs to call.
+        self.settling: deque[Proposal] = deque()
         self._next_number = 1
         self._sent = 0
         self._progress_at = 0
@@ -69,7 +71,7 @@ class MetadataStream:
         """The newest command that is not done."""
         if self.unapplied:
             return self.unapplied[-1]
-        return self._settling[-1] if self._settling else None
+        return self.settling[-1] if self.settling else None
 
     def propose(self, command: Command, then: Then | None = None) -> Proposal:
         """Put a command behind the others."""
@@ -109,8 +111,8 @@ class MetadataStream:
     def next_deadline(self) -> int | None:
         """When something has to be sent again, or to be given up waiting for."""
         times = [self._progress_at + RESEND_MS + 1] if self._sent else []
-        if self._settling:
-            times.append(self._settling[0].settle_at)
+        if self.settling:
+            times.append(self.settling[0].settle_at)
         return min(times, default=None)
 
     def applied(self, number: int, index: int, result: Any, now: int) -> None:
@@ -121,7 +123,7 @@ class MetadataStream:
             proposal.settle_at = now + SETTLE_MS
             if proposal.number == number:
                 proposal.result = result
-            self._settling.append(proposal)
+            self.settling.append(proposal)
             self._sent = max(0, self._sent - 1)
         self._progress_at = now
 
@@ -131,12 +133,12 @@ class MetadataStream:
         barrier = Proposal(0, {}, None)
         barrier.index = index
         barrier.settle_at = now + SETTLE_MS
-        self._settling.append(barrier)
+        self.settling.append(barrier)
         return barrier
 
     def settle(self, index: int, now: int) -> None:
         """All linked members have applied entries up to `index`: whoever waited for that goes on."""
-        settling = self._settling
+        settling = self.settling
         while settling and (settling[0].index <= index or not now < settling[0].settle_at <= now + SETTLE_MS):
             proposal = settling.popleft()
             proposal.is_done = True

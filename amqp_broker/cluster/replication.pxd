@@ -1,4 +1,6 @@
 cimport cython
+from amqp_broker.proxies.queue_group cimport QueueGroup
+from queues.store cimport MessageStore
 
 cdef class Replication:
     cdef object _config
@@ -22,6 +24,8 @@ cdef class Replication:
     cdef dict _served
     cdef dict _unsynced
     cdef dict _deadlines
+    cdef MessageStore _store
+    cdef dict _said
     cdef dict _behind
     cdef long long _backlog_limit
     cdef public object metadata_group
@@ -37,13 +41,16 @@ cdef class Replication:
     cdef bint _has_populated
 
     cpdef int receive_peer(self, str name, bytes frame, long long now) except -1
+    @cython.locals(unsynced=dict, group=QueueGroup)
     cpdef int synced(self, long long position, long long now) except -1
     cpdef int touch(self, long long group_id) except -1
     cpdef int served(self, long long group_id) except -1
-    @cython.locals(applied=object, octets=bytes)
+    @cython.locals(applied=object, octets=bytes, group=QueueGroup)
     cpdef void absorb(self, long long now) except *
+    @cython.locals(group=QueueGroup)
     cpdef int begin_end_of_turn(self, long long now) except -1
-    @cython.locals(position="long long", served=dict)
+    cdef void _say_to_metadata(self, long long now) except *
+    @cython.locals(position="long long", served=dict, group=QueueGroup, due="long long", output=list)
     cpdef list end_turn(self, long long now)
     @cython.locals(deadline="long long", due="long long")
     cdef long long _next_deadline(self) except -1

@@ -21,7 +21,7 @@ from amqp_broker.cluster.acquaintances import ACQUAINTANCE, Acquaintances
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
-from amqp_broker.proxies.queue_group import QUEUE_BATCH, QueueGroup
+from amqp_broker.proxies.queue_group import QueueGroup
 from octets.buffer import Buffer
 from queues.quorum.session import session_above
 from queues.store import MessageStore
@@ -40,6 +40,7 @@ log = logging.getLogger("amqp_broker.cluster")
 # What members say to each other besides Raft's own: the first octet of an application's frame.
 METADATA_COMMANDS = 1
 METADATA_APPLIED = 2
+QUEUE_BATCH = 3
 HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 DIRECT_REPLY = 6
@@ -106,7 +107,7 @@ class Replication:
         self.is_busy = True
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
         self.deadline = 0
-        store = broker.store
+        store = self._store = broker.store
         settings = config.raft_settings(config.memory_budget_bytes)
         self.port = JournalPort(store)
         self.host = RaftHost(config.node_name, self.port, settings, Chance(random_bytes))
@@ -114,6 +115,7 @@ class Replication:
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
         self.acquaintances = Acquaintances(self, random_bytes)
+        self._said = self.acquaintances.output
         self.handlers: dict[int, Handler] = {
             ACQUAINTANCE: self.acquaintances.on_said,
             METADATA_COMMANDS: self._on_metadata_commands,
@@ -131,7 +133,7 @@ class Replication:
         #: Somebody waits for the disk.
         self.wants_sync = False
         #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
-        #: it; those that wait for the disk; and when each is due.
+        #: it; those that wait for the disk; and when those are due that have a time.
         self._touched: dict[int, None] = {}
         self._served: dict[int, None] = {}
         self._unsynced: dict[int, None] = {}
@@ -327,10 +329,12 @@ class Replication:
             self.is_busy = True
             self.acquaintances.synced(position, now)
             self.wants_sync = self.acquaintances.wants_sync
-        unsynced, self._unsynced = self._unsynced, {}
-        for group_id in unsynced:
-            if self.queue_groups[group_id].synced(position):
-                self._unsynced[group_id] = None
+        if self._unsynced:
+            unsynced, self._unsynced = self._unsynced, {}
+            for group_id in unsynced:
+                group = self.queue_groups[group_id]
+                if group.synced(position):
+                    self._unsynced[group_id] = None
         if self.host.has_unsynced:
             self.is_busy = True
             self.host.synced(position, now)
@@ -345,7 +349,7 @@ class Replication:
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
         for group_id, due in self._deadlines.items():
-            if 0 < due <= now:
+            if due <= now:
                 self._touched[group_id] = None
                 self.queue_groups[group_id].absorb(now)
         self.absorb(now)
@@ -385,17 +389,19 @@ class Replication:
         if self._is_absorbing:
             return
         self._is_absorbing = True
-        for group_id in list(self.dirty):  # whatever happens in a group makes it so
-            group = self.queue_groups.get(group_id)
-            if group is not None:
-                group.absorb(now)
+        if self.dirty:
+            for group_id in list(self.dirty):  # whatever happens in a group makes it so
+                group = self.queue_groups.get(group_id)
+                if group is not None:
+                    group.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
             octets = applied.to_bytes(8, "big")
             for name in self._connected:
                 self.send(name, METADATA_APPLIED, octets)
-        self.stream.settle(min(self._connected.values(), default=applied), now)
+        if self.stream.settling:
+            self.stream.settle(min(self._connected.values(), default=applied), now)
         self._is_absorbing = False
 
     # -- metadata ------------------------------------------------------------------------------------------------------
@@ -478,6 +484,10 @@ class Replication:
         """Say something to another node. False if there is no link. It may be lost with the link."""
         return self.host.send_application(node_id, bytes([kind]) + payload)
 
+    def send_batch(self, leader: str, group_id: int, batch: bytes) -> bool:
+        """Bring a batch of commands to the leader of a queue group. False if there is no link."""
+        return self.send(leader, QUEUE_BATCH, group_id.to_bytes(4, "big") + batch)
+
     def _on_application(self, name: str, payload: bytes, now: int) -> None:
         handler = self.handlers.get(payload[0]) if payload else None
         if handler is None:
@@ -493,7 +503,12 @@ class Replication:
             if group_id in self.queue_groups:
                 self._touched[group_id] = None
         while self._touched:  # what one group hears may give another one something to do
-            self.queue_groups[next(iter(self._touched))].end_turn(now)
+            group = self.queue_groups[next(iter(self._touched))]
+            group.end_turn(now)
+        if self.stream.unapplied:
+            self._say_to_metadata(now)
+
+    def _say_to_metadata(self, now: int) -> None:
         for batch in self.stream.take_batches(now):
             octets = batch.encode()
             if self.metadata_group.is_leader:
@@ -505,22 +520,28 @@ class Replication:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
         group is `dirty`."""
         self.is_busy = bool(self._touched)
-        served, self._served = self._served | self.dirty, {}
+        served, self._served = self._served, {}
+        served.update(dict.fromkeys(self.dirty))
         self.host.end_turn(now)
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
-        position = int(self._broker.store.journal.position)
+        position = self._store.journal.position
         for group_id in served:
             group = self.queue_groups.get(group_id)
             if group is not None:
                 if group.written(position):
                     self._unsynced[group_id] = None
-                self._deadlines[group_id] = group.next_deadline() or 0
-                if group.backlog_bytes > self._backlog_limit:
+                due = group.next_deadline()
+                if due:
+                    self._deadlines[group_id] = due
+                elif self._deadlines:
+                    self._deadlines.pop(group_id, None)
+                if group.backlog_bytes() > self._backlog_limit:
                     self._behind[group_id] = None
                 elif self._behind:
                     self._behind.pop(group_id, None)
         self.deadline = self._next_deadline()
-        return self.acquaintances.take_output() + self.host.take_output()
+        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        return self.acquaintances.take_output() + output if self._said else output
 
     @property
     def is_behind(self) -> bool:
@@ -529,10 +550,12 @@ class Replication:
 
     def _next_deadline(self) -> int:
         deadline = self.host.next_deadline() or 0
-        due = self.stream.next_deadline() or 0
-        if due and (not deadline or due < deadline):
-            deadline = due
-        for due in self._deadlines.values():
+        if self.stream.unapplied or self.stream.settling:
+            due = self.stream.next_deadline() or 0
             if due and (not deadline or due < deadline):
                 deadline = due
+        if self._deadlines:
+            for due in self._deadlines.values():
+                if not deadline or due < deadline:
+                    deadline = due
         return deadline

@@ -4,10 +4,11 @@ from queues.quorum.effects cimport Delivered
 from amqp_broker.proxies.proxy_consumer cimport ProxyConsumer
 
 cdef Py_ssize_t _FLAGS_AT
-cdef int _HAS_HEADERS
+cdef int _HAS_HEADERS, _ACK_REST_MS
 
 cdef class CommandSink:
     cdef public unsigned int epoch
+    cdef public int rest_ms
     cdef public dict holders
     cdef public list settling
     cdef public dict _fetching
@@ -15,6 +16,11 @@ cdef class CommandSink:
     cdef dict __dict__
 
     cpdef object submit(self, object command, object receipt=*)
+    cpdef void touch(self) except *
+    cpdef void limit_rest(self, int rest_ms) except *
+    @cython.locals(settling=list, holder=ProxyConsumer)
+    cpdef void flush(self) except *
+    cpdef void other_effect(self, object effect) except *
     @cython.locals(holder=ProxyConsumer)
     cpdef void take_effects(self, object effects) except *
     @cython.locals(content=bytes)

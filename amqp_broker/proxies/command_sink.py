@@ -54,6 +54,11 @@ PRODUCER_SEQUENCE = "x-producer-sequence"
 _MOST_OCTETS = 255
 _MOST_SEQUENCE = (1 << 64) - 1
 
+#: Acknowledgements wait at most so long for something that they can go along with, milliseconds: as long as those of
+#: classic queues, which are written within that time (LAZY_SYNC_MS).
+ACK_REST_MS = 20
+_ACK_REST_MS = ACK_REST_MS
+
 
 class DetachReceipt(Receipt):
     """When a consumer is known to have gone, nothing comes for it any more."""
@@ -72,10 +77,11 @@ class DetachReceipt(Receipt):
 
 class CommandSink:
     """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
-    settle at the end of the turn."""
+    settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it."""
 
     def __init__(self) -> None:
         self.epoch = 1
+        self.rest_ms = _ACK_REST_MS
         self.holders: dict[int, ProxyConsumer] = {}
         self.settling: list[ProxyConsumer] = []
         self._fetching: dict[int, tuple[ProxyConsumer, Fetched]] = {}
@@ -94,6 +100,12 @@ class CommandSink:
 
     def touch(self) -> None:
         """There is something to settle: `flush` has to be called at the end of this turn."""
+
+    def limit_rest(self, rest_ms: int) -> None:
+        """A consumer's settlements may rest for so long at most."""
+        if rest_ms < self.rest_ms:
+            self.rest_ms = rest_ms
+            self.touch()
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
@@ -148,6 +160,7 @@ class CommandSink:
         """Submit what the turn has settled."""
         if self.settling:
             settling, self.settling = self.settling, []
+            self.rest_ms = _ACK_REST_MS
             for holder in settling:
                 holder.is_settling = False
                 holder.flush(None)

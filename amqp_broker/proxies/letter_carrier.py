@@ -71,6 +71,8 @@ class LetterCarrier:
         self._dispatched: dict[int, int] = {}
         self._term = 0
         self._is_working = False
+        #: There are letters, or there was one a moment ago: without any there is nothing to be called for.
+        self.is_active = False
 
     def reset(self) -> None:
         """Another one leads, or this one in a later term: letters come again."""
@@ -81,9 +83,11 @@ class LetterCarrier:
         self._under_way.clear()
         self._unsynced.clear()
         self._dispatched.clear()
+        self.is_active = False
 
     def note(self, effect: DeadLettered) -> None:
         """A letter is to be published."""
+        self.is_active = True
         self._under_way.setdefault(effect.queue_id, {})[effect.letter] = False
         self._noted.append(effect)
 
@@ -188,16 +192,13 @@ class LetterCarrier:
             self._group.touch()
         del self._under_way[queue_id]
 
-    @property
-    def has_dispatched(self) -> bool:
-        """Whether there is something for the log."""
-        return bool(self._dispatched)
-
     def take_dispatched(self) -> list[Dispatched]:
         """What the log has to know."""
         dispatched, self._dispatched = self._dispatched, {}
+        self.is_active = bool(self._under_way or self._noted or self._again or self._unsynced)
         return [Dispatched(queue_id, letter) for queue_id, letter in dispatched.items()]
 
     def put_back(self, dispatched: Dispatched) -> None:
         """The log does not take it now."""
+        self.is_active = True
         self._dispatched.setdefault(dispatched.queue_id, dispatched.letter)

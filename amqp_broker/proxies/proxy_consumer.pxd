@@ -4,6 +4,8 @@ from queues.message cimport Entry, Message, make_entry
 from amqp_broker.proxies.command_sink cimport CommandSink
 
 cdef object _ACK
+cdef int _CREDIT_REST_MS
+cdef Py_ssize_t _MOST_IN_FLIGHT
 
 @cython.final
 cdef class ProxyConsumer:
@@ -24,6 +26,7 @@ cdef class ProxyConsumer:
     cdef unsigned long long _last
     cdef list _ranges
     cdef Py_ssize_t _unsettled
+    cdef Py_ssize_t _held
 
     @cython.locals(entry=Entry, consumer=Consumer)
     cpdef void deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
@@ -35,5 +38,6 @@ cdef class ProxyConsumer:
     @cython.locals(consumer=Consumer)
     cpdef void hand_out(self) except *
     cpdef void settle(self, unsigned long long delivery_id, object how) except *
-    cpdef bint may_rest(self) except -1
+    @cython.locals(limit=Py_ssize_t)
+    cdef void _limit_rest(self) except *
     cpdef void flush(self, object receipt) except *

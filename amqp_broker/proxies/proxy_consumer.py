@@ -28,6 +28,12 @@ if not cython.compiled:
 
 _ACK = How.ACK
 
+#: Acknowledgements wait at most so long for something that they can go along with, milliseconds, where the log may soon
+#: have to hold messages back until it knows of them: half of the prefetch is held. Elsewhere: ACK_REST_MS.
+CREDIT_REST_MS = 2
+_CREDIT_REST_MS = CREDIT_REST_MS
+_MOST_IN_FLIGHT = MOST_IN_FLIGHT
+
 
 class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
@@ -53,6 +59,7 @@ class ProxyConsumer:
         self._last = 0
         self._ranges: list[tuple[int, int]] = []
         self._unsettled = 0
+        self._held = 0  # by the log's account: what is to be settled among it
 
     # -- deliveries --------------------------------------------------------------------------------------------------
 
@@ -67,10 +74,13 @@ class ProxyConsumer:
             consumer.is_waiting = False
         else:
             self._hand_over(entry)
+        if self._unsettled:
+            self._limit_rest()
 
     def entry(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> Entry:
         """A delivery as channels hold it: `page` is this consumer, `journal_segment` the epoch of the stream."""
         entry = make_entry(message, delivery_id, 0, self.sink.epoch)
+        self._held += 1
         entry.is_redelivered = is_redelivered
         entry.returns = returns
         entry.page = self
@@ -113,6 +123,7 @@ class ProxyConsumer:
         self._ranges = []
         self._first = 0
         self._unsettled = 0
+        self._held = 0
         self.consumer.is_waiting = True
 
     # -- settling ----------------------------------------------------------------------------------------------------
@@ -127,6 +138,7 @@ class ProxyConsumer:
             self.sink.settling.append(self)
             self.sink.touch()
         self._unsettled += 1
+        self._limit_rest()
         if self._first:
             if delivery_id == self._last + 1:
                 self._last = delivery_id
@@ -134,11 +146,17 @@ class ProxyConsumer:
             self._ranges.append((self._first, self._last))
         self._first = self._last = delivery_id
 
-    def may_rest(self) -> bool:
-        """Whether nobody waits for what it is to settle: they are acknowledgements, and the log lets it have more
-        before they arrive."""
-        limit = MOST_IN_FLIGHT if self.consumer.no_ack or not self.prefetch else min(self.prefetch, MOST_IN_FLIGHT)
-        return self._how is _ACK and 2 * self._unsettled < limit
+    def _limit_rest(self) -> None:
+        """Nobody waits for acknowledgements until the log has no more for the consumer before they arrive. Far from its
+        limit they may rest long; near to it, only until the client has settled half of it, and not for long; what goes
+        back to the queue, not at all."""
+        limit = self.prefetch
+        if not limit or limit > _MOST_IN_FLIGHT or self.consumer.no_ack:
+            limit = _MOST_IN_FLIGHT
+        if self._how is not _ACK or 2 * self._unsettled >= limit:
+            self.sink.limit_rest(0)
+        elif 2 * self._held >= limit:
+            self.sink.limit_rest(_CREDIT_REST_MS)
 
     def flush(self, receipt: Any) -> None:
         """Submit what is to be settled."""
@@ -146,5 +164,6 @@ class ProxyConsumer:
             ranges = (*self._ranges, (self._first, self._last))
             self._ranges = []
             self._first = 0
+            self._held -= self._unsettled
             self._unsettled = 0
             self.sink.submit(Settle(self.number, self._how, ranges), receipt)

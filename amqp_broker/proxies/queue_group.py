@@ -55,15 +55,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.proxies")
 
-#: The kind of an application's frame that brings a batch to the leader of its group.
-QUEUE_BATCH = 3
 #: What was sent and is not applied after this time goes again, milliseconds.
 RESEND_MS = 1000
-#: Acknowledgements wait so long for something that they can go along with, milliseconds.
-ACK_REST_MS = 2
 #: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
 #: milliseconds.
 _REST_MS = 50
+# Names as integers of this module, which a compiled one compares in C.
+_RESEND_MS = RESEND_MS
+_NEVER = 1 << 62
 
 
 class QueueGroup(CommandSink):
@@ -92,6 +91,7 @@ class QueueGroup(CommandSink):
         self._is_waiting = False
         self._progress_at = 0
         self._rests_until = 0
+        self._rested_from = 0
         self._rested_until = 0
         # Chores of the leader.
         self._gone: dict[str, int] = {}
@@ -121,10 +121,9 @@ class QueueGroup(CommandSink):
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
-    @property
     def backlog_bytes(self) -> int:
         """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
-        return int(self.stream.unapplied_bytes)
+        return self.stream.unapplied_bytes
 
     @property
     def ram_bytes(self) -> int:
@@ -189,7 +188,7 @@ class QueueGroup(CommandSink):
 
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:
         """See CommandSink."""
-        if self.settling and (self._rested_until or not isinstance(command, Enqueue | Settle)):
+        if self.settling and (self._rested_until or not (type(command) is Enqueue or type(command) is Settle)):
             # What a client has settled comes before what it fetches then, or publishes in a later turn.
             self._rested_until = 0
             self.flush()
@@ -233,7 +232,8 @@ class QueueGroup(CommandSink):
     def synced(self, position: int) -> bool:
         """The journal is on the disk so far. Returns whether there is more to wait for. Raises OSError."""
         self.machine.synced(position)
-        self.letters.synced(position)
+        if self.letters.is_active:
+            self.letters.synced(position)
         return self._awaits_disk()
 
     def written(self, position: int) -> bool:
@@ -243,7 +243,7 @@ class QueueGroup(CommandSink):
         return self._awaits_disk()
 
     def _awaits_disk(self) -> bool:
-        return bool(self.machine.awaits_disk or self.letters.awaits_disk)
+        return bool(self.machine.awaits_disk or (self.letters.is_active and self.letters.awaits_disk))
 
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
@@ -267,7 +267,7 @@ class QueueGroup(CommandSink):
                 self._reopen(self._session_above(self.stream.session, now))
         if self._watchers:
             self._wake_watchers()
-        if self.leads_and_knows:
+        if self.letters.is_active and self.leads_and_knows:
             self.letters.begin(now)
 
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
@@ -383,33 +383,30 @@ class QueueGroup(CommandSink):
                 return
 
     def _let_settling_rest(self, now: int) -> bool:
-        """Acknowledgements for which nobody waits go along with what comes next, or after ACK_REST_MS: alone, each
-        would cost all members an entry and a sync."""
+        """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for
+        `rest_ms`: alone, they would cost all members an entry and a sync, for which the next message has to wait."""
         if not self.settling or self.stream.has_open:
             self._rested_until = 0
             return False
         if not self._rested_until:
-            self._rested_until = now + ACK_REST_MS
-        elif now >= self._rested_until:
+            self._rested_from = now
+        if not 0 <= now - self._rested_from < self.rest_ms:  # below zero: the clock was set back
             self._rested_until = 0
             return False
-        for holder in self.settling:
-            if not holder.may_rest():
-                self._rested_until = 0
-                return False
+        self._rested_until = self._rested_from + self.rest_ms
         return True
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
             return self.machine.propose(self.raft, batch, now)
-        return self._replication.send(leader, QUEUE_BATCH, self.group_id.to_bytes(4, "big") + batch)
+        return self._replication.send_batch(leader, self.group_id, batch)
 
     def _has_waited(self, now: int) -> bool:
         """Whether something was sent, and nothing was applied for long."""
         if not self.stream.unapplied:
             self._is_waiting = False
             return False
-        if self._is_waiting and not 0 <= now - self._progress_at < RESEND_MS:
+        if self._is_waiting and not 0 <= now - self._progress_at < _RESEND_MS:
             self._progress_at = now
             return True
         return False
@@ -422,11 +419,10 @@ class QueueGroup(CommandSink):
         commands: list[Tick | NodeDown | Dispatched] = []
         if self._gone:
             commands += self._nodes_down(now)
-        if self.letters.has_dispatched:
+        if self.letters.is_active:
             commands += self.letters.take_dispatched()
         due = self.machine.next_deadline()
-        is_due = due is not None and due <= max(now, self.machine.clock) and self.raft.last_applied >= self._ticked
-        if is_due and not commands:
+        if due is not None and not commands and self._is_past(due, now) and self.raft.last_applied >= self._ticked:
             commands.append(Tick())
         if not commands:
             return
@@ -438,6 +434,10 @@ class QueueGroup(CommandSink):
         for command in commands:
             if isinstance(command, Dispatched):
                 self.letters.put_back(command)
+
+    def _is_past(self, due: int, now: int) -> bool:
+        """Whether it is so late, by this node's clock or the group's."""
+        return due <= now or due <= self.machine.clock
 
     def _nodes_down(self, now: int) -> list[NodeDown]:
         """The nodes that have been gone for so long that their consumers go."""
@@ -479,28 +479,34 @@ class QueueGroup(CommandSink):
         self._tallying.append(lambda refusal, count: None)
         self.submit(DropQueue(queue_id))
 
-    def next_deadline(self) -> int | None:
-        """When `end_turn` has something to do again."""
-        times: list[int] = []
-        if self._rests_until > self.now:
-            times.append(self._rests_until)
+    def next_deadline(self) -> int:
+        """When `end_turn` has something to do again; 0 for never."""
+        earliest = _NEVER
         if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
-            times.append(self.now + _REST_MS)
+            earliest = self.now + _REST_MS
+        if self._rests_until > self.now:
+            earliest = min(earliest, self._rests_until)
         if self.settling and self._rested_until:
-            times.append(self._rested_until)
+            earliest = min(earliest, self._rested_until)
         if self._is_waiting and self.stream.unapplied:
-            times.append(self._progress_at + RESEND_MS)
+            earliest = min(earliest, self._progress_at + _RESEND_MS)
         if self.raft.is_leader:
-            due = self.machine.next_deadline()
-            if due is not None and self.raft.last_applied >= self._ticked:
-                times.append(due)
+            earliest = min(earliest, self._next_chore())
+        return 0 if earliest == _NEVER else max(earliest, self._rests_until)
+
+    def _next_chore(self) -> int:
+        """When the leader has something to do; _NEVER."""
+        earliest = _NEVER
+        due = self.machine.next_deadline()
+        if due is not None and self.raft.last_applied >= self._ticked:
+            earliest = due
+        if self.letters.is_active:
             again = self.letters.next_deadline()
             if again is not None:
-                times.append(again)
+                earliest = min(earliest, again)
+        if self._gone:
             for name, since in self._gone.items():
                 session = self.machine.session_of(name)
                 if session and self._downed.get(name) != session:
-                    times.append(since + self._node_down_ms)
-        if not times:
-            return None
-        return max(min(times), self._rests_until)
+                    earliest = min(earliest, since + self._node_down_ms)
+        return earliest

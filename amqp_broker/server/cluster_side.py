@@ -184,7 +184,7 @@ class ClusterSide:
             replication = self._node.replication
             await self._wait_while(
                 lambda: bool(replication.connected())
-                and any(group.backlog_bytes for group in replication.queue_groups.values())
+                and any(group.backlog_bytes() for group in replication.queue_groups.values())
             )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:

@@ -152,7 +152,11 @@ class QueueGroupMachine:
 
     def take_effects(self) -> list[Effect]:
         """What has come of the entries applied since the last call, in order."""
-        effects, self._execution.effects = self._execution.effects, []
+        execution = self._execution
+        effects = execution.effects
+        if not effects:
+            return []
+        execution.effects = []
         return effects
 
     def next_deadline(self) -> int | None:
@@ -252,8 +256,9 @@ class QueueGroupMachine:
 
     def synced(self, position: int) -> None:
         """The journal is on the disk so far. Raises OSError."""
-        execution = self._execution
-        self._places.synced(position, execution.state.queues, execution.dropped)
+        if self._places.is_retiring:
+            execution = self._execution
+            self._places.synced(position, execution.state.queues, execution.dropped)
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""

@@ -53,7 +53,10 @@ class Places:
 
     def collect(self) -> None:
         """Take what the pager has released."""
-        released, self._pager.released = self._pager.released, []
+        released = self._pager.released
+        if not released:
+            return
+        self._pager.released = []
         for queue_id, location, is_named in released:
             if is_named:
                 self._named.append((queue_id, location))
@@ -77,9 +80,10 @@ class Places:
     def end_turn(self, position: int) -> None:
         """The journal's end: behind every checkpoint that was captured."""
         self.collect()
-        for group in self._retiring:
-            if group.position is None:
-                group.position = position
+        if self._retiring:
+            for group in self._retiring:
+                if group.position is None:
+                    group.position = position
         if self._unnamed and not self.exports:
             self._release(self._unnamed)
             self._unnamed = []

@@ -11,7 +11,6 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.proxies.queue_group import QueueGroup
 from queues.page import AddressBook
 from queues.quorum.commands import decode_batch
 from raft.member import Member
@@ -98,6 +97,46 @@ def test_an_acknowledgement_rests_while_nobody_waits_for_it(cluster: NodeCluster
     cluster.run(100)
     assert last_index(cluster) == before + 1
     assert counts(cluster) == {(0, 0, 1)}
+
+
+@pytest.mark.parametrize(("unacked", "rest_ms"), [(9, 2), (4, 20)])
+def test_an_acknowledgement_rests_shortly_where_the_consumer_holds_much(
+    cluster: NodeCluster, unacked: int, rest_ms: int
+) -> None:
+    """The log gives the consumer more only when it knows of the acknowledgement."""
+    leader = cluster.nodes[cluster.leader(1)]
+    client = leader.client(1)
+    answer(cluster, client, CONFIRM, methods.BasicQos(0, 10, False), consume("q", no_ack=False))
+    publish(client, *numbers(1, unacked))
+    cluster.run(100)
+    before = last_index(cluster)
+    client.send(1, methods.BasicAck(1, False))
+    leader.turn()
+    for passed in (rest_ms - 1, 1):
+        assert last_index(cluster) == before
+        leader.now += passed
+        leader.node.tick(leader.now)
+        leader.turn()
+    assert last_index(cluster) == before + 1
+
+
+def test_an_acknowledgement_does_not_rest_on_when_deliveries_use_up_the_prefetch(cluster: NodeCluster) -> None:
+    leader = cluster.nodes[cluster.leader(1)]
+    client = leader.client(1)
+    answer(cluster, client, CONFIRM, methods.BasicQos(0, 10, False), consume("q", no_ack=False))
+    publish(client, b"1")
+    cluster.run(100)
+    client.send(1, methods.BasicAck(1, False))
+    leader.turn()
+    group = leader.node.replication.queue_groups[1]
+    assert (group.rest_ms, len(group.settling)) == (20, 1)
+    other = next(driver for driver in cluster.nodes.values() if driver is not leader).client(1)
+    publish(other, *numbers(2, 6))
+    for _ in range(20):
+        cluster.step()
+    assert (group.rest_ms, len(group.settling)) == (2, 1)
+    cluster.run(10)
+    assert not group.settling
 
 
 def test_an_acknowledgement_that_rests_is_in_the_log_before_what_the_channel_publishes(cluster: NodeCluster) -> None:
@@ -420,7 +459,9 @@ def test_a_queue_that_was_deleted_before_all_went_down_goes_from_the_log(
     cluster.run(100)
     queue_id = cluster.nodes["n1"].queue("q").queue_id
     with monkeypatch.context() as patch:
-        patch.setattr(QueueGroup, "_reconcile", lambda self: None)
+        for driver in cluster.nodes.values():
+            for group in driver.node.replication.queue_groups.values():
+                patch.setattr(group, "_reconcile", lambda: None)
         assert names(answer(cluster, client, methods.QueueDelete(0, "q", False, False, False))) == ["queue.delete-ok"]
         downed = {name: cluster.kill(name) for name in list(cluster.nodes)}
     for name in downed:

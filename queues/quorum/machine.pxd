@@ -1,0 +1,23 @@
+cimport cython
+from queues.pager cimport Pager
+from queues.quorum.execution cimport Execution
+from queues.quorum.places cimport Places
+
+cdef class QueueGroupMachine:
+    cdef public Pager pager
+    cdef public long long role_changes
+    cdef public Execution _execution
+    cdef public Places _places
+    cdef public object _install
+    cdef public dict _proposed
+
+    @cython.locals(proposed=tuple)
+    cpdef void apply(self, object index, object term, bytes data, object now) except *
+    cpdef object take_concerned(self)
+    @cython.locals(data=bytes)
+    cpdef bint propose(self, object log, object batch, long long now) except -1
+    @cython.locals(effects=list)
+    cpdef list take_effects(self)
+    cpdef object next_deadline(self)
+    cpdef void end_turn(self, long long position) except *
+    cpdef void synced(self, long long position) except *

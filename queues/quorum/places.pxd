@@ -1,0 +1,14 @@
+from queues.pager cimport Pager
+
+cdef class Places:
+    cdef public long long exports
+    cdef public long long named_bytes
+    cdef public long long dead_bytes
+    cdef Pager _pager
+    cdef list _named
+    cdef list _unnamed
+    cdef object _retiring
+
+    cpdef void collect(self) except *
+    cpdef void end_turn(self, long long position) except *
+    cpdef void synced(self, long long position, object known, object dropped) except *
