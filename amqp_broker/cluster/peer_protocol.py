@@ -4,8 +4,8 @@
     AWAITS_HELLO -- HELLO --> AWAITS_PROOF -- PROOF --> PROVED -- admit --> OPEN                (who accepts)
     any -- PeerLinkError --> FAILED
 
-Every message and frame is `length u32 | ...` where the length counts what follows it. A frame is, where TLS protects
-the link, the payload alone; elsewhere `sequence u64 | payload | MAC of 16 octets`. An empty payload is a ping.
+Every message is `length u32 | ...` where the length counts what follows it. What follows the handshake are frames:
+`frames`, which are there from OPEN on (peer_frames.py).
 
 It knows no sockets, no clock and no chance: the nonce is an argument. Whether a link is wanted is its owner's to say,
 in PROVED: `admit`, or close.
@@ -16,9 +16,8 @@ those before; so both know which of two links is the newer.
 Invariants:
 1. Before the peer has shown that it has the secret nothing is said to it, beyond the HELLO of who dials.
 2. After a PeerLinkError nothing goes out and nothing is taken.
-3. Frames come out in the order and number in which they were put in, or the link fails: the sequence numbers have no
-   gap, each direction has its own key, and no two links have a key in common.
-4. What is kept of an unfinished message is bounded: MAX_HANDSHAKE_BYTES before OPEN, the largest frame after.
+3. Each direction has a key of its own for its frames, and no two links have a key in common.
+4. What is kept of an unfinished message is bounded: MAX_HANDSHAKE_BYTES.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from __future__ import annotations
 import enum
 import hmac
 import struct
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
 
+from amqp_broker.cluster.peer_frames import PeerFrames
 from amqp_broker.cluster.peer_handshake import (
     MAX_HANDSHAKE_BYTES,
     NONCE_BYTES,
@@ -50,15 +50,9 @@ from amqp_broker.cluster.peer_handshake import (
     is_hello_proved,
 )
 
-MAC_BYTES = 16
 MAX_EPOCH = (1 << 64) - 1
-PING = b""
 
 _LENGTH = struct.Struct(">I")
-_HEADER = struct.Struct(">IQ")
-_SEQUENCE_BYTES = _HEADER.size - _LENGTH.size
-#: What a frame adds to its payload at most, octets.
-FRAME_OVERHEAD = _HEADER.size + MAC_BYTES
 
 
 class LinkState(enum.Enum):
@@ -109,7 +103,8 @@ class PeerProtocol:
         self.peer_name = dialled
         self.epoch = 0
         self.state = LinkState.AWAITS_HELLO if dialled is None else LinkState.AWAITS_CHALLENGE
-        self.is_open = False
+        #: What may be said and heard from OPEN on.
+        self.frames: PeerFrames | None = None
         self._identity = identity
         self._members = members
         self._nonce = nonce
@@ -120,10 +115,7 @@ class PeerProtocol:
         self._agreement = Agreement(b"", b"")
         self._hello = b""
         self._pending = bytearray()
-        self._needed = _LENGTH.size
         self._output = b""
-        self._sending = self._receiving = hmac.new(b"", digestmod="sha256")  # keyed, and fed with nothing yet
-        self._sent = self._received = 0
         if dialled is not None:
             self._check_certificate(dialled)
             hello = Hello(tls is not None, nonce, identity.cluster_name, identity.node_name, dialled)
@@ -135,6 +127,11 @@ class PeerProtocol:
         """Whether this node numbers the links of the pair. Known once the peer has said its name."""
         return self.peer_name is not None and self._identity.node_name < self.peer_name
 
+    @property
+    def is_open(self) -> bool:
+        """Whether frames may be said and taken."""
+        return self.frames is not None and not self.frames.has_failed
+
     def take_output(self) -> bytes:
         """What the handshake has to say."""
         output, self._output = self._output, b""
@@ -145,14 +142,14 @@ class PeerProtocol:
     def receive_handshake(self, data: bytes) -> PeerProved | LinkOpened | None:
         """Octets that came before the link is open. Raises PeerLinkError.
 
-        After LinkOpened, frames that came with it are had by `receive_frames(b"")`.
+        After LinkOpened, what came with it is had by `take_rest`.
         """
         if self.is_open:
             raise ValueError("the link is open: what comes now are frames")
         pending = self._pending
         pending += data
         try:
-            if self.state is LinkState.FAILED or (self.state is LinkState.PROVED and data):
+            if self.state in (LinkState.FAILED, LinkState.OPEN) or (self.state is LinkState.PROVED and data):
                 raise PeerLinkError("it speaks out of turn")
             if len(pending) < _LENGTH.size or self.state is LinkState.PROVED:
                 return None
@@ -170,6 +167,11 @@ class PeerProtocol:
         except PeerLinkError:
             self._fail()
             raise
+
+    def take_rest(self) -> bytes:
+        """The octets of frames that came with the end of the handshake."""
+        rest, self._pending = bytes(self._pending), bytearray()
+        return rest
 
     def admit(self, epoch: int = 0) -> LinkOpened | None:
         """The owner wants the link; `epoch` is its number, which the senior gives. Raises ValueError out of turn."""
@@ -247,9 +249,10 @@ class PeerProtocol:
         assert self.peer_name is not None
         of_dialler, of_acceptor = self._agreement.frame_keys()
         own, theirs = (of_dialler, of_acceptor) if self._is_dialler else (of_acceptor, of_dialler)
-        self._sending, self._receiving = hmac.new(own, digestmod="sha256"), hmac.new(theirs, digestmod="sha256")
+        limit = self._identity.max_frame_bytes
+        is_sealed = self._tls is not None
+        self.frames = PeerFrames(self.peer_name, limit, None if is_sealed else own, None if is_sealed else theirs)
         self.state = LinkState.OPEN
-        self.is_open = True
         return LinkOpened(self.peer_name, self.epoch)
 
     def _check_certificate(self, name: str) -> None:
@@ -277,101 +280,5 @@ class PeerProtocol:
 
     def _fail(self) -> None:
         self.state = LinkState.FAILED
-        self.is_open = False
         self._output = b""
         self._pending = bytearray()
-
-    # -- frames ------------------------------------------------------------------------------------------------------
-
-    def encode_frames(self, payloads: Iterable[bytes]) -> list[bytes]:
-        """The octets of frames, in pieces. Raises ValueError if the link is not open or a payload too long."""
-        if not self.is_open:
-            raise ValueError(f"a link that is {self.state.name} takes no frames")
-        limit = self._identity.max_frame_bytes
-        pieces: list[bytes] = []
-        for payload in payloads:
-            size = len(payload)
-            if size > limit:
-                raise ValueError(f"a frame of {size} octets for {self.peer_name!r}: at most {limit} are allowed")
-            if self._tls is not None:
-                pieces.append(_LENGTH.pack(size))
-                pieces.append(payload)
-                continue
-            frame = _HEADER.pack(size + _SEQUENCE_BYTES + MAC_BYTES, self._sent) + payload
-            self._sent += 1
-            pieces.append(frame)
-            pieces.append(_mac(self._sending, frame))
-        return pieces
-
-    def receive_frames(self, data: bytes) -> list[bytes]:
-        """The payloads of the frames that are complete, pings left out. Raises PeerLinkError; what was complete before
-        the fault is lost too, as it would be with the link."""
-        if not self.is_open:
-            raise PeerLinkError("it speaks out of turn")
-        payloads: list[bytes] = []
-        try:
-            if len(self._pending) >= self._needed:  # it came with the READY
-                data, self._pending = bytes(self._pending) + data, bytearray()
-            view = memoryview(data)
-            while self._pending and view:
-                view = self._complete(view, payloads)
-            self._split(view, payloads)
-        except PeerLinkError:
-            self._fail()
-            raise
-        return payloads
-
-    def _complete(self, view: memoryview, payloads: list[bytes]) -> memoryview:
-        """Add to the unfinished frame what it lacks, and no more: the rest need not be copied. Returns the rest."""
-        missing = self._needed - len(self._pending)
-        self._pending += view[:missing]
-        if len(self._pending) >= self._needed:
-            source, self._pending = self._pending, bytearray()
-            self._split(memoryview(source), payloads)
-        return view[missing:]
-
-    def _split(self, view: memoryview, payloads: list[bytes]) -> None:
-        """Take all frames that are complete; what is left is pending, and `_needed` octets of it can be judged."""
-        extra = 0 if self._tls is not None else _SEQUENCE_BYTES + MAC_BYTES
-        longest = self._identity.max_frame_bytes + extra
-        offset, end = 0, len(view)
-        if end:
-            self._needed = _LENGTH.size
-        while end - offset >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(view, offset)
-            if not extra <= length <= longest:
-                raise PeerLinkError(
-                    f"{self.peer_name!r} sends a frame of {length - extra} octets; "
-                    f"0 to {longest - extra} are allowed: is the limit the same on both nodes?"
-                )
-            stop = offset + _LENGTH.size + length
-            if stop > end:
-                self._needed = stop - offset
-                break
-            payload = self._verified(view, offset, stop) if extra else bytes(view[offset + _LENGTH.size : stop])
-            if payload:
-                payloads.append(payload)
-            offset = stop
-        if offset < end:
-            self._pending += view[offset:]
-
-    def _verified(self, view: memoryview, offset: int, stop: int) -> bytes:
-        """The payload of a frame whose MAC and sequence number are right."""
-        mac_at = stop - MAC_BYTES
-        if not hmac.compare_digest(_mac(self._receiving, view[offset:mac_at]), view[mac_at:stop]):
-            raise PeerLinkError(f"a frame of {self.peer_name!r} was changed on its way: its MAC is wrong")
-        sequence = _HEADER.unpack_from(view, offset)[1]
-        if sequence != self._received:
-            raise PeerLinkError(
-                f"frame {sequence} of {self.peer_name!r} came where {self._received} was due: "
-                f"frames were repeated, lost or exchanged on their way"
-            )
-        self._received += 1
-        return bytes(view[offset + _HEADER.size : mac_at])
-
-
-def _mac(keyed: hmac.HMAC, data: bytes | memoryview) -> bytes:
-    """A frame's MAC, HMAC-SHA-256 (RFC 2104). A copy of what is keyed already takes half the time of a new one."""
-    mac = keyed.copy()
-    mac.update(data)
-    return mac.digest()[:MAC_BYTES]

@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
+from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.system_calls cimport monotonic_time
 
 cdef double _CALM_S, _BULK_S
@@ -14,7 +15,7 @@ cdef class Driver:
     cdef public bytearray receive_buffer
     cdef public object receive_view
     cdef public bytes received
-    cdef public object links
+    cdef public PeerLinks links
     cdef public object after_turn
     cdef object _loop
     cdef object _call_soon
@@ -48,7 +49,7 @@ cdef class Driver:
     cpdef void _end_turn(self) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *
-    @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint)
+    @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint, links=PeerLinks)
     cdef bint _run_turn(self, bint may_sync) except -1
     cpdef void _revive(self, Connection connection) except *
     cpdef void writable(self, Connection connection) except *

@@ -1,4 +1,4 @@
-"""PeerLink: one connection to another node: a socket of the loop, TLS where it is configured, and a PeerProtocol.
+"""PeerLink: one connection to another node: a PeerSocket, TLS where it is configured, PeerProtocol and PeerFrames.
 
 It says to its owner what happens and asks it whether the link is wanted; which links there are is the owner's.
 
@@ -13,18 +13,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Container, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Container
+from typing import Protocol
 
 from amqp_broker.cluster.cluster_config import ClusterConfig
+from amqp_broker.cluster.peer_frames import PING, PeerFrames
 from amqp_broker.cluster.peer_handshake import NONCE_BYTES, LinkIdentity, PeerLinkError
-from amqp_broker.cluster.peer_protocol import PING, LinkOpened, PeerProtocol, PeerProved
+from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProtocol, PeerProved
+from amqp_broker.server.peer_socket import PeerSocket
 from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials
 
 log = logging.getLogger("amqp_broker.cluster")
 
 #: Pieces that are together no longer than this are joined before they are written, octets.
 _JOIN_BYTES = 64 * 1024
+
+
+def _address_of(connected: socket.socket) -> str:
+    """The other end's address as a log has it. Raises OSError if it is gone."""
+    remote = connected.getpeername()
+    host, port = remote[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class LinkCallbacks(Protocol):
+    """Who hears what comes. What it raises stops the link it is raised on, and is told to the loop."""
+
+    def on_frame(self, node_id: str, payload: bytes) -> None:
+        """A frame of the link that stands."""
+
+    def input_is_over(self, octets: int) -> None:
+        """All frames that a read of so many octets has brought have been handed over."""
 
 
 class LinkOwner(Protocol):
@@ -34,6 +53,12 @@ class LinkOwner(Protocol):
     identity: LinkIdentity
     credentials: TlsCredentials | None
     entropy: Callable[[int], bytes]
+    #: Room for what is read; what is in it is handled before the next read.
+    room: bytearray
+
+    @property
+    def callbacks(self) -> LinkCallbacks:
+        """Whom frames are handed to, without a detour."""
 
     @property
     def expected(self) -> Container[str]:
@@ -48,33 +73,32 @@ class LinkOwner(Protocol):
     def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
         """The link is open; its frames follow unless it is dropped."""
 
-    def link_frame(self, link: PeerLink, payload: bytes) -> None:
-        """A frame."""
-
-    def link_read(self, link: PeerLink, octets: int) -> None:
-        """All frames that a read of so many octets has brought have been handed over."""
-
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone."""
 
 
-class PeerLink(asyncio.Protocol):
+class PeerLink:
     """See the module's docstring. `dialled` names the node that was dialled; None: the link was accepted."""
 
     def __init__(self, owner: LinkOwner, loop: asyncio.AbstractEventLoop, dialled: str | None) -> None:
         self.dialled = dialled
         self.is_lost = False
+        self.is_open = False
         self.is_admitted = False
         self.silent_ticks = 0
         self.has_sent = False
         #: Done when the link is open or lost.
         self.settled: asyncio.Future[None] = loop.create_future()
         self._owner = owner
+        self._callbacks = owner.callbacks
         self._loop = loop
-        self._transport: Any = None
+        self._buffer_limit = owner.config.peer_buffer_limit_bytes
+        self._socket: PeerSocket | None = None
         self._address = "an unknown address"
         self._tls: TlsChannel | None = None
         self._protocol: PeerProtocol | None = None
+        self._peer = ""
+        self._frames: PeerFrames | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._has_heard = False
 
@@ -88,37 +112,36 @@ class PeerLink(asyncio.Protocol):
         """The number of the link, once it is open."""
         return self._protocol.epoch if self._protocol is not None else 0
 
-    @property
-    def is_open(self) -> bool:
-        return self._protocol is not None and self._protocol.is_open and not self.is_lost
-
     # -- from the loop -----------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+    def connected(self, connection: socket.socket) -> None:
+        """There is a connection: it is the link's now. Raises OSError if it is gone already."""
         if self.is_lost:  # dropped while it was being dialled
-            self._transport.abort()
+            connection.close()
             return
-        peer = transport.get_extra_info("peername")
-        if peer:
-            host, port = peer[:2]
-            self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        own = transport.get_extra_info("socket")
-        if own is not None and own.family in (socket.AF_INET, socket.AF_INET6):
-            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._address = _address_of(connection)
+            self._socket = PeerSocket(self, self._loop, connection, self._owner.room)
+        except OSError:
+            connection.close()
+            raise
         timeout_ms = self._owner.config.peer_handshake_timeout_ms
-        self._deadline = self._loop.call_later(timeout_ms / 1000, self._be_late, timeout_ms)
+        self._deadline = self._loop.call_later(timeout_ms / 1000.0, self._be_late, timeout_ms)
         if self._owner.credentials is None:
             self._begin(None)
         else:
             self._tls = TlsChannel(self._owner.credentials, is_dialler=self.dialled is not None)
-            self.data_received(b"")
+            self._handle(b"")
 
     def data_received(self, data: bytes) -> None:
+        """Octets have come."""
         if self.is_lost:
             return
         self.silent_ticks = 0
-        self._has_heard = self._has_heard or bool(data)
+        self._has_heard = True
+        self._handle(data)
+
+    def _handle(self, data: bytes) -> None:
         try:
             self._receive(data)
         except PeerLinkError as error:
@@ -127,15 +150,17 @@ class PeerLink(asyncio.Protocol):
             self.drop(f"defect while its octets were handled: {type(error).__name__}: {error}", logging.CRITICAL)
             raise
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> None:
+        """Nothing comes any more."""
         if not self.is_lost and not self.is_open:
             is_probe = self.dialled is None and not self._has_heard
             is_linked = self.name is not None and self._owner.is_connected(self.name)
             level = logging.DEBUG if is_probe or is_linked else logging.WARNING
             self.drop("it has closed the link before it was open: its log says why", level)
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self.is_open = False
         if not self.is_lost:
             log.info("the link with %s is gone%s", self._who(), f": {error}" if error else "")
             self.is_lost = True
@@ -159,32 +184,34 @@ class PeerLink(asyncio.Protocol):
         self._write_handshake(self._protocol)
 
     def _receive(self, data: bytes) -> None:
-        tls = self._tls
-        if tls is not None:
-            try:
-                data = tls.receive(data)
-            finally:
-                if output := tls.take_output():
-                    self._transport.write(output)
-            if self._protocol is None and tls.is_established:
-                self._begin(tls)
-        protocol = self._protocol
-        if protocol is None:
-            return
-        if not protocol.is_open:
-            if not data:
+        if self._tls is not None:
+            data = self._receive_tls(self._tls, data)
+        frames = self._frames
+        if frames is None:
+            if not data or self._protocol is None:
                 return
-            self._shake_hands(protocol, data)
-            if not protocol.is_open:
+            self._shake_hands(self._protocol, data)
+            frames = self._frames
+            if frames is None:
                 return
-            data = b""
-        payloads = protocol.receive_frames(data)
+            data = self._protocol.take_rest()
+        payloads = frames.receive(data)
         for payload in payloads:
             if self.is_lost:
                 return
-            self._owner.link_frame(self, payload)
+            self._callbacks.on_frame(self._peer, payload)
         if payloads:
-            self._owner.link_read(self, len(data))
+            self._callbacks.input_is_over(len(data))
+
+    def _receive_tls(self, tls: TlsChannel, data: bytes) -> bytes:
+        """What TLS makes of it; the link's own handshake begins when that of TLS is over."""
+        try:
+            data = tls.receive(data)
+        finally:
+            self._write(tls.take_output())
+        if self._protocol is None and tls.is_established:
+            self._begin(tls)
+        return data
 
     def _shake_hands(self, protocol: PeerProtocol, data: bytes) -> None:
         event = protocol.receive_handshake(data)
@@ -192,14 +219,22 @@ class PeerLink(asyncio.Protocol):
         if isinstance(event, PeerProved):
             self._owner.link_proved(self, event)
         elif isinstance(event, LinkOpened):
-            self._opened(event)
+            self._opened(protocol, event)
 
     def _write_handshake(self, protocol: PeerProtocol) -> None:
         if output := protocol.take_output():
-            self._transport.write(output if self._tls is None else self._tls.encrypt(output))
+            self._write(output if self._tls is None else self._tls.encrypt(output))
 
-    def _opened(self, opened: LinkOpened) -> None:
+    def _write(self, octets: bytes) -> None:
+        if octets:
+            assert self._socket is not None
+            self._socket.write([octets])
+
+    def _opened(self, protocol: PeerProtocol, opened: LinkOpened) -> None:
         self._settle()
+        self._peer = opened.name
+        self._frames = protocol.frames
+        self.is_open = not self.is_lost
         self._owner.link_opened(self, opened)
 
     def _settle(self) -> None:
@@ -218,24 +253,26 @@ class PeerLink(asyncio.Protocol):
         opened = self._protocol.admit(epoch)
         self._write_handshake(self._protocol)
         if opened is not None:
-            self._opened(opened)
+            self._opened(self._protocol, opened)
 
-    def send(self, payloads: Sequence[bytes]) -> None:
+    def send(self, payloads: list[bytes]) -> None:
         """Write frames, at once or when the socket has room. Beyond the limit the link is dropped."""
         if not self.is_open:
             return
-        assert self._protocol is not None
+        link, frames = self._socket, self._frames
+        assert link is not None
+        assert frames is not None
         self.has_sent = True
-        pieces = self._protocol.encode_frames(payloads)
-        transport = self._transport
+        pieces = frames.encode(payloads)
+        size = 0
+        for piece in pieces:
+            size += len(piece)
         if self._tls is not None:
-            transport.write(self._tls.encrypt(b"".join(pieces)))
-        elif sum(map(len, pieces)) <= _JOIN_BYTES:
-            transport.write(b"".join(pieces))
-        else:
-            transport.writelines(pieces)
-        unsent = transport.get_write_buffer_size()
-        limit = self._owner.config.peer_buffer_limit_bytes
+            pieces = [self._tls.encrypt(b"".join(pieces))]
+        elif size <= _JOIN_BYTES:
+            pieces = [b"".join(pieces)]
+        link.write(pieces)
+        unsent, limit = link.unsent_bytes, self._buffer_limit
         if unsent > limit:
             self.drop(f"{unsent} octets are waiting to be sent, more than peer_buffer_limit, {limit}: it does not read")
 
@@ -258,21 +295,24 @@ class PeerLink(asyncio.Protocol):
             return
         was_open = self.is_open
         self.is_lost = True
+        self.is_open = False
         log.log(level, "the link with %s is closed: %s", self._who(), reason)
         self._settle()
-        if self._transport is None:
+        if self._socket is None:
             return
         if was_open:
-            self._transport.abort()
+            self._socket.abort()
         else:
-            self._transport.close()  # an alert of TLS still goes out
+            self._socket.close()  # an alert of TLS still goes out
 
-    def part(self, payloads: Sequence[bytes]) -> None:
+    def part(self, payloads: list[bytes]) -> None:
         """Say a last word, and close when it is written."""
         self.send(payloads)
         if not self.is_lost:
             self.is_lost = True
-            self._transport.close()
+            self.is_open = False
+            assert self._socket is not None
+            self._socket.close()
 
     def _who(self) -> str:
         if self.dialled is not None:

@@ -27,7 +27,9 @@ from amqp_broker.cluster.cluster_config import ClusterConfig
 from amqp_broker.cluster.peer_handshake import LinkIdentity
 from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProved
 from amqp_broker.config import is_loopback
-from amqp_broker.server.peer_link import PeerLink
+from amqp_broker.server.descriptors import EXHAUSTED
+from amqp_broker.server.peer_link import LinkCallbacks, PeerLink
+from amqp_broker.server.peer_socket import LONG_READ_BYTES
 from amqp_broker.server.peer_tls import TlsCredentials
 from amqp_broker.setting_kinds import Address
 
@@ -35,6 +37,10 @@ log = logging.getLogger("amqp_broker.cluster")
 
 FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 2.0
+#: So many connections wait to be accepted.
+_BACKLOG = 100
+#: How long nobody is accepted after the process or the machine has run out of something, seconds.
+_REST_S = 1.0
 
 
 class Chance(Protocol):
@@ -43,16 +49,12 @@ class Chance(Protocol):
     def random(self) -> float: ...
 
 
-class PeerCallbacks(Protocol):
+class PeerCallbacks(LinkCallbacks, Protocol):
     """Who hears of the links. What it raises stops the link it is raised on, and is told to the loop."""
 
     def on_connected(self, node_id: str) -> None: ...
 
-    def on_frame(self, node_id: str, payload: bytes) -> None: ...
-
     def on_disconnected(self, node_id: str) -> None: ...
-
-    def input_is_over(self, octets: int) -> None: ...
 
     def farewell(self, node_id: str) -> list[bytes]:
         """What one is told that is no member, and comes all the same; nothing, if that is not certain."""
@@ -67,7 +69,7 @@ class Backoff:
 
     def next_delay(self) -> float:
         """The delay before the next attempt, in seconds."""
-        delay_s = self._delay_s * (0.5 + self._chance.random() / 2)
+        delay_s = self._delay_s * (0.5 + self._chance.random() / 2.0)
         self._delay_s = min(2 * self._delay_s, LONGEST_DELAY_S)
         return delay_s
 
@@ -125,11 +127,13 @@ class PeerLinks:
         self.entropy = entropy
         self.members: dict[str, Member] = {}
         self.expected = Expected(self.members, callbacks.farewell)
-        self._callbacks = callbacks
+        self.callbacks = callbacks
+        self.room = bytearray(LONG_READ_BYTES)
         self._parted: dict[str, None] = {}  # whom it was said to
         self._chance = chance
         self._loop = asyncio.get_running_loop()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._pending: dict[PeerLink, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -143,9 +147,14 @@ class PeerLinks:
                 "set cluster_cert, cluster_key and cluster_ca, or see to a private network"
             )
         for listener in listeners:
-            self._servers.append(await self._loop.create_server(self._accept, sock=listener))
+            listener.setblocking(False)
+            listener.listen(_BACKLOG)
+            self._listeners.append(listener)
+            task = self._loop.create_task(self._accept(listener))
+            task.add_done_callback(self._accepting_ended)
+            self._accepting.append(task)
         self.set_members(self.config.others)
-        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000, self._tick)
+        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000.0, self._tick)
 
     def set_members(self, others: Mapping[str, Address]) -> None:
         """The other members from now on. Links to those who are left out are closed, without a callback; a new address
@@ -161,7 +170,7 @@ class PeerLinks:
                 member.task = self._loop.create_task(self._keep_linked(member))
                 member.task.add_done_callback(self._dialling_ended)
 
-    def send(self, node_id: str, payloads: Sequence[bytes]) -> bool:
+    def send(self, node_id: str, payloads: list[bytes]) -> bool:
         """Send frames, in order. Returns False if there is no link, and they are gone. Raises ValueError for a payload
         above cluster_frame_max."""
         member = self.members.get(node_id)
@@ -191,15 +200,17 @@ class PeerLinks:
         """Close everything. No callback comes any more."""
         if self._timer is not None:
             self._timer.cancel()
-        for server in self._servers:
-            server.close()
-        tasks = [member.task for member in self.members.values() if member.task is not None]
+        tasks = self._accepting + [member.task for member in self.members.values() if member.task is not None]
+        for task in self._accepting:
+            task.cancel()
         for member in self.members.values():
             self._remove(member)
         self.members.clear()
         for link in list(self._pending):
             link.drop("this node stops", logging.DEBUG)
         await asyncio.gather(*tasks, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
 
     def _remove(self, member: Member) -> None:
         if member.task is not None:
@@ -223,10 +234,9 @@ class PeerLinks:
     async def _dial(self, member: Member) -> None:
         link = PeerLink(self, self._loop, member.name)
         member.attempt = link
-        host, port = member.address
         try:
-            async with asyncio.timeout(self.config.peer_handshake_timeout_ms / 1000):
-                await self._loop.create_connection(lambda: link, host, port)
+            async with asyncio.timeout(self.config.peer_handshake_timeout_ms / 1000.0):
+                link.connected(await self._connected(member.address))
         except (OSError, TimeoutError, UnicodeError, RuntimeError) as error:  # the last: no thread for a look-up
             self._log_failure(member, str(error) or "no answer")
         else:
@@ -234,6 +244,25 @@ class PeerLinks:
             await link.settled
         finally:
             member.attempt = None
+
+    async def _connected(self, address: Address) -> socket.socket:
+        """A connection to the first that answers of whatever the name stands for. Raises OSError, UnicodeError,
+        RuntimeError."""
+        failure = OSError(f"{address.host!r} stands for no address")
+        for family, kind, number, _, place in await self._loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            connection = socket.socket(family, kind, number)
+            connection.setblocking(False)
+            try:
+                await self._loop.sock_connect(connection, place)
+            except OSError as error:
+                connection.close()
+                failure = error
+            except BaseException:  # its time is up, or the member is none any more
+                connection.close()
+                raise
+            else:
+                return connection
+        raise failure
 
     def _dialling_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -247,14 +276,35 @@ class PeerLinks:
 
     # -- accepting ---------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> PeerLink:
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept until it is cancelled, whatever the system says."""
+        while True:
+            try:
+                connection, _ = await self._loop.sock_accept(listener)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                hint = ": raise `ulimit -n`" if error.errno in EXHAUSTED else ""
+                log.error("cannot accept a link: %s; trying again in %g s%s", error, _REST_S, hint)
+                await asyncio.sleep(_REST_S)
+                continue
+            self._accepted(connection)
+
+    def _accepting_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("defect in accepting: no member is accepted any more", exc_info=error)
+
+    def _accepted(self, connection: socket.socket) -> None:
         link = PeerLink(self, self._loop, None)
         self._pending[link] = None
         if len(self._pending) > self.config.max_pending_peers:
             oldest = next(iter(self._pending))
             del self._pending[oldest]
             oldest.drop("too many links at once have not proved who they are")
-        return link
+        try:
+            link.connected(connection)
+        except OSError:  # it is gone already
+            self._pending.pop(link, None)
 
     # -- from the links ----------------------------------------------------------------------------------------------
 
@@ -262,7 +312,7 @@ class PeerLinks:
         """Whether a link is wanted: see the module's docstring."""
         member = self.members.get(proved.name)
         if member is None:
-            if link.dialled is None and self._callbacks.farewell(proved.name):
+            if link.dialled is None and self.callbacks.farewell(proved.name):
                 link.admit(int(time.time() * 1000) if self.identity.node_name < proved.name else 0)
             else:
                 link.drop(f"{proved.name!r} is no member any more")
@@ -290,7 +340,7 @@ class PeerLinks:
             level = logging.DEBUG if opened.name in self._parted else logging.INFO
             self._parted[opened.name] = None
             log.log(level, "%s is told that it is no member of this cluster", opened.name)
-            link.part(self._callbacks.farewell(opened.name))
+            link.part(self.callbacks.farewell(opened.name))
             return
         if self._is_old(member, link, opened.epoch):
             return
@@ -301,7 +351,7 @@ class PeerLinks:
         member.lacks_link.clear()
         level = logging.DEBUG if member.is_cold else logging.INFO
         log.log(level, "linked with %s (number %d)", opened.name, opened.epoch)
-        self._callbacks.on_connected(opened.name)
+        self.callbacks.on_connected(opened.name)
 
     def _is_old(self, member: Member, link: PeerLink, epoch: int) -> bool:
         """Drops a link that is older than the one that stands, and says so."""
@@ -310,15 +360,6 @@ class PeerLinks:
             return False
         link.drop(f"it is older (number {epoch}) than the one that stands ({standing.epoch})", logging.INFO)
         return True
-
-    def link_frame(self, link: PeerLink, payload: bytes) -> None:
-        """A frame of the link that stands."""
-        assert link.name is not None
-        self._callbacks.on_frame(link.name, payload)
-
-    def link_read(self, link: PeerLink, octets: int) -> None:
-        """No more frames for now."""
-        self._callbacks.input_is_over(octets)
 
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone; if it stood, the member is dialled again."""
@@ -330,10 +371,10 @@ class PeerLinks:
     def _disconnect(self, member: Member) -> None:
         member.link = None
         member.lacks_link.set()
-        self._callbacks.on_disconnected(member.name)
+        self.callbacks.on_disconnected(member.name)
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000, self._tick)
+        self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000.0, self._tick)
         for member in self.members.values():
             if member.link is not None:
                 member.link.tick()

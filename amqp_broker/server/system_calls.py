@@ -40,6 +40,18 @@ def receive_into(client: socket.socket, number: int, data: bytearray, start: int
         return client.recv_into(view[start : start + most], most, flags)
 
 
+def receive_octets(client: socket.socket, number: int, room: bytearray, most: int) -> bytes:
+    """recv(2) of at most `most` octets, through `room`, which is as large. `number`: the socket's descriptor. Returns
+    what came, nothing at the end. Raises OSError."""
+    if cython.compiled:
+        count = receive_into(client, number, room, 0, most, 0)
+        source: Any = room
+        octets: bytes = source[:count]
+        return octets
+    else:
+        return client.recv(most)
+
+
 def send_bytes(client: socket.socket, number: int, octets: bytes) -> int:
     """send(2). Returns how many octets the socket took. Raises OSError."""
     if cython.compiled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amqp_broker.cluster.peer_frames import PeerFrames
 from amqp_broker.cluster.peer_handshake import LinkIdentity, PeerLinkError, TlsFacts
 from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProtocol, PeerProved
 
@@ -75,14 +76,23 @@ def opened(name: str = "n1", target: str = "n2", tls: bool = False) -> tuple[Pee
     return first, second
 
 
+def frames_of(protocol: PeerProtocol) -> PeerFrames:
+    """What an open link says and hears."""
+    assert protocol.frames is not None
+    return protocol.frames
+
+
 def refusal(protocol: PeerProtocol, data: bytes) -> str:
     """The reason for which octets are refused. Asserts that nothing is said and nothing more is taken."""
     try:
-        events = take(protocol, data) if not protocol.is_open else protocol.receive_frames(data)
+        events = take(protocol, data) if not protocol.is_open else frames_of(protocol).receive(data)
     except PeerLinkError as error:
         assert protocol.take_output() == b""
         assert not protocol.is_open
-        for receive in (protocol.receive_handshake, protocol.receive_frames):
+        said = [protocol.receive_handshake]
+        if protocol.frames is not None:
+            said.append(protocol.frames.receive)  # type: ignore[arg-type]
+        for receive in said:
             try:
                 receive(data)
             except PeerLinkError:

@@ -28,6 +28,7 @@ from tests.cluster.link_pair import (
     acceptor,
     admit,
     dialler,
+    frames_of,
     identity,
     nonce,
     opened,
@@ -92,10 +93,10 @@ def test_frames_that_come_with_ready_are_kept() -> None:
     take(second, first.take_output())
     take(first, second.take_output())
     take(second, first.take_output())
-    data = second.take_output() + b"".join(second.encode_frames([b"at once", b"and more"]))
+    data = second.take_output() + b"".join(frames_of(second).encode([b"at once", b"and more"]))
     assert take(first, data[:-3]) == [LinkOpened("n2", EPOCH)]
-    assert first.receive_frames(b"") == [b"at once"]
-    assert first.receive_frames(data[-3:]) == [b"and more"]
+    assert frames_of(first).receive(first.take_rest()) == [b"at once"]
+    assert frames_of(first).receive(data[-3:]) == [b"and more"]
 
 
 # -- who does not ----------------------------------------------------------------------------------------------------
@@ -291,8 +292,7 @@ def test_what_an_owner_may_not_do() -> None:
         PeerProtocol(identity("n1"), MEMBERS, b"short")
     with pytest.raises(ValueError, match="cannot be admitted"):
         acceptor().admit(1)
-    with pytest.raises(ValueError, match="takes no frames"):
-        acceptor().encode_frames([b"early"])
+    assert acceptor().frames is None
     with pytest.raises(ValueError, match="are frames"):
         opened()[0].receive_handshake(b"")
     with pytest.raises(ValueError, match="0 octets"):

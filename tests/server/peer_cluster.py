@@ -20,6 +20,7 @@ from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProtocol, PeerProv
 from amqp_broker.server.peer_tls import TlsCredentials
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.setting_kinds import Address, MemberAddress
+from tests.cluster.link_pair import frames_of
 
 SECRET = b"a secret that nobody could ever guess"
 PATIENCE_S = 60.0
@@ -199,7 +200,7 @@ class HandPeer:
         return self
 
     def send(self, *payloads: bytes) -> None:
-        self.writer.write(b"".join(self.protocol.encode_frames(payloads)))
+        self.writer.write(b"".join(frames_of(self.protocol).encode(list(payloads))))
 
     async def closed(self) -> bytes:
         """What comes until the other side closes."""

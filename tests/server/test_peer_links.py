@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import socket
 from collections.abc import Callable, Coroutine
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from amqp_broker.cluster.peer_protocol import FRAME_OVERHEAD, PING
+from amqp_broker.cluster.peer_frames import FRAME_OVERHEAD, PING
 from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from amqp_broker.server.sockets import bind_all
 from amqp_broker.setting_kinds import Address, MemberAddress
+from tests.cluster.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, Place, linked, listeners, places, rest_of, running
 
 KIB = 1024
@@ -23,16 +25,16 @@ KIB = 1024
 SMALL: dict[str, Any] = {"cluster_frame_max_bytes": 256 * KIB, "peer_buffer_limit_bytes": 1024 * KIB}
 
 
-def transport_of(place: Place, name: str) -> Any:
+def socket_of(place: Place, name: str) -> Any:
     link = place.links.members[name].link
     assert link is not None
-    return link._transport
+    return link._socket
 
 
 def ends(place: Place, name: str) -> set[Any]:
     """Both addresses of a link: the same, seen from either end."""
-    transport = transport_of(place, name)
-    return {transport.get_extra_info("sockname"), transport.get_extra_info("peername")}
+    connection = socket_of(place, name).socket
+    return {connection.getsockname(), connection.getpeername()}
 
 
 # -- connecting --------------------------------------------------------------------------------------------------------
@@ -55,8 +57,7 @@ async def test_three_nodes_link_and_talk() -> None:
                     assert node.frames(other.name) == payloads
                     assert node.turns(other.name)[-1] == "connected"
                     assert ends(node, other.name) == ends(other, node.name)
-                    option = transport_of(node, other.name).get_extra_info("socket")
-                    assert option.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                    assert socket_of(node, other.name).socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 async def test_whoever_starts_later_is_found() -> None:
@@ -99,7 +100,7 @@ async def test_a_link_that_was_cut_is_made_again() -> None:
     async with running(*nodes):
         await linked(*nodes)
         counts = {node.name: node.heard.count(("connected", "n2")) for node in (first, third)}
-        transport_of(first, "n2").abort()
+        socket_of(first, "n2").abort()
         await first.hears("disconnected", "n2", 1)
         await second.hears("disconnected", "n1", 1)
         await first.hears("connected", "n2", counts["n1"] + 1)
@@ -152,7 +153,7 @@ async def test_a_newer_link_takes_the_place_of_the_older() -> None:
         assert older is not None
         new = await HandPeer(place, "n2").open()
         assert new.protocol.epoch > old.protocol.epoch
-        older.data_received(b"".join(old.protocol.encode_frames([b"late"])))
+        older.data_received(b"".join(frames_of(old.protocol).encode([b"late"])))
         new.send(b"new")
         await place.hears(b"new", "n2")
         assert place.heard == [
@@ -184,7 +185,7 @@ async def test_a_peer_that_goes_silent_is_dropped(caplog: pytest.LogCaptureFixtu
         peer = await HandPeer(place, "n2").open()
         await place.hears("disconnected", "n2")
         pings = await peer.closed()
-        assert peer.protocol.receive_frames(pings) == []
+        assert frames_of(peer.protocol).receive(pings) == []
         assert len(pings) >= 28 * 3
     assert "n2, from 127.0.0.1:" in caplog.text
     assert "nothing has come for 100 ms" in caplog.text
@@ -261,6 +262,51 @@ async def test_members_come_and_go() -> None:
         await linked(*nodes)
         assert first.links.send("n2", [b"was never cut"])
         await second.hears(b"was never cut", "n1")
+
+
+async def test_who_comes_while_nobody_can_be_accepted_is_accepted_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, _ = places("n1", "n2")
+    loop = asyncio.get_running_loop()
+    accept = loop.sock_accept
+    failures = [OSError(errno.EMFILE, "Too many open files"), ConnectionAbortedError()]
+
+    async def fail(listener: socket.socket) -> Any:
+        if failures:
+            raise failures.pop()
+        return await accept(listener)
+
+    monkeypatch.setattr(loop, "sock_accept", fail)
+    async with running(place):
+        peer = await HandPeer(place, "n2").open()
+        await place.hears("connected", "n2")
+        peer.abort()
+    assert not failures
+    assert "cannot accept a link: [Errno 24] Too many open files; trying again in 1 s: raise `ulimit -n`" in caplog.text
+
+
+async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a name that stands for one of IPv6, where nobody listens, and one of IPv4."""
+    place, other = places("n1", "n2")
+    refused, served = other.config.cluster_listen[0], place.config.cluster_listen[0]
+    answer = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", tuple(address)) for address in (refused, served)]
+
+    async def look_up(*_: Any, **__: Any) -> list[Any]:
+        return answer
+
+    async with running(place):
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+        name = Address("a-name", served.port)
+        with await place.links._connected(name) as found:
+            assert found.getpeername() == tuple(served)
+        del answer[1:]
+        with pytest.raises(ConnectionRefusedError):
+            await place.links._connected(name)
+        answer.clear()
+        with pytest.raises(OSError, match="'a-name' stands for no address"):
+            await place.links._connected(name)
+    other.listener.close()
 
 
 async def test_a_new_address_leaves_the_link_alone() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import struct
 from typing import Any
 
 import pytest
 import uvloop
 
+from tests.cluster.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, LogWatch, Place, connect, linked, places, rest_of, running
 
 #: What strangers say, and what the log says of it.
@@ -77,7 +79,7 @@ async def test_a_changed_frame_ends_the_link(caplog: pytest.LogCaptureFixture) -
     place, _ = places("n1", "n2")
     async with running(place):
         peer = await HandPeer(place, "n2").open()
-        good, bad = b"".join(peer.protocol.encode_frames([b"good"])), b"".join(peer.protocol.encode_frames([b"bad"]))
+        good, bad = (b"".join(frames_of(peer.protocol).encode([word])) for word in (b"good", b"bad"))
         peer.writer.write(good)
         await place.hears(b"good", "n2")
         peer.writer.write(bad[:-1] + bytes((bad[-1] ^ 1,)))
@@ -85,6 +87,28 @@ async def test_a_changed_frame_ends_the_link(caplog: pytest.LogCaptureFixture) -
         assert place.frames("n2") == [b"good"]
         peer.abort()
     assert "a frame of 'n2' was changed on its way" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_octets_of_chance_on_an_open_link_end_it(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """In place of a frame, behind one, cut anywhere; a beginning of what was sent before is heard, and nothing else."""
+    chance = random.Random(seed)
+    place, _ = places("n1", "n2", cluster_frame_max_bytes=1024 * 1024)
+    async with running(place):
+        peer = await HandPeer(place, "n2").open()
+        whole = [b"whole %d" % number for number in range(chance.randrange(4))]
+        peer.send(*whole)
+        length = chance.choice([0, 23, 24, 60, 1 << 20, (1 << 20) + 25, (1 << 32) - 1])
+        octets = struct.pack(">I", length) + chance.randbytes((1 << 20) + 100)
+        start = 0
+        while start < len(octets) and not peer.writer.is_closing():
+            stop = start + chance.choice([1, 3, 4, 11, 1000, 1 << 20])
+            peer.writer.write(octets[start:stop])
+            start = stop
+        await place.hears("disconnected", "n2")
+        assert place.frames("n2") == whole[: len(place.frames("n2"))]
+        peer.abort()
+    assert "0 to 1048576 are allowed" in caplog.text or "its MAC is wrong" in caplog.text
 
 
 async def test_who_says_nothing_is_dropped_when_its_time_is_up(caplog: pytest.LogCaptureFixture) -> None:
