@@ -1,15 +1,15 @@
 cimport cython
 from queues.pager cimport Pager
-from queues.quorum.execution cimport Execution
 from queues.quorum.places cimport Places
 
 cdef class QueueGroupMachine:
     cdef public Pager pager
     cdef public long long role_changes
-    cdef public Execution _execution
+    cdef public object _execution
     cdef public Places _places
     cdef public object _install
     cdef public dict _proposed
+    cdef dict __dict__  # checks put themselves in front of `apply`
 
     @cython.locals(proposed=tuple)
     cpdef void apply(self, object index, object term, bytes data, object now) except *
