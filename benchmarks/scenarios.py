@@ -133,4 +133,11 @@ ROWS = (
         LATENCY,
         nodes=3,
     ),
+    Row(
+        "quorum-latency-5000",
+        "quorum queue of three nodes, end to end at 5,000/s, 1 KiB",
+        replace(QUORUM, size=1024, rate=5000, ack_every=1),
+        LATENCY,
+        nodes=3,
+    ),
 )

@@ -66,7 +66,8 @@ class Group:
 
     @property
     def leader(self) -> str | None:
-        return self.member.leader
+        leader: str | None = self.member.role.leader
+        return leader
 
     @property
     def term(self) -> int:

@@ -104,7 +104,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
         )
         # The stock constructor looks at every property of this class.
-        self.role = Following(self, None)
+        self.take_role(Following(self, None), is_leader=False)
         SyncObj.__init__(self, Node(node_id), [], configuration, nodeClass=Node, transport=_Outlet(post))
         # What the constructor has read from a clock and from chance, or set, is replaced.
         self._poller = _SilentPoller()
@@ -113,7 +113,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         self.voted_for = log.voted_for
         self.commit_index = self.last_applied = log.checkpoint_index
         self._SyncObj__needLoadDumpFile = False
-        self.role = Following(self, None)
+        self.take_role(Following(self, None), is_leader=False)
         self.configuration_changed()
 
     @property
@@ -121,10 +121,6 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         """Whom this member takes for the leader; itself, if it is."""
         leader: str | None = self.role.leader
         return leader
-
-    @property
-    def is_leader(self) -> bool:
-        return isinstance(self.role, Leadership)
 
     @property
     def is_voter(self) -> bool:
@@ -245,7 +241,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         self.role.close()
         if term > self.current_term:
             self._SyncObj__setCurrentTerm(term, vote)
-        self.role = Following(self, leader)
+        self.take_role(Following(self, leader), is_leader=False)
         self._SyncObj__setState(_RAFT_STATE.FOLLOWER)
         self.restart_timeout()
 
@@ -256,7 +252,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         self._SyncObj__setState(_RAFT_STATE.FOLLOWER if is_pre else _RAFT_STATE.CANDIDATE)
         if not is_pre:
             self._SyncObj__setCurrentTerm(self.current_term + 1, self.node_id)
-        self.role = Campaign(self, is_pre, is_transfer)
+        self.take_role(Campaign(self, is_pre, is_transfer), is_leader=False)
         self.role.begin()
 
     def won(self, campaign: Campaign) -> None:
@@ -270,7 +266,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         self.role.close()
         self._SyncObj__setState(_RAFT_STATE.LEADER)
         self.deadline = NEVER
-        self.role = Leadership(self)
+        self.take_role(Leadership(self), is_leader=True)
         self.role.begin()
 
     def restart_timeout(self) -> None:

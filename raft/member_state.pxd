@@ -18,6 +18,7 @@ cdef class MemberState:
     cdef public long long commit_index
     cdef public long long last_applied
     cdef public object role
+    cdef public bint is_leader
     cdef object _post
 
     cpdef int send(self, str peer, object message) except -1

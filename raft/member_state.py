@@ -52,7 +52,13 @@ class MemberState:
         self.commit_index = log.checkpoint_index
         self.last_applied = log.checkpoint_index
         self.role: Any = None
+        self.is_leader = False
         self._post = post
+
+    def take_role(self, role: Any, is_leader: bool) -> None:
+        """It has another role from now on."""
+        self.role = role
+        self.is_leader = is_leader
 
     def send(self, peer: str, message: GroupMessage) -> None:
         """Post a message to another member."""

@@ -220,18 +220,23 @@ class FileDisk:
 
     def append(self, path: str, buffers: Sequence[Octets]) -> None:
         self._check_writable()
-        with self._open(path, create=True) as descriptor:
+        descriptor = self._acquire(path, create=True)
+        try:
             descriptor.is_dirty = True
             _write_all(descriptor.number, buffers)
+        finally:
+            self._release(path, descriptor)
 
     def sync(self, path: str) -> None:
         self._check_writable()
-        with self._open(path, create=False) as descriptor:
+        descriptor = self._acquire(path, create=False)
+        try:
             descriptor.is_dirty = False
-            try:
-                self._sync_descriptor(descriptor.number)
-            except OSError as error:
-                raise self._remember_failure(path, error) from error
+            self._sync_descriptor(descriptor.number)
+        except OSError as error:
+            raise self._remember_failure(path, error) from error
+        finally:
+            self._release(path, descriptor)
 
     def sync_folder(self, folder: str) -> None:
         self._check_writable()
@@ -295,6 +300,14 @@ class FileDisk:
     @contextmanager
     def _open(self, path: str, create: bool) -> Iterator[_Descriptor]:
         """The file's descriptor, which stays open at least until the block is left."""
+        descriptor = self._acquire(path, create)
+        try:
+            yield descriptor
+        finally:
+            self._release(path, descriptor)
+
+    def _acquire(self, path: str, create: bool) -> _Descriptor:
+        """The file's descriptor, which stays open at least until it is released."""
         with self._guard:
             descriptor = self._descriptors.get(path)
             if descriptor is None:
@@ -306,12 +319,13 @@ class FileDisk:
                 self._descriptors.move_to_end(path)
             descriptor.users += 1
             evicted = self._evict() if len(self._descriptors) > self._max_descriptors else None
-        try:
-            if evicted is not None:
+        if evicted is not None:
+            try:
                 self._release(*evicted)
-            yield descriptor
-        finally:
-            self._release(path, descriptor)
+            except BaseException:
+                self._release(path, descriptor)
+                raise
+        return descriptor
 
     def _open_number(self, path: str, flags: int) -> int:
         """open(2), with `_guard` held. Where no descriptor is to be had, files that nobody uses now give theirs: that

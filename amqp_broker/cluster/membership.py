@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster import commands
 from amqp_broker.cluster.balance import plan_moves
+from amqp_broker.cluster.replication import TRANSFER_REQUEST
 from amqp_broker.setting_kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
 from raft.messages import Application
@@ -49,11 +50,9 @@ log = logging.getLogger("amqp_broker.cluster")
 LOOK_MS = 500
 #: All members have been linked for so long before leaders are spread by themselves, milliseconds.
 CALM_MS = 30_000
-# Kinds of an application's frames: a request to lead no more, {"group": 3, "to": "n2"}; the word, without anything
-# else, that whoever gets it is in no group any more, as far as the one knows who says so; and who is a member by the
-# metadata, up to an index, and who is in any group, null while a configuration is not committed:
-# {"index": 17, "members": {"n1": "host:port"}, "grouped": ["n1"]}.
-TRANSFER_REQUEST = 7
+# Kinds of an application's frames: the word, without anything else, that whoever gets it is in no group any more, as
+# far as the one knows who says so; and who is a member by the metadata, up to an index, and who is in any group, null
+# while a configuration is not committed: {"index": 17, "members": {"n1": "host:port"}, "grouped": ["n1"]}.
 RELEASE = 8
 MEMBERS = 11
 
@@ -360,18 +359,8 @@ class Membership:
     # -- leaders -------------------------------------------------------------------------------------------------------
 
     def request_transfer(self, group_id: int, target: str) -> TransferResult:
-        """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""
-        group = self._replication.host.groups[group_id]
-        leader = group.leader
-        if leader == target:
-            return TransferResult.LEADER_ALREADY
-        if group.is_leader or leader is None:
-            return group.transfer_leadership(target)
-        if target not in group.members:
-            return TransferResult.NOT_A_VOTER
-        octets = json.dumps({"group": group_id, "to": target}).encode()
-        is_sent = self._replication.send(leader, TRANSFER_REQUEST, octets)
-        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
+        """See Replication."""
+        return self._replication.request_transfer(group_id, target)
 
     def _on_transfer_request(self, name: str, payload: bytes, now: int) -> None:
         try:

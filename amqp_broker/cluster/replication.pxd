@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.proxies.queue_group cimport QueueGroup
 from queues.store cimport MessageStore
+from raft.host cimport RaftHost
 
 cdef class Replication:
     cdef object _config
@@ -10,7 +11,7 @@ cdef class Replication:
     cdef public bint is_ready
     cdef public bint is_busy
     cdef public long long deadline
-    cdef public object host
+    cdef public RaftHost host
     cdef public object port
     cdef public object acquaintances
     cdef public dict dirty

@@ -12,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from queues.store import MessageStore
 from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
+from raft.membership import TransferResult
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ QUEUE_BATCH = 3
 HOME_COMMANDS = 4
 HOME_EFFECTS = 5
 DIRECT_REPLY = 6
+#: A request to lead no more: {"group": 3, "to": "n2"}.
+TRANSFER_REQUEST = 7
 
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
@@ -190,11 +194,28 @@ class Replication:
 
     def place_queue(self, next_queue_id: int, is_local: bool) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
-        of those that this node leads, if it leads any, as what is published here has one hop less then."""
+        of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
+        lead the group, if that has no queue yet."""
         groups = self.queue_groups
         led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
+        if is_local and not led and not groups[chosen].queues:
+            self.request_transfer(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+
+    def request_transfer(self, group_id: int, target: str) -> TransferResult:
+        """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""
+        group = self.host.groups[group_id]
+        leader = group.leader
+        if leader == target:
+            return TransferResult.LEADER_ALREADY
+        if group.is_leader or leader is None:
+            return group.transfer_leadership(target)
+        if target not in group.members:
+            return TransferResult.NOT_A_VOTER
+        octets = json.dumps({"group": group_id, "to": target}).encode()
+        is_sent = self.send(leader, TRANSFER_REQUEST, octets)
+        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
 
     # -- start ---------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from amqp_broker.proxies.command_sink cimport CommandSink
 from queues.pager cimport Pager
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
+from raft.group cimport Group
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
 
@@ -13,7 +14,7 @@ cdef class QueueGroup(CommandSink):
     cdef public dict queues
     cdef public Pager pager
     cdef public QueueGroupMachine machine
-    cdef public object raft
+    cdef public Group raft
     cdef public OwnStream stream
     cdef public object letters
     cdef public object broker
@@ -21,6 +22,7 @@ cdef class QueueGroup(CommandSink):
     cdef long long _node_down_ms
     cdef long long _role_changes
     cdef long long _leads_from
+    cdef long long _led_term
     cdef bint _is_session_closed
     cdef bint _is_waiting
     cdef long long _progress_at

@@ -61,9 +61,23 @@ def test_a_policy_says_so_too(cluster: NodeCluster) -> None:
     assert sorted(groups) == list(range(1, GROUPS + 1))
 
 
-def test_a_node_that_leads_nothing_takes_the_group_with_the_fewest() -> None:
+@pytest.mark.parametrize("locator", ["client-local", "balanced"])
+def test_a_node_that_leads_nothing_asks_to_lead_the_group_of_its_first_queue(locator: str) -> None:
     cluster = NodeCluster(queue_groups=2)
     cluster.run_until_ready()
     leads = {cluster.leader(1), cluster.leader(2)}
     other = next(name for name in cluster.nodes if name not in leads)
-    assert sorted(declared(cluster, other, f"q{number}") for number in range(4)) == [1, 1, 2, 2]
+    group_id = declared(cluster, other, "first", x_queue_leader_locator=locator)
+    cluster.run(500)
+    assert (cluster.leader(group_id) == other) == (locator == "client-local")
+
+
+def test_a_group_that_has_queues_keeps_its_leader() -> None:
+    cluster = NodeCluster(queue_groups=1)
+    cluster.run_until_ready()
+    leader = cluster.leader(1)
+    assert declared(cluster, leader, "first") == 1
+    other = next(name for name in cluster.nodes if name != leader)
+    assert declared(cluster, other, "second") == 1
+    cluster.run(500)
+    assert cluster.leader(1) == leader
