@@ -447,6 +447,12 @@ class Config(ClusterConfig):
         "The least that is logged on standard error.",
         choices=("debug", "info", "warning", "error"),
     )
+    timings: bool = setting(
+        BOOLEAN,
+        False,
+        NODE,
+        "Measure how long messages are at each station of their way; `statistics` tells. For looking into latencies.",
+    )
     load_definitions: Path | None = setting(
         FILE, None, NODE, "Definitions in RabbitMQ's JSON format, imported at each start."
     )

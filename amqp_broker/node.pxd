@@ -70,6 +70,7 @@ cdef class Node:
     cdef public object membership
     cdef object _projection
     cdef public dict holds
+    cdef public object timings
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

@@ -50,6 +50,7 @@ from amqp_broker.readers import Readers
 from amqp_broker.relief import relieve
 from amqp_broker.sync_job import SyncJob
 from amqp_broker.system import System
+from amqp_broker.timings import Timings
 from amqp_broker.turn_share import TurnShare
 from queues.background import Background
 from queues.letters import MOST_PUBLISHED
@@ -171,6 +172,7 @@ class Node:
         self._consumer_timeouts = ConsumerTimeouts(self)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self.holds: dict[Hold, None] = {}
+        self.timings: Timings | None = None
         self.is_ready = False
         self._next_number = 1
         self._synced_ticket = 0
@@ -219,6 +221,10 @@ class Node:
         self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
+
+    def measure(self, timings: Timings) -> None:
+        """Tell it how long things take from now on."""
+        self.timings = self.replication.timings = timings
 
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that `recover` has not read. Once each."""

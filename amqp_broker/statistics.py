@@ -63,6 +63,7 @@ def count_node(node: Node) -> Steps:
         "delivery_limit_dropped": broker.discards.total,
         "is_blocked": node.alarms.is_on,
         "is_full": node.alarms.is_full,
+        "timings": {} if node.timings is None else node.timings.statistics(),
     }
 
 

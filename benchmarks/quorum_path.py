@@ -224,20 +224,26 @@ class Room:
                     other = self.nodes[receiver]
                     for frame in frames:
                         other.measure("replicate", other.host.receive_peer, node.name, frame, self.now)
+        for node in self.nodes.values():
+            if node.host.has_unsynced:  # a leader has left its own disk for later
+                self._sync(node)
 
     def _turn(self, node: BenchNode) -> list[tuple[str, list[bytes]]]:
         host = node.host
         node.measure("replicate", host.end_turn, self.now)
         if host.wants_sync:
-            node.measure("write", node.write)
-            position = node.journal.position
-            for machine in node.machines.values():
-                machine.end_turn(position)
-                machine.synced(position)
-            node.measure("replicate", host.synced, position, self.now)
+            self._sync(node)
             node.measure("replicate", host.end_turn, self.now)
         output: list[tuple[str, list[bytes]]] = node.measure("replicate", host.take_output)
         return output
+
+    def _sync(self, node: BenchNode) -> None:
+        node.measure("write", node.write)
+        position = node.journal.position
+        for machine in node.machines.values():
+            machine.end_turn(position)
+            machine.synced(position)
+        node.measure("replicate", node.host.synced, position, self.now)
 
     def pass_time(self, milliseconds: int) -> None:
         """Let time pass, tick by tick."""

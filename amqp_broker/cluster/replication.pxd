@@ -21,6 +21,8 @@ cdef class Replication:
     cdef public bint is_active
     cdef public long long synced_position
     cdef public bint wants_sync
+    cdef public object timings
+    cdef double _frame_came_at
     cdef dict _touched
     cdef dict _served
     cdef dict _unsynced

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from amqp_broker.broker import Broker
     from amqp_broker.cluster.projection import Projection
     from amqp_broker.config import Config
+    from amqp_broker.timings import Timings
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -136,6 +137,9 @@ class Replication:
         self.synced_position = 0
         #: Somebody waits for the disk.
         self.wants_sync = False
+        #: Who is told how long things take, if anybody is.
+        self.timings: Timings | None = None
+        self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
         #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
         #: it; those that wait for the disk; and when those are due that have a time.
         self._touched: dict[int, None] = {}
@@ -339,6 +343,8 @@ class Replication:
         """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
         self.now = now
         self.is_busy = True
+        if self.timings is not None and not self._frame_came_at:
+            self._frame_came_at = self.timings.clock()
         self.host.receive_peer(name, frame, now)
         self.absorb(now)
 
@@ -356,6 +362,10 @@ class Replication:
                 group = self.queue_groups[group_id]
                 if group.synced(position):
                     self._unsynced[group_id] = None
+        if self._frame_came_at and self.timings is not None:
+            if self.host.wants_sync:
+                self.timings.since("append", self._frame_came_at)
+            self._frame_came_at = 0.0
         if self.host.has_unsynced:
             self.is_busy = True
             self.host.synced(position, now)

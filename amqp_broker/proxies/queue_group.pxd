@@ -36,6 +36,7 @@ cdef class QueueGroup(CommandSink):
     cdef dict _opened
     cdef dict _ended
     cdef dict _watchers
+    cdef object _timed
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
     cpdef object submit(self, object command, object receipt=*)

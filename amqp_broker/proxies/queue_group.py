@@ -17,6 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,7 @@ class QueueGroup(CommandSink):
         self._opened: dict[int, None] = {}
         self._ended: dict[int, None] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
+        self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
 
     def open(self, raft: Group, now: int) -> None:
         """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
@@ -265,10 +267,20 @@ class QueueGroup(CommandSink):
             if self._is_session_closed:
                 self._is_session_closed = False
                 self._reopen(self._session_above(self.stream.session, now))
+        if self._timed:
+            self._tell_times()
         if self._watchers:
             self._wake_watchers()
         if self.letters.is_active and self.leads_and_knows:
             self.letters.begin(now)
+
+    def _tell_times(self) -> None:
+        """How long what is applied now was under way."""
+        timings, timed, applied = self._replication.timings, self._timed, self.raft.last_applied
+        while timed and (timed[0][0] <= applied or not self.raft.is_leader):
+            _, began = timed.popleft()
+            if timings is not None and self.raft.is_leader:
+                timings.since("commit", began)
 
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
@@ -398,7 +410,11 @@ class QueueGroup(CommandSink):
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
-            return self.machine.propose(self.raft, batch, now)
+            is_proposed = self.machine.propose(self.raft, batch, now)
+            timings = self._replication.timings
+            if timings is not None and is_proposed:
+                self._timed.append((self.raft.last_index, timings.clock()))
+            return is_proposed
         return self._replication.send_batch(leader, self.group_id, batch)
 
     def _has_waited(self, now: int) -> bool:

@@ -38,6 +38,8 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
     cdef object _jobs
+    cdef object _timings
+    cdef double _collection_began
 
     @cython.locals(milliseconds=double)
     cpdef long long now(self)
@@ -49,7 +51,8 @@ cdef class Driver:
     cpdef void _end_turn(self) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *
-    @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint, links=PeerLinks)
+    @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint, links=PeerLinks,
+                   began=double)
     cdef bint _run_turn(self, bint may_sync) except -1
     cpdef void _revive(self, Connection connection) except *
     cpdef void writable(self, Connection connection) except *

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+import gc
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ import cython
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
+from amqp_broker.timings import Timings
 from raft.errors import PeerProtocolError
 from storage.errors import SyncFailed
 
@@ -121,6 +123,11 @@ class Driver:
         self._due = 0
         self._idle: asyncio.Future[None] | None = None
         self._jobs = node.background.jobs
+        self._timings = Timings(monotonic) if config.timings else None
+        self._collection_began = 0.0
+        if self._timings is not None:
+            node.measure(self._timings)
+            gc.callbacks.append(self._collected)
         node.background.set_pace(TimedPace(config.background_time_ms / 1000.0))
 
     def now(self) -> int:
@@ -211,6 +218,8 @@ class Driver:
 
     def _run_turn(self, may_sync: bool) -> bool:
         """Returns whether something was synced, so that there is more to say. `may_sync`: it may be done here."""
+        timings = self._timings
+        began = 0.0 if timings is None else monotonic()
         now = self.now()
         turn = self.node.end_turn(now)
         self._write(turn.dirty)
@@ -230,6 +239,8 @@ class Driver:
                 links.send(name, frames)  # what a link that is lost does not take is said again
         for check in turn.checks:
             self._checker.submit(self._run_check, check)
+        if timings is not None:
+            timings.since("turn", began)
         is_synced = turn.wants_sync and self._sync(may_sync)
         deadline = turn.next_deadline
         if deadline is not None:
@@ -280,6 +291,8 @@ class Driver:
         if now < self._due:  # what it was set for has been put off since
             self._wake_at(self._due, now)
             return
+        if self._timings is not None:
+            self._timings.record("timer", (now - self._due) / 1000.0)
         try:
             self.node.tick(now)
         except Exception as error:
@@ -373,6 +386,8 @@ class Driver:
             self._sync_failed(job, error)
             return False
         ended = monotonic()
+        if self._timings is not None:
+            self._timings.record("sync", ended - began)
         if ended - began > _SLOW_SYNC_S:
             self._inline_again_at = ended + self._rest_s
             self._rest_s = min(2 * self._rest_s, _MOST_REST_S)
@@ -383,6 +398,7 @@ class Driver:
 
     def _run_job(self, job: SyncJob) -> None:
         """In the sync thread."""
+        began = monotonic()
         try:
             job.run()
         except OSError as error:
@@ -390,7 +406,7 @@ class Driver:
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
             self._loop.call_soon_threadsafe(self.fail, error)
         else:
-            self._loop.call_soon_threadsafe(self._synced, job)
+            self._loop.call_soon_threadsafe(self._synced, job, monotonic() - began)
 
     def _take_synced(self, job: SyncJob) -> None:
         """What waited for a job goes on."""
@@ -399,7 +415,9 @@ class Driver:
             self.node.alarms.disk_full(False)
         self.node.synced(job, self.now())
 
-    def _synced(self, job: SyncJob) -> None:
+    def _synced(self, job: SyncJob, seconds: float) -> None:
+        if self._timings is not None:
+            self._timings.record("sync", seconds)
         try:
             self._take_synced(job)
         except Exception as error:
@@ -461,8 +479,17 @@ class Driver:
             await asyncio.wait([self._idle, self.failed], return_when=asyncio.FIRST_COMPLETED)
             self._idle = None
 
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        """The collector of cycles begins a run, or has ended it."""
+        if phase == "start":
+            self._collection_began = monotonic()
+        elif self._timings is not None:
+            self._timings.since("collector", self._collection_began)
+
     def stop_threads(self) -> None:
         """End the threads."""
+        if self._timings is not None:
+            gc.callbacks.remove(self._collected)
         self._checker.shutdown(wait=True, cancel_futures=True)
         self._syncer.shutdown(wait=True, cancel_futures=True)
 

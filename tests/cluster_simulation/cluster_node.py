@@ -19,6 +19,7 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node, Turn
 from amqp_broker.setting_kinds import Address, MemberAddress
 from amqp_broker.sync_job import SyncJob
+from raft.errors import FolderGivenUp
 from raft.memory import Point
 from storage.errors import SyncFailed
 from tests.simulation.pace import RandomPace
@@ -120,6 +121,11 @@ class ClusterNode:
             self.node.recover(now)
             for check in self.node.take_page_checks():
                 check.run()
+        except FolderGivenUp as error:
+            if not self.has_forgotten:
+                raise Violation(f"{self.name} gives its folder up: {error}") from error
+            self.is_up, self.is_removed = False, True
+            return
         except Exception as error:
             if self.disk.is_down:
                 raise Crashed from None

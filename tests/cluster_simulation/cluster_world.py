@@ -326,6 +326,9 @@ class ClusterWorld:
                 self.note(f"{node.name} crashes while it recovers")
                 self.counts["crashes in recovery"] += 1
                 node.disk.crash()
+        if node.is_removed:
+            self.note(f"{node.name} has forgotten, and says so at every start")
+            return
         self.on_node(node, 0, lambda now: None)
 
     def crash(self, node: ClusterNode, *, is_power: bool | None = None) -> None:

@@ -47,6 +47,9 @@ STATISTICS = {
     "delivery limit allows, and the queue has no dead letter exchange",
     "is_blocked": "an alarm is on",
     "is_full": "nobody is accepted: clients have taken all descriptors that the files can spare (`ulimit -Hn`)",
+    "timings": "where the setting `timings` is on: how many, median, 99th percentile and longest time, ms, of `turn` "
+    "(until its outputs leave), `sync`, `append` (a frame of another node until it is on this disk), `commit` "
+    "(a proposal of the leader until it is applied), `timer` (how late it is), `collector` (of cycles)",
 }
 
 QUEUE_LIST = {
