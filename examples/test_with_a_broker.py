@@ -55,7 +55,8 @@ def test_orders_are_served_in_turn(channel):
 def test_what_is_not_served_is_kept_aside(channel):
     place_order(channel, "beer")
     assert serve_next(channel) is None
-    _, _, body = channel.basic_get("refused", auto_ack=True)
+    # A dead letter is published behind the back of who has rejected it: wait for it.
+    _, _, body = next(channel.consume("refused", auto_ack=True, inactivity_timeout=10))
     assert json.loads(body) == {"drink": "beer"}
 
 
