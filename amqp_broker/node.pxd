@@ -86,5 +86,6 @@ cdef class Node:
     @cython.locals(readers=Readers, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
                    is_home_behind=bint)
     cdef void _choose_readers(self) except *
+    @cython.locals(unsynced="long long")
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)

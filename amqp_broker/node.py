@@ -594,7 +594,8 @@ class Node:
             return self.store.journal.has_pending
         if self._lazy_at is None:
             self._lazy_at = now + _LAZY_SYNC_MS
-        return now >= self._lazy_at or ticket - self._synced_ticket > _LAZY_BYTES
+        unsynced = ticket - self._synced_ticket
+        return now >= self._lazy_at or unsynced > _LAZY_BYTES or unsynced > self._publish_backlog
 
     def _next_deadline(self) -> int | None:
         if self._jobs:

@@ -22,6 +22,8 @@ cdef class Replication:
     cdef public long long synced_position
     cdef public bint wants_sync
     cdef public object timings
+    cdef public bint is_leaving
+    cdef long long _asked_at
     cdef double _frame_came_at
     cdef dict _touched
     cdef dict _served

@@ -50,6 +50,8 @@ DIRECT_REPLY = 6
 #: A request to lead no more: {"group": 3, "to": "n2"}.
 TRANSFER_REQUEST = 7
 
+#: A node that leads nothing asks no more often than this to lead a group, milliseconds.
+_ASK_MS = 1000
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
 
@@ -139,6 +141,9 @@ class Replication:
         self.wants_sync = False
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
+        #: The node is about to end: it leads no more.
+        self.is_leaving = False
+        self._asked_at = -_ASK_MS
         self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
         #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
         #: it; those that wait for the disk; and when those are due that have a time.
@@ -203,7 +208,9 @@ class Replication:
         groups = self.queue_groups
         led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
-        if is_local and not led and not groups[chosen].queues:
+        is_new = not 0 <= self.now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
+        if is_local and not led and not groups[chosen].queues and not self.is_leaving and is_new:
+            self._asked_at = self.now
             self.request_transfer(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
 

@@ -172,6 +172,7 @@ class ClusterSide:
 
     async def hand_over(self) -> None:
         """Have others lead what this node leads, so that nobody has to wait for an election. A moment at most."""
+        self._node.replication.is_leaving = True
         groups = self._node.replication.host.groups.values()
         handed = [group for group in groups if group.is_leader and self._node.membership.hand_over(group)]
         if handed:
@@ -180,12 +181,11 @@ class ClusterSide:
 
     async def say_the_rest(self) -> None:
         """What this node still has to say to its groups: what its clients held goes back. A moment at most."""
-        if self._links is not None:
-            replication = self._node.replication
-            await self._wait_while(
-                lambda: bool(replication.connected())
-                and any(group.backlog_bytes() for group in replication.queue_groups.values())
-            )
+        replication = self._node.replication
+        await self._wait_while(
+            lambda: (replication.is_alone or bool(replication.connected()))
+            and any(group.backlog_bytes() or group.settling for group in replication.queue_groups.values())
+        )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:
         self._driver.wants_turn()
