@@ -1,7 +1,8 @@
 """Member: one node's part in one group: a pysyncobj SyncObj whose unsafe methods are replaced by their mangled names.
 
-What is kept of the stock class is its state (term, vote, commit index, last applied, raft state, leader, log) and its
-accessors. What decides is here and in the three roles, one of which a member always has:
+Term, vote, commit index and last applied index stand in MemberState, where the stock class finds them under its own
+names; its raft state and its accessors are kept. What decides is here and in the three roles, one of which a member
+always has:
 
     Following --(no word from a leader)--> Campaign(pre) --(a majority would vote)--> Campaign --(a majority voted)-->
     Leadership --(a higher term, or no answers of a majority)--> Following          any --(a leader's word)--> Following

@@ -483,3 +483,15 @@ def _not_of_the_metadata(campaign: Any) -> Any:
             campaign(self, **how)
 
     return begin
+
+
+def test_letters_under_way_survive_a_transfer_that_was_given_up() -> None:
+    """Nobody tells a leader of them again while it leads: only another leader, or it in a later term, hears of them."""
+    cluster = NodeCluster(queue_groups=1)
+    cluster.run_until_ready()
+    name = cluster.leader(1)
+    group = cluster.nodes[name].node.replication.queue_groups[1]
+    resets = group.letters._term
+    group.machine.role_changed(True, name, group.raft.term, group.now)  # as when a transfer is given up
+    group.absorb(group.now)
+    assert group.letters._term == resets
