@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
-PACKAGES := amqp_broker exchanges octets queues raft spark_connector storage
+PACKAGES := amqp_broker exchanges queues raft spark_connector storage
 HOT := $(shell find $(wildcard $(PACKAGES)) -name '*.pxd' 2>/dev/null)
 HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
