@@ -85,7 +85,8 @@ def pin_packages() -> None:
 
 def _is_ours(module: ModuleType, package: str) -> bool:
     file = module.__file__  # a folder without __init__.py has none
-    return file is not None and os.path.realpath(os.path.dirname(file)) == os.path.realpath(f"{HOMES[package]}/{package}")
+    home = f"{HOMES[package]}/{package}"
+    return file is not None and os.path.realpath(os.path.dirname(file)) == os.path.realpath(home)
 
 
 def _put_first(finder: type[MetaPathFinder]) -> None:
