@@ -7,12 +7,12 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-plain package-test check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet
-PACKAGES := amqp_broker exchanges octets queues raft spark_connector storage
+PACKAGES := amqp_broker exchanges queues raft spark_connector storage
 HOT := $(shell find $(wildcard $(PACKAGES)) -name '*.pxd' 2>/dev/null)
 HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
@@ -65,6 +65,9 @@ test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modu
 
 test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (PLAIN_TESTS=tests for all)
 	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest $(PLAIN_TESTS) $(PYTEST_ARGS)
+
+package-test: setup $(VENV)/tools.stamp ## build wheel and sdist, compiled and plain, install and run them beside a stranger's packages
+	@$(PY) -m pytest tests/packaging -m "long or not long" $(PYTEST_ARGS)
 
 check: lint types test ## what CI runs: lint, types, and the tests both ways
 

@@ -5,6 +5,9 @@ cores. Without a C compiler that works, or without Python's headers, the plain m
 left beside them, and one line says so and what to install; AMQP_BROKER_REQUIRE_COMPILED makes that an error.
 What was done is written to build/compiled.json. With AMQP_BROKER_NO_COMPILE set, compiling is left for later
 and nothing is written; BUILD_OPTIMISATION is the compiler's flag for how far to go.
+
+In a wheel the packages of the core, whose names others have too, lie in amqp_broker/_core, where only the broker's own
+process looks (`amqp_broker.plain.pin_packages`). They keep their names, by which compiled modules find each other.
 """
 
 from __future__ import annotations
@@ -22,13 +25,21 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).parent
-PACKAGES = ("octets", "exchanges", "queues", "storage", "raft", "amqp_broker", "spark_connector")
-RECORD = ROOT / "build" / "compiled.json"
+CORE = ("exchanges", "queues", "storage", "raft")
+PACKAGES = (*CORE, "amqp_broker", "spark_connector")
+#: The package in whose folder a wheel has them.
+CORE_HOME = "amqp_broker._core"
+#: What runs the files of the checkout, with compiled modules beside them.
+IN_PLACE = bool({"--inplace", "editable_wheel", "develop"} & set(sys.argv))
+#: A wheel is built apart: what is built for the checkout lies otherwise, and would get into it.
+BUILD = ROOT / "build" if IN_PLACE else ROOT / "build" / "wheel"
+RECORD = BUILD / "compiled.json"
 CORES = 2
 
 DIRECTIVES = {
@@ -43,10 +54,31 @@ OPTIMISATION = os.environ.get("BUILD_OPTIMISATION", "-O2")
 FLAGS = [OPTIMISATION, "-g0", "-fno-strict-aliasing", "-w"]  # without debug information it takes a quarter less
 
 
+SUFFIX = sysconfig.get_config_var("SHLIB_SUFFIX")
+
+
 def hot_modules() -> list[Path]:
     """Every module with a .pxd beside it, in a fixed order."""
     found = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pxd")))
     return [path.with_suffix(".py").relative_to(ROOT) for path in found]
+
+
+def module_of(source: Path) -> str:
+    """The name of a module, by which it is imported."""
+    return ".".join(source.with_suffix("").parts)
+
+
+def packed(name: str) -> str:
+    """Where a module or package lies in what is being built, as a name."""
+    return f"{CORE_HOME}.{name}" if not IN_PLACE and name.partition(".")[0] in CORE else name
+
+
+def layout() -> dict[str, object]:
+    """The packages, and the folders of the checkout that they are in."""
+    found = find_packages(str(ROOT), include=[each for name in PACKAGES for each in (name, f"{name}.*")])
+    folders = {"": "."}  # an editable install is then a folder on the path, which Spark can look through
+    folders.update({packed(name): name for name in CORE if packed(name) != name})
+    return {"packages": [packed(name) for name in found], "package_dir": folders}
 
 
 class CannotCompile(Exception):
@@ -98,18 +130,19 @@ def record(compiled: list[str], reason: str) -> None:
         if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
             raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
         remove_compiled()
-    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
 
 
 def remove_compiled() -> None:
     """An earlier build's modules would run instead of the sources, or get into the wheel beside them."""
-    folders = [path for path in (ROOT / "build").glob("lib*") if path.is_dir()]
-    if {"--inplace", "editable_wheel"} & set(sys.argv):
+    folders = [path for path in BUILD.glob("lib*") if path.is_dir()]
+    if IN_PLACE:
         folders.append(ROOT)
     for folder in folders:
         for source in hot_modules():
-            for path in (folder / source.parent).glob(f"{source.stem}.*{sysconfig.get_config_var('SHLIB_SUFFIX')}"):
+            place = folder.joinpath(*packed(module_of(source)).split(".")).parent
+            for path in place.glob(f"{source.stem}.*{SUFFIX}"):
                 path.unlink()
 
 
@@ -134,6 +167,20 @@ class Progress:
         return f"setup: {self._step} {self._done} of {self._total} modules"
 
 
+class OnlyThese(build_py):
+    """Copies the packages; nothing that an earlier build has copied, and that is gone since, gets into the wheel."""
+
+    def run(self) -> None:
+        folder = Path(self.build_lib)
+        if folder.exists() and not IN_PLACE:
+            compiled = {packed(module_of(source)) for source in hot_modules()}
+            for path in folder.rglob("*"):
+                module = (*path.relative_to(folder).parent.parts, path.name.partition(".")[0])
+                if path.is_file() and not (path.name.endswith(SUFFIX) and ".".join(module) in compiled):
+                    path.unlink()
+        super().run()
+
+
 class AllOrNone(build_ext):
     """Compiles every hot module; if one fails, none is put beside its source."""
 
@@ -154,6 +201,13 @@ class AllOrNone(build_ext):
             record([], f"compiling failed: {' '.join(str(error).split())}")
         else:
             record(names, "")
+
+    def get_ext_fullpath(self, ext_name: str) -> str:
+        """Beside its source, wherever that is packed; its name stays."""
+        whole: str = super().get_ext_fullpath(ext_name)
+        if packed(ext_name) == ext_name:
+            return whole
+        return str(Path(self.build_lib, *packed(ext_name).split(".")[:-1], Path(whole).name))
 
     def _translate(self) -> None:
         """Have every extension's source be C, made anew where it is older than what it is made from. Raises
@@ -193,13 +247,13 @@ def extensions() -> list[Extension]:
     if reason:
         record([], reason)
         return []
-    return [
-        Extension(".".join(path.with_suffix("").parts), [str(path)], extra_compile_args=FLAGS) for path in hot_modules()
-    ]
+    return [Extension(module_of(path), [str(path)], extra_compile_args=FLAGS) for path in hot_modules()]
 
 
 if __name__ == "__main__":
     setup(
+        **layout(),
         ext_modules=extensions() if {"build_ext", "editable_wheel", "bdist_wheel"} & set(sys.argv) else [],
-        cmdclass={"build_ext": AllOrNone},
+        cmdclass={"build_ext": AllOrNone, "build_py": OnlyThese},
+        options={"build": {"build_base": str(BUILD.relative_to(ROOT))}},
     )

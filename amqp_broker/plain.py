@@ -4,14 +4,20 @@ Two import hooks, both for this project's packages only:
 
 - `prefer_source` (set AMQP_BROKER_PLAIN=1) makes `x.py` run even where a compiled `x.*.so` lies beside it. It
   must be called before the module is first imported, which `import amqp_broker` sees to.
-- `pin_packages` is for the broker's own process: the names of our packages are found beside this one,
-  whatever a PYTHONPATH or a current folder with a `queues.py` of its own may offer.
+- `pin_packages` is for the broker's own process: the names of our packages are ours there, whatever a PYTHONPATH, a
+  current folder or another distribution with a `queues` of its own may offer.
 
-Invariant: in a process that embeds a broker, `pin_packages` is never called.
+In a checkout the packages of the core lie beside amqp_broker; an installed one has them in its folder `_core`, where
+nobody else looks for them (docs/decisions/0028).
+
+Invariants:
+1. In a process that embeds a broker, `pin_packages` is never called.
+2. No hook touches a module that is not ours, whatever its name.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -19,8 +25,13 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, Sou
 from importlib.util import spec_from_file_location
 from types import ModuleType
 
-PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "spark_connector", "storage")
 ROOT = __file__.rpartition("/amqp_broker/")[0]
+CORE = ("exchanges", "queues", "raft", "storage")
+CORE_HOME = f"{ROOT}/amqp_broker/_core"
+if not os.path.isdir(CORE_HOME):
+    CORE_HOME = ROOT
+#: The folder in which each package of ours lies.
+HOMES = {"amqp_broker": ROOT, "spark_connector": ROOT, **dict.fromkeys(CORE, CORE_HOME)}
 
 
 class SourceFinder(MetaPathFinder):
@@ -29,25 +40,28 @@ class SourceFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is None or fullname.partition(".")[0] not in PACKAGES:
+        package = fullname.partition(".")[0]
+        if path is None or package not in HOMES:
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or not isinstance(spec.loader, ExtensionFileLoader) or spec.origin is None:
             return None
+        if not spec.origin.startswith(f"{HOMES[package]}/{package}/"):
+            return None  # another distribution's, of the same name
         folder, _, file = spec.origin.rpartition("/")
         source = f"{folder}/{file.partition('.')[0]}.py"
         return spec_from_file_location(fullname, source, loader=SourceFileLoader(fullname, source))
 
 
 class OwnPackageFinder(MetaPathFinder):
-    """Finds the packages of this project beside amqp_broker."""
+    """Finds the packages of this project in their homes."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is not None or fullname not in PACKAGES:
+        if path is not None or fullname not in HOMES:
             return None
-        return PathFinder.find_spec(fullname, [ROOT], target)
+        return PathFinder.find_spec(fullname, [HOMES[fullname]], target)
 
 
 def prefer_source() -> None:
@@ -56,8 +70,23 @@ def prefer_source() -> None:
 
 
 def pin_packages() -> None:
-    """Find our packages beside this one from here on. Calling it again changes nothing."""
+    """Find our packages in their homes from here on. Calling it again changes nothing.
+
+    What a `.pth` file or a `sitecustomize` of others has imported under these names is theirs already; the names are
+    ours from here on.
+    """
     _put_first(OwnPackageFinder)
+    for package in CORE:
+        if package in sys.modules and not _is_ours(sys.modules[package], package):
+            theirs = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
+            for name in theirs:
+                del sys.modules[name]
+
+
+def _is_ours(module: ModuleType, package: str) -> bool:
+    file = module.__file__  # a folder without __init__.py has none
+    home = f"{HOMES[package]}/{package}"
+    return file is not None and os.path.realpath(os.path.dirname(file)) == os.path.realpath(home)
 
 
 def _put_first(finder: type[MetaPathFinder]) -> None:

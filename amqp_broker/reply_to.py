@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
 from queues.quorum.reader import Malformed, Reader

@@ -1,5 +1,5 @@
 cimport cython
-from octets.index cimport OctetIndex
+from amqp_broker.octets.index cimport OctetIndex
 
 @cython.final
 cdef class PublishRoute:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octets.index import OctetIndex
+from amqp_broker.octets.index import OctetIndex
 
 
 def homes_of(queues: list[Any]) -> list[Any]:

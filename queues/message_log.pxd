@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport get_u32
+from amqp_broker.octets.buffer cimport get_u32
 from queues.message cimport Message
 from queues.page cimport Page, PageBuilder
 from queues.pager cimport Pager

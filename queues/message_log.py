@@ -26,7 +26,7 @@ from queues.pager import Pager
 from queues.store import MessageStore
 
 if not cython.compiled:
-    from octets.buffer import get_u32
+    from amqp_broker.octets.buffer import get_u32
 
 
 class RangeGone(LookupError):

@@ -23,7 +23,7 @@ from queues.page import Page
 from queues.store import MOVED_PAGE, MessageStore
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
 #: A page's record: u32 length of what follows, u64 sequence, u64 expires at, u32 journal segment, u16 returns, u8
 #: redelivered, and the packed message, which begins with its flags (queues/page.py).

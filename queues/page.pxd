@@ -1,6 +1,6 @@
 cimport cython
-from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
-from octets.index cimport is_same
+from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.index cimport is_same
 from queues.message cimport Address, Entry, Message, make_entry, make_message
 
 cdef int _FLAG_PERSISTENT, _FLAG_SEPARATE_BODY, _FLAG_PRIORITY

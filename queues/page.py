@@ -21,12 +21,12 @@ from typing import Any
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import FRAME_OVERHEAD, PROPERTIES_OFFSET, Address, Entry, Message
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
-    from octets.index import is_same
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.index import is_same
     from queues.message import make_entry, make_message
 
     # Plain, each call is dear: one for all the numbers of a message, and one for those of a record.

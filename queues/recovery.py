@@ -22,7 +22,7 @@ from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
     from queues.message import make_entry
     from queues.page import get_message
 

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer
+from amqp_broker.octets.buffer cimport Buffer
 from storage.journal cimport Journal
 from queues.message cimport Message
 from queues.page cimport put_message

@@ -30,7 +30,7 @@ from typing import Any
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import Page
 from queues.pager import Pager

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer
+from amqp_broker.octets.buffer cimport Buffer
 
 @cython.locals(data=bytes)
 cpdef int put_entry(Buffer buffer, unsigned int group_id, tuple entry) except -1

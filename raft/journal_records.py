@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.entry import KINDS, MAX_NUMBER, Entry
 
 FIRST_RAFT_KIND = 16

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport get_u32, get_u64
+from amqp_broker.octets.buffer cimport get_u32, get_u64
 
 cdef unsigned int _VERSION, _APPEND_KIND, _APPEND_REPLY_KIND, _MEMBERSHIP
 cdef unsigned long long _MAX_NUMBER

@@ -45,7 +45,7 @@ from raft.messages import (
 )
 
 if not cython.compiled:
-    from octets.buffer import get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u32, get_u64
 
 VERSION = 1
 

@@ -1,6 +1,6 @@
 # C types of columns.py. Compiled, blobs are pointers.
 cimport cython
-from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 
 cdef int _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP, _COUNT, _FIXED_BYTES, _HEAD_BYTES
 cdef unsigned long long _LAST_SECOND, _OFFSET_BITS, _TIME_BITS

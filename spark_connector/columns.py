@@ -18,11 +18,11 @@ from array import array
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from spark_connector.errors import MalformedBlob
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
 _VERSION = 1
 _HEAD_BYTES = 5

@@ -1,5 +1,5 @@
 # C types of journal.py.
-from octets.buffer cimport Buffer
+from amqp_broker.octets.buffer cimport Buffer
 
 cdef class Batch:
     cdef public object position

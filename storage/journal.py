@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from storage.aside import copy_journal
 from storage.disk import Disk, Octets
 from storage.entries import ENTRY_HEADER_BYTES, entries_of

@@ -1,6 +1,6 @@
 cimport cython
-from octets.buffer cimport get_u16, get_u32, get_u64
-from octets.index cimport is_same
+from amqp_broker.octets.buffer cimport get_u16, get_u32, get_u64
+from amqp_broker.octets.index cimport is_same
 from queues.classic cimport ClassicQueue
 from queues.message cimport Entry, Message, make_message
 from queues.pager cimport Pager

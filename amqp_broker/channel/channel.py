@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 if not cython.compiled:
     import struct
 
-    from octets.buffer import get_u16, get_u32, get_u64
-    from octets.index import is_same
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.index import is_same
     from queues.message import make_message
 
     # Class and body size of a content header's payload, and the head of a frame (AMQP 0-9-1 §4.2.6.1, §4.2.3).

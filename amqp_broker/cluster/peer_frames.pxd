@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer, get_u32, get_u64
+from amqp_broker.octets.buffer cimport Buffer, get_u32, get_u64
 
 cdef Py_ssize_t _LENGTH_BYTES, _SEQUENCE_BYTES, _HEADER_BYTES, _MAC_BYTES
 cdef object _compare

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import cython
 
 from amqp_broker.cluster.peer_handshake import PeerLinkError
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 
 if not cython.compiled:
-    from octets.buffer import get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u32, get_u64
 
 if TYPE_CHECKING:
     from hashlib import _Hash

@@ -22,8 +22,8 @@ from amqp_broker.cluster.acquaintances import ACQUAINTANCE, Acquaintances
 from amqp_broker.cluster.commands import Command
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
+from amqp_broker.octets.buffer import Buffer
 from amqp_broker.proxies.queue_group import QueueGroup
-from octets.buffer import Buffer
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 if not cython.compiled:
     import struct
 
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
     # A frame's type, channel, size, and what is the index of its method if it is one (AMQP 0-9-1 §4.2.3).
     _unpack_head = struct.Struct(">BHLL").unpack_from

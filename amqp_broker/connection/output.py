@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 
 if not cython.compiled:

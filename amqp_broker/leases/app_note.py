@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.quorum.reader import Reader, octets_of
 
 #: Ids of the queues of staged parts lie above this, and below it, by 2**56, the ids of notes.

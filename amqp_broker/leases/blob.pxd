@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from queues.message cimport Message
 
 cdef int _VERSION, _BODY, _PROPERTIES, _ADDRESS, _ENQUEUED_AT, _SEPARATE_BODY, _PERSISTENT

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
 BLOB_VERSION = 1
 #: What may be asked for by name, and the bit that stands for it.

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.errors import BUSY, LeaseError
+from amqp_broker.octets.buffer import Buffer
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
-from octets.buffer import Buffer
 from queues.quorum.reader import Malformed, Reader, octets_of
 from raft.errors import PeerProtocolError
 

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport get_u16, get_u32
+from amqp_broker.octets.buffer cimport get_u16, get_u32
 
 cdef unsigned int _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS, _DELIVERY_MODE, _PRIORITY, _CORRELATION_ID, _REPLY_TO
 cdef unsigned int _EXPIRATION, _MESSAGE_ID, _TIMESTAMP, _TYPE, _USER_ID, _APP_ID, _CLUSTER_ID

@@ -10,7 +10,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32
+    from amqp_broker.octets.buffer import get_u16, get_u32
 
 #: Fixed part of a content header's payload: class id, weight, body size.
 FIXED_HEADER_BYTES = 12

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
 from queues.quorum.commands import Batch, decode_batch

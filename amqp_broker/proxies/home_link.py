@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.octets.buffer import Buffer
 from amqp_broker.proxies.command_sink import CommandSink
 from amqp_broker.proxies.effects_codec import (
     Blocked,
@@ -36,7 +37,6 @@ from amqp_broker.proxies.effects_codec import (
 )
 from amqp_broker.proxies.home import HOME_COMMANDS
 from amqp_broker.proxies.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
-from octets.buffer import Buffer
 from queues.page import AddressBook
 from queues.quorum.commands import Command, Detach, Enqueue, Settle, put_batch_head, put_command
 from queues.quorum.effects import Confirmed, Delivered, GetAnswered, Refusal

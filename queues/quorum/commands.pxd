@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer
+from amqp_broker.octets.buffer cimport Buffer
 from queues.page cimport AddressBook
 from queues.quorum.reader cimport Reader, octets_of
 from queues.quorum.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle

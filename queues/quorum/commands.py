@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.page import AddressBook
 from queues.quorum import lease_commands
 from queues.quorum.lease_commands import LeaseCommand

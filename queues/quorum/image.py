@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Entry, Message
 from queues.page import Page, PageBuilder, put_message
 from queues.pager import Pager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.quorum.reader import Reader, octets_of
 
 OPEN_LEASE = 10

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport get_u16, get_u32, get_u64
 
 @cython.final
 cdef class Reader:

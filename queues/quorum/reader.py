@@ -9,7 +9,7 @@ from __future__ import annotations
 import cython
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
 U64_MAX = (1 << 64) - 1
 I64_MAX = (1 << 63) - 1

@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer, get_u32
+from amqp_broker.octets.buffer cimport Buffer, get_u32
 from queues.quorum.commands cimport put_batch_head, put_command
 from queues.quorum.effects cimport Delivered
 from queues.quorum.traffic cimport Enqueue, Settle

@@ -25,13 +25,13 @@ from typing import NamedTuple
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.quorum.commands import Attach, Command, Detach, Get, Prefetch
 from queues.quorum.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
 from queues.quorum.traffic import Enqueue, Settle
 
 if not cython.compiled:
-    from octets.buffer import get_u32
+    from amqp_broker.octets.buffer import get_u32
     from queues.quorum.commands import put_batch_head, put_command
 
 #: What a batch of a turn holds at most, octets (one larger command goes alone).

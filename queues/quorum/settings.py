@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.reader import U64_MAX, Reader, octets_of
 

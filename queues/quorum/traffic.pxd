@@ -1,5 +1,5 @@
 cimport cython
-from octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from queues.message cimport Message
 from queues.page cimport AddressBook, get_message, put_message
 from queues.quorum.reader cimport Reader

@@ -12,13 +12,13 @@ from enum import IntEnum
 
 import cython
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, get_message, put_message
 from queues.quorum.reader import I64_MAX, Malformed, Reader
 
 if not cython.compiled:
-    from octets.buffer import get_u16, get_u32, get_u64
+    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
 
 #: Octets of a packed message before its address.
 _MESSAGE_FIXED = 36

@@ -17,7 +17,7 @@ from amqp_broker.cluster.entities import BindingRecord
 from amqp_broker.cluster.metadata import Metadata
 from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.stored_groups import StoredGroups
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.configuration import make_configuration
 from raft.entry import NO_OP, REGULAR
 from raft.errors import CorruptLog

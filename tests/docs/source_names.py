@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "storage")
+PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "storage")
 
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")

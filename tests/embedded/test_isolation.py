@@ -5,8 +5,10 @@ neither sees the other's modules, and `import amqp_broker` costs next to nothing
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OTHER_PACKAGES = ("exchanges", "octets", "queues", "raft", "spark_connector", "storage")
+CORE = ("exchanges", "queues", "raft", "storage")
 
 PROGRAM = """
 import amqp_broker, json, queues, storage, sys
@@ -59,6 +62,47 @@ def test_the_command_never_takes_the_modules_of_the_folder_it_runs_in(program_fo
     code = "from amqp_broker.cli.main import main; main(['config']); import queues; print(queues.__file__)"
     output = run(program_folder, "-c", code, PYTHONPATH=os.pathsep.join([str(program_folder), str(ROOT)]))
     assert output.splitlines()[-1] == str(ROOT / "queues" / "__init__.py")
+
+
+def test_names_that_others_have_taken_at_the_start_are_the_commands(program_folder: Path) -> None:
+    """A .pth file, or a sitecustomize, may have imported a `queues` of its own before the command is there."""
+    (program_folder / "click.py").unlink()
+    (program_folder / "construct.py").unlink()
+    code = "import queues; theirs = queues; from amqp_broker.cli.main import main; main(['config']); import queues; "
+    code += "print(theirs.__file__, queues.__file__)"
+    output = run(program_folder, "-c", code, PYTHONPATH=os.pathsep.join([str(program_folder), str(ROOT)]))
+    assert output.splitlines()[-1].split() == [
+        str(program_folder / "queues.py"),
+        str(ROOT / "queues" / "__init__.py"),
+    ]
+
+
+def test_plain_modules_are_asked_of_ours_only(program_folder: Path) -> None:
+    """A package `queues` of others may have compiled modules too; what lies beside one is not what they mean."""
+    compiled = next((ROOT / "amqp_broker" / "octets").glob("buffer.*.so"), None)
+    if compiled is None:
+        pytest.skip("nothing is compiled here")
+    (program_folder / "queues.py").unlink()
+    (program_folder / "queues").mkdir()
+    (program_folder / "queues" / "__init__.py").touch()
+    (program_folder / "queues" / "buffer.py").touch()
+    shutil.copy(compiled, program_folder / "queues")
+    code = "import amqp_broker; from importlib.util import find_spec; print(find_spec('queues.buffer').origin)"
+    output = run(program_folder, "-c", code, PYTHONPATH=f"{program_folder}:{ROOT}", AMQP_BROKER_PLAIN="1")
+    assert output.strip() == str(program_folder / "queues" / compiled.name)
+
+
+def test_what_runs_in_programs_of_others_loads_nothing_of_the_core(tmp_path: Path) -> None:
+    """All of the client, and of what Spark's processes load: an installed core cannot be found there."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("Spark is not installed here")
+    packages = ("amqp_broker/octets", "amqp_broker/protocol", "amqp_broker/client", "spark_connector")
+    paths = [ROOT / "pyspark_amqp.py", *(path for each in packages for path in sorted((ROOT / each).rglob("*.py")))]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths]
+    code = f"import sys, json, importlib; [importlib.import_module(name) for name in {names}]; "
+    code += "print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(run(tmp_path, "-c", code, PYTHONPATH=str(ROOT)))
+    assert not [name for name in loaded if name.partition(".")[0] in CORE]
 
 
 @pytest.mark.parametrize(

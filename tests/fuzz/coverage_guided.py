@@ -31,7 +31,7 @@ def main() -> int:
     except ImportError:
         print("fuzz: atheris is missing; install it into this environment: pip install atheris", file=sys.stderr)
         return 2
-    with atheris.instrument_imports(include=["amqp_broker", "queues", "exchanges", "octets", "storage"]):
+    with atheris.instrument_imports(include=["amqp_broker", "queues", "exchanges", "storage"]):
         from tests.fuzz.conversation import conversation
         from tests.fuzz.found_inputs import FOUND
         from tests.fuzz.harness import attack, neighbour_answers

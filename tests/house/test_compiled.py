@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "spark_connector", "storage")
+PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
 HOT = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pxd"))]
 SUFFIX = EXTENSION_SUFFIXES[0]
 IS_PLAIN = bool(os.environ.get("AMQP_BROKER_PLAIN"))
@@ -139,6 +139,6 @@ def test_the_plain_modules_run_when_they_are_asked_for() -> None:
 
 
 def test_this_test_run_uses_the_modules_that_it_was_asked_to() -> None:
-    loaded = importlib.import_module("octets.buffer").__file__ or ""
+    loaded = importlib.import_module("amqp_broker.octets.buffer").__file__ or ""
     is_compiled = loaded.endswith(SUFFIX)
-    assert is_compiled == (compiled_file(ROOT / "octets" / "buffer.pxd").exists() and not IS_PLAIN)
+    assert is_compiled == (compiled_file(ROOT / "amqp_broker" / "octets" / "buffer.pxd").exists() and not IS_PLAIN)

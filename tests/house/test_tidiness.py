@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("amqp_broker", "exchanges", "octets", "queues", "raft", "spark_connector", "storage")
+PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
 OTHERS = ("benchmarks", "examples", "interop_tests", "tests")
 MAX_FUNCTION_LINES = 70
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})

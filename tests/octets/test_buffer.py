@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-import octets.buffer
-from octets.buffer import Buffer
+from amqp_broker import octets
+from amqp_broker.octets.buffer import Buffer
 
 
 def plain_source() -> ModuleType:

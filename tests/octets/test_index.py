@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octets import index
-from octets.index import OctetIndex, is_same
+from amqp_broker.octets import index
+from amqp_broker.octets.index import OctetIndex, is_same
 
 KEYS = st.lists(st.binary(max_size=20), max_size=40)
 

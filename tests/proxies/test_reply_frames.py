@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_broker.octets.buffer import Buffer
 from amqp_broker.reply_to import DIRECT_REPLY, REPLY_PREFIX, ReplyConsumers, node_of
-from octets.buffer import Buffer
 from queues.message import Address, Message, build_message
 from queues.page import put_message
 from raft.errors import PeerProtocolError

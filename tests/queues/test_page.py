@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_broker.connection.output import Output
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook, Page, PageBuilder, get_message, put_message
 from storage.page_store import PageLocation

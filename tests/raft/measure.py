@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import amqp_broker  # noqa: F401  # decides which modules run
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.host import RaftHost
 from raft.settings import RaftSettings
 from tests.raft.raft_node import ListMachine

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.group import Group
 from raft.host import RaftHost
 from raft.settings import RaftSettings

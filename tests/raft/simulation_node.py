@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.group import Group
 from raft.journal_records import RAFT_ENTRY, group_of
 from raft.settings import RaftSettings

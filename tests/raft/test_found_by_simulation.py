@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.configuration import make_configuration
 from raft.entry import NO_OP
 from raft.errors import CorruptLog

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.journal_records import RAFT_GIVEN_UP, RAFT_LIVES, RAFT_WITNESS
 from raft.memory import MAX_LIVES, Memory, Point
 

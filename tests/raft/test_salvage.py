@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer
 from raft.configuration import make_configuration
 from raft.entry import REGULAR
 from raft.errors import CorruptLog
