@@ -28,6 +28,7 @@ cdef class Journal:
     cdef object _folder
     cdef long long _segment_bytes
     cdef Py_ssize_t _record_bytes
+    cdef Py_ssize_t _room_bytes
     cdef Buffer _spare
     cdef long long _taken
     cdef Py_ssize_t _entry_start

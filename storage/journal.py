@@ -39,7 +39,6 @@ RECORD_BYTES = 8 * 1024 * 1024
 #: How much room a batch makes behind itself, and what a batch is at most that does; octets.
 ROOM_BYTES = 256 * 1024
 ROOM_BATCH_BYTES = 8 * 1024
-_ZEROES = bytes(ROOM_BYTES)
 BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -151,7 +150,7 @@ class Batch:
                 self._disk.append(path, pieces)
                 return
             if self.room_bytes:
-                pieces.append(_ZEROES[: self.room_bytes])
+                pieces.append(bytes(self.room_bytes))
             self._disk.write(path, self._offset, pieces)
         finally:
             # A bytearray with a view cannot grow, and an error would keep the views alive.
@@ -168,6 +167,7 @@ class Journal:
         folder: str = "journal",
         segment_bytes: int = SEGMENT_FILE_BYTES,
         record_bytes: int = RECORD_BYTES,
+        room_bytes: int = ROOM_BYTES,
     ) -> None:
         self.buffer = Buffer(BUFFER_BYTES)
         self.position = 0
@@ -178,6 +178,7 @@ class Journal:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._record_bytes = record_bytes
+        self._room_bytes = room_bytes
         self._spare = Buffer(BUFFER_BYTES)
         self._taken = 0  # the position at which the pending buffer begins
         self._entry_start = -1
@@ -313,7 +314,7 @@ class Journal:
             self._room_end = 0
         elif end > self._room_end and size <= ROOM_BATCH_BYTES and end > size:
             # A segment that is full has none: the last batch goes past it.
-            batch.room_bytes = max(0, min(ROOM_BYTES, self._segment_bytes - end))
+            batch.room_bytes = max(0, min(self._room_bytes, self._segment_bytes - end))
             self._room_end = end + batch.room_bytes
 
     def batch_done(self, batch: Batch) -> None:
