@@ -149,7 +149,7 @@ def test_a_full_segment_has_no_room() -> None:
 
 
 def test_a_clean_stop_leaves_no_room() -> None:
-    disk, ends = written()
+    disk, _ = written()
     journal, _ = open_journal(disk, room_bytes=ROOM)
     write(journal, [(5, b"more")])
     assert disk.size(FIRST) > journal.total_bytes
