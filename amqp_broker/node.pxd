@@ -89,3 +89,4 @@ cdef class Node:
     @cython.locals(unsynced="long long")
     cdef bint _wants_sync(self, long long now, long long ticket) except -1
     cdef object _next_deadline(self)
+    cpdef list take_peers(self)

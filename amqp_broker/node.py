@@ -3,7 +3,7 @@
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
              peer_connected  receive_peer  peer_disconnected
     output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
-                 checked, whether a sync is wanted, next deadline; take_dirty() -> the first of these, earlier
+                 checked, whether a sync is wanted, next deadline; take_dirty(), take_peers() -> two of these, earlier
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -578,6 +578,10 @@ class Node:
         """Connections that have something to say: after an input that came alone, before its turn ends."""
         dirty, self.dirty = self.dirty, []
         return dirty
+
+    def take_peers(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for other nodes that need not wait for the turn's end: after `synced`."""
+        return self.replication.take_output()
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""

@@ -1,11 +1,11 @@
 """Disk: the port through which everything else reaches files, and FileDisk, the real one.
 
 Every path is relative to the root of the disk, with `/` between its parts; "" is the root itself. The verbs
-are the least that a log needs: files only grow, or are cut, removed or renamed. Nothing here knows what the
-octets mean.
+are the least that a log needs: files grow, are cut, removed or renamed; and room that was made in one is
+written over. Nothing here knows what the octets mean.
 
 Invariants:
-1. What `append` took is in the page cache only, until `sync` of the same path has returned.
+1. What `append` and `write` took is in the page cache only, until `sync` of the same path has returned.
 2. A name (created, renamed, removed) is durable only when `sync_folder` of its folder has returned.
 3. After a sync has failed, no write and no sync of this disk succeeds any more: the kernel may have thrown
    the dirty pages away, and a second sync would report success for data that is gone.
@@ -61,6 +61,12 @@ class Disk(Protocol):
     def append(self, path: str, buffers: Sequence[Octets]) -> None:
         """Write all buffers at the end of the file (created when absent). An error may leave a part of them
         there.
+        """
+        ...
+
+    def write(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        """Write all buffers at `offset`, over what is there and beyond the end of the file, which is there and not
+        shorter than that. Not while something is appended to it. An error may leave a part of them there.
         """
         ...
 
@@ -223,7 +229,16 @@ class FileDisk:
         descriptor = self._acquire(path, create=True)
         try:
             descriptor.is_dirty = True
-            _write_all(descriptor.number, buffers)
+            _write_all(descriptor.number, os.fstat(descriptor.number).st_size, buffers)
+        finally:
+            self._release(path, descriptor)
+
+    def write(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self._check_writable()
+        descriptor = self._acquire(path, create=False)
+        try:
+            descriptor.is_dirty = True
+            _write_all(descriptor.number, offset, buffers)
         finally:
             self._release(path, descriptor)
 
@@ -311,7 +326,7 @@ class FileDisk:
         with self._guard:
             descriptor = self._descriptors.get(path)
             if descriptor is None:
-                access = os.O_RDONLY if self.is_read_only else os.O_RDWR | os.O_APPEND
+                access = os.O_RDONLY if self.is_read_only else os.O_RDWR
                 flags = access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
                 descriptor = _Descriptor(self._open_number(self._full(path), flags))
                 self._descriptors[path] = descriptor
@@ -400,13 +415,14 @@ class FileDisk:
             self._background(partial(os.close, descriptor.number))
 
 
-def _write_all(descriptor: int, buffers: Sequence[Octets]) -> None:
+def _write_all(descriptor: int, offset: int, buffers: Sequence[Octets]) -> None:
     """Write every buffer, in order, however short the single writes are."""
     waiting = [memoryview(buffer).cast("B") for buffer in buffers]
     try:
         index = 0
         while index < len(waiting):
-            written = os.writev(descriptor, waiting[index : index + MAX_VECTORS])
+            written = os.pwritev(descriptor, waiting[index : index + MAX_VECTORS], offset)
+            offset += written
             while index < len(waiting) and written >= len(waiting[index]):
                 written -= len(waiting[index])
                 index += 1

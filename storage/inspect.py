@@ -157,7 +157,7 @@ def _inspect_segment(
 ) -> SegmentReport:
     """Read a segment to its end, and behind a bad record go on at the next intact one."""
     path = segment_path(folder, number)
-    reader = RecordReader(disk, path)
+    reader = RecordReader(disk, path, may_have_room=progress.is_last)
     if reader.size == 0 and not (progress.is_last and not progress.has_synced_head):
         progress.first_bad = BadRecord(path, 0, "the segment is empty")
     while (record := reader.next()) is not None:

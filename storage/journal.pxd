@@ -7,6 +7,9 @@ cdef class Batch:
     cdef public bint is_mark
     cdef public list splits
     cdef public list removals
+    cdef public Py_ssize_t room_bytes
+    cdef public bint cuts_room
+    cdef public object full_segment
     cdef object _disk
     cdef object _folder
     cdef object _segment
@@ -25,12 +28,16 @@ cdef class Journal:
     cdef object _folder
     cdef long long _segment_bytes
     cdef Py_ssize_t _record_bytes
+    cdef Py_ssize_t _room_bytes
     cdef Buffer _spare
     cdef long long _taken
     cdef Py_ssize_t _entry_start
     cdef Py_ssize_t _record_start
     cdef list _splits
     cdef bint _mark_is_wanted
+    cdef long long _room_end
+    cdef bint _is_ending
+    cdef object _roomy
     cdef Batch _in_flight
     cdef list _segments
     cdef list _retired
@@ -40,4 +47,5 @@ cdef class Journal:
     cpdef long long close_entry(self) except -1
     cdef _split(self, Py_ssize_t entry_start)
     cdef _rotate_if_full(self)
+    cdef _plan_room(self, Batch batch)
     cdef _add_segment(self)

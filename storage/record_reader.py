@@ -2,6 +2,9 @@
 
 It judges a record by its envelope alone; whether it belongs where it stands is the caller's question. It
 never writes.
+
+Room (journal.py) is zeroes up to the end of the file, behind the last record. No record begins with a whole
+header of zeroes: its checksum would be wrong.
 """
 
 from __future__ import annotations
@@ -28,23 +31,28 @@ class Damage(NamedTuple):
 
 
 class RecordReader:
-    """Walks the records of one file. Payloads are views of what was read and stay valid."""
+    """Walks the records of one file. Payloads are views of what was read and stay valid.
 
-    def __init__(self, disk: Disk, path: str, offset: int = 0) -> None:
+    `may_have_room`: there may be room behind the last record. Where it is found the records end, and `offset` stays
+    there.
+    """
+
+    def __init__(self, disk: Disk, path: str, offset: int = 0, may_have_room: bool = False) -> None:
         self._disk = disk
         self._path = path
         self._window = b""
         self._window_start = 0
+        self._may_have_room = may_have_room
         self.offset = offset
         self.size = disk.size(path)
 
     def next(self) -> Record | Damage | None:
-        """The next record; Damage, and `offset` stays where it is; None at the end of the file."""
+        """The next record; Damage, and `offset` stays where it is; None at the end of the file, or of its records."""
         if self.offset == self.size:
             return None
         record = self._record_at(self.offset)
         if isinstance(record, Fault):
-            return Damage(self.offset, record)
+            return None if self._is_at_room() else Damage(self.offset, record)
         self.offset = record.end
         return record
 
@@ -72,6 +80,16 @@ class RecordReader:
             if isinstance(record, Record):
                 yield record
                 start = candidate + HEADER_BYTES + record.length
+
+    def _is_at_room(self) -> bool:
+        """Whether nothing but zeroes follows, behind the head of the file."""
+        if not self._may_have_room or not self.offset:
+            return False
+        for offset in range(self.offset, self.size, WINDOW_BYTES):
+            octets = self._disk.read(self._path, offset, WINDOW_BYTES)
+            if octets.count(0) != len(octets):
+                return False
+        return True
 
     def _record_at(self, offset: int) -> Record | Fault:
         if self.size - offset < HEADER_BYTES:

@@ -1,7 +1,7 @@
 """Reading a journal back after a stop of any kind: what is good, what is a torn tail, what is damage.
 
 What a crash can do follows from how the journal writes (journal.py, invariant 3): a batch is written only
-after the one before it has been synced, and a segment is created only by a batch. So, R1 to R6:
+after the one before it has been synced, and a segment is created only by a batch. So, R1 to R7:
 
 R1. What the last batch wrote may be missing, cut short, full of holes or garbled, in any of its records; a
     segment that it created may be missing or empty. Nothing else may be.
@@ -17,7 +17,10 @@ R4. A bad place in the last segment without a proof of R2 is a torn tail. It is 
     (Journal.mark narrows that).
 R5. A record with a good checksum at the wrong position is damage as well, never something to cut, and so is
     one in a version or of a kind that is not known: a newer program wrote that.
-R6. When reading has ended, the last segment and the folder are synced, so that nothing that was read can
+R6. Zeroes behind the last record of the last segment, up to its end, are room (journal.py): they are cut, and
+    nothing is told, since whatever else may have been there was never confirmed. In any other segment they are
+    damage: before the next one is begun the room of the last one is cut, and that is synced.
+R7. When reading has ended, the last segment and the folder are synced, so that nothing that was read can
     still get lost, and the last segment has its head.
 """
 
@@ -105,7 +108,7 @@ class Recovery:
 
     def _segment_batches(self, number: int, is_first: bool, is_last: bool) -> Iterator[JournalBatch]:
         path = segment_path(self._folder, number)
-        reader = RecordReader(self._disk, path)
+        reader = RecordReader(self._disk, path, may_have_room=is_last)
         start = self.position
         has_synced_head = head_was_synced(number, is_first)
         while (record := reader.next()) is not None:
@@ -126,6 +129,8 @@ class Recovery:
             else:
                 reason = f"a record of kind {record.kind} does not belong into a journal"
                 raise CorruptRecord(path, record.offset, reason)
+        if reader.offset and reader.offset < self._disk.size(path):
+            self._disk.truncate(path, reader.offset)
         if reader.offset:
             self.segments.append((number, start, reader.offset))
         elif is_last and not has_synced_head:

@@ -94,8 +94,9 @@ def _plans(disk: Disk, folder: str) -> list[_Plan]:
         if number not in numbers:
             plans.append(_Plan(number, bad=[_Bad(0, 0, "the segment is missing")]))
             continue
-        reader = RecordReader(disk, segment_path(folder, number))
-        plan = _survey(reader, number, position, not plans, number == numbers[-1])
+        is_last = number == numbers[-1]
+        reader = RecordReader(disk, segment_path(folder, number), may_have_room=is_last)
+        plan = _survey(reader, number, position, not plans, is_last)
         plans.append(plan)
         if plan.good:
             position = plan.good[-1].next_position
@@ -119,6 +120,8 @@ def _survey(reader: RecordReader, number: int, position: int, is_first: bool, is
     while reader.offset < reader.size:
         offset = reader.offset
         record = reader.next()
+        if record is None:
+            break  # what follows is room, which the recovery proper cuts
         if isinstance(record, Record) and _is_intact(record, position):
             if record.position > position and not (plan.bad and plan.bad[-1].end == offset):
                 plan.bad.append(

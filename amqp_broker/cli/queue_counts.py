@@ -41,6 +41,9 @@ class UnchangedDisk(FileDisk):
     def append(self, path: str, buffers: Sequence[Octets]) -> None:
         pass
 
+    def write(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        pass
+
     def sync(self, path: str) -> None:
         pass
 

@@ -59,3 +59,4 @@ cdef class Replication:
     cpdef list end_turn(self, long long now)
     @cython.locals(deadline="long long", due="long long")
     cdef long long _next_deadline(self) except -1
+    cpdef list take_output(self)

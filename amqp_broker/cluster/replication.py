@@ -581,6 +581,13 @@ class Replication:
         output: list[tuple[str, list[bytes]]] = self.host.take_output()
         return self.acquaintances.take_output() + output if self._said else output
 
+    def take_output(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for each peer that have waited for the disk, and what else may leave before the turn ends."""
+        if self._said:
+            return []  # that goes first
+        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        return output
+
     @property
     def is_behind(self) -> bool:
         """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""

@@ -394,6 +394,11 @@ class Driver:
         elif self._rest_s > _LEAST_REST_S:
             self._rest_s = max(_LEAST_REST_S, self._rest_s * 0.5)
         self._take_synced(job)
+        # What waited for the disk leaves before the turn that follows does its work: other nodes' rounds wait for it.
+        for name, frames in self.node.take_peers():
+            if self.links is not None:
+                self.links.send(name, frames)
+        self._write(self.node.take_dirty())
         return True
 
     def _run_job(self, job: SyncJob) -> None:

@@ -308,6 +308,10 @@ class ClusterWorld:
             job, node.job = node.job, None
             assert job is not None
             node.node.synced(job, now)
+            if node.turns % 2:  # as after a sync in the loop
+                for peer, frames in node.node.take_peers():
+                    self.checks.on_frames(node, peer, frames)
+                    self.network.send(node.name, peer, frames)
 
         self._later(node, delay, run)
 

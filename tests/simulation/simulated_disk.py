@@ -29,10 +29,10 @@ class SimulatedCrash(Exception):
 
 
 class _Write(NamedTuple):
-    """A change of a file that has not been synced: octets at its end, or (octets is None) a cut to `size`."""
+    """A change of a file that has not been synced: octets at `place`, or (octets is None) a cut to that size."""
 
     octets: bytes | None
-    size: int
+    place: int
 
 
 class _File:
@@ -109,14 +109,14 @@ class SimulatedDisk:
             node = _File()
             self._rename(node, "", path)
         file = self._file(path)
-        octets = b"".join(buffers)
-        kept = octets if self.capacity == UNLIMITED else octets[: max(0, self.capacity - self._used_bytes())]
-        file.contents += kept
-        file.waiting.append(_Write(kept, 0))
-        self.append_count += 1
-        self._end_change()
-        if len(kept) < len(octets):
-            raise OSError(errno.ENOSPC, "No space left on the simulated disk", path)
+        self._write(path, file, len(file.contents), b"".join(buffers))
+
+    def write(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self._begin_change()
+        file = self._file(path)
+        if offset > len(file.contents):
+            raise ValueError(f"{path} has {len(file.contents)} octets: a write at {offset} would leave a hole")
+        self._write(path, file, offset, b"".join(buffers))
 
     def sync(self, path: str) -> None:
         self._begin_change()
@@ -259,6 +259,17 @@ class SimulatedDisk:
         if not isinstance(self._names.get(_parent(path)), _Folder):
             raise FileNotFoundError(errno.ENOENT, "No such folder on the simulated disk", _parent(path))
 
+    def _write(self, path: str, file: _File, offset: int, octets: bytes) -> None:
+        kept = octets
+        if self.capacity != UNLIMITED:
+            kept = octets[: max(0, len(file.contents) - offset + self.capacity - self._used_bytes())]
+        file.contents[offset : offset + len(kept)] = kept
+        file.waiting.append(_Write(kept, offset))
+        self.append_count += 1
+        self._end_change()
+        if len(kept) < len(octets):
+            raise OSError(errno.ENOSPC, "No space left on the simulated disk", path)
+
     def _begin_change(self) -> None:
         self._check_up()
         if self._failure is not None:
@@ -309,32 +320,35 @@ class SimulatedDisk:
             if count == kept and (write.octets is None or not write.octets):
                 break
             if write.octets is None:
-                del file.durable[write.size :]
+                del file.durable[write.place :]
                 continue
-            start = len(file.durable)
+            start = write.place
             if count < kept:
-                file.durable += write.octets
+                file.durable[start : start + len(write.octets)] = write.octets
             else:
-                file.durable += write.octets[: self._chance.randint(0, len(write.octets))]
-                self._damage(file.durable, start)
+                before = bytes(file.durable[start : start + len(write.octets)])
+                length = self._chance.randint(0, len(write.octets))
+                file.durable[start : start + length] = write.octets[:length]
+                self._damage(file.durable, start, start + length, before)
                 break
         file.contents[:] = file.durable
         file.waiting.clear()
 
-    def _damage(self, octets: bytearray, start: int) -> None:
-        """Leave out sectors, or flip bits, of what lies behind `start`; or leave it alone."""
-        count = len(octets) - start
-        if not count:
+    def _damage(self, octets: bytearray, start: int, end: int, before: bytes) -> None:
+        """Leave out sectors, or flip bits, of what was written from `start` to `end`; or leave it alone. A sector that
+        was left out has what was there `before`, or zeroes where nothing was."""
+        if start == end:
             return
         kind = self._chance.randrange(3)
         if kind == 0:
             for _ in range(self._chance.randint(1, 4)):
-                octets[self._chance.randrange(start, len(octets))] ^= 1 << self._chance.randrange(8)
+                octets[self._chance.randrange(start, end)] ^= 1 << self._chance.randrange(8)
         elif kind == 1:
-            for sector in range(start, len(octets), SECTOR_BYTES):
+            for sector in range(start, end, SECTOR_BYTES):
                 if self._chance.random() < 0.5:
-                    end = min(sector + SECTOR_BYTES, len(octets))
-                    octets[sector:end] = bytes(end - sector)
+                    there = min(sector + SECTOR_BYTES, end) - sector
+                    old = before[sector - start : sector - start + there]
+                    octets[sector : sector + there] = old + bytes(there - len(old))
 
 
 def _parent(path: str) -> str:

@@ -383,6 +383,8 @@ class SimulatedDriver:
         if self.node.alarms.is_disk_full:
             self.node.alarms.disk_full(False)
         self._input(lambda: self.node.synced(job, self.now))
+        if job.journal_position % 2:  # as after a sync in the loop
+            self._tell(self.node.take_dirty())
         self._end_turn()
 
     # -- crashes ------------------------------------------------------------------------------------------------------

@@ -49,9 +49,13 @@ def write(journal: Journal, *batches: Iterable[Entry]) -> None:
 
 
 def open_journal(
-    disk: Disk, segment_bytes: int = 1 << 20, recover_damaged: bool = False, record_bytes: int = RECORD_BYTES
+    disk: Disk,
+    segment_bytes: int = 1 << 20,
+    recover_damaged: bool = False,
+    record_bytes: int = RECORD_BYTES,
+    room_bytes: int = 0,
 ) -> tuple[Journal, list[Entry]]:
-    """A recovered journal and the entries that were in it."""
-    journal = Journal(disk, segment_bytes=segment_bytes, record_bytes=record_bytes)
+    """A recovered journal and the entries that were in it. Without room its files are what was appended."""
+    journal = Journal(disk, segment_bytes=segment_bytes, record_bytes=record_bytes, room_bytes=room_bytes)
     found = [(kind, bytes(payload)) for _, kind, payload in journal.recover(recover_damaged)]
     return journal, found

@@ -374,3 +374,17 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     disk = FileDisk(tmp_path)
     disk.lock()
     disk.close()
+
+
+def test_what_is_written_at_an_offset_replaces_what_is_there_and_goes_on_behind_it(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    disk.append("file", [b"0123456789"])
+    disk.write("file", 4, [b"ab", memoryview(b"cd"), b""])
+    assert disk.read("file", 0, 99) == b"0123abcd89"
+    disk.write("file", 8, [b"efgh"])
+    disk.append("file", [b"!"])
+    disk.sync("file")
+    assert disk.read("file", 0, 99) == b"0123abcdefgh!"
+    with pytest.raises(FileNotFoundError):
+        disk.write("other", 0, [b"x"])
+    disk.close()

@@ -322,11 +322,14 @@ entry_lists = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=60)), m
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(entry_lists, st.sampled_from(["flush", "restart", "retire", "mark"])), max_size=25))
-def test_against_a_list(steps: list[tuple[list[Entry], str]]) -> None:
+@given(
+    st.lists(st.tuples(entry_lists, st.sampled_from(["flush", "restart", "retire", "mark"])), max_size=25),
+    st.sampled_from([0, 60, 1000]),
+)
+def test_against_a_list(steps: list[tuple[list[Entry], str]], room_bytes: int) -> None:
     """Whatever the order of appends, batches, retirements and restarts: what is there is what a list says."""
     disk = new_disk()
-    journal, _ = open_journal(disk, segment_bytes=150)
+    journal, _ = open_journal(disk, segment_bytes=150, room_bytes=room_bytes)
     model: list[tuple[int, Entry]] = []
     for entries, action in steps:
         model += [(journal.current_segment, entry) for entry in entries]
@@ -340,7 +343,7 @@ def test_against_a_list(steps: list[tuple[list[Entry], str]]) -> None:
             flush(journal)
         if action == "restart":
             position, segments = journal.position, journal.segments()
-            journal, found = open_journal(disk, segment_bytes=150)
+            journal, found = open_journal(disk, segment_bytes=150, room_bytes=room_bytes)
             assert found == [entry for _, entry in model]
             assert (journal.position, journal.segments()) == (position, segments)
             assert journal.torn_tail is None

@@ -66,8 +66,11 @@ def play(seed: int) -> None:
     for _ in range(12):
         try:
             disk.crash_at = chance.randint(1, 12) if chance.random() < 0.3 else None
-            journal, found = open_journal(disk, SEGMENT_BYTES, record_bytes=RECORD_BYTES)
+            room = chance.choice((0, 50, 1000))
+            journal, found = open_journal(disk, SEGMENT_BYTES, record_bytes=RECORD_BYTES, room_bytes=room)
             model.accept(found)
+            if chance.random() < 0.1:
+                journal.start_segment()
             disk.crash_at = chance.randint(1, 30) if chance.random() < 0.7 else None
             work(journal, model, chance)
         except SimulatedCrash:

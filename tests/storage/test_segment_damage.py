@@ -65,12 +65,12 @@ def test_the_very_first_batch_cut_at_any_octet_is_a_torn_tail() -> None:
         assert open_journal(disk)[1] == [(9, b"next")]
 
 
-def test_zeros_behind_the_last_batch_are_a_torn_tail() -> None:
+def test_zeros_with_anything_behind_them_are_a_torn_tail() -> None:
     disk, ends = written()
-    disk.overwrite(FIRST, disk.contents(FIRST) + bytes(5000))
+    disk.overwrite(FIRST, disk.contents(FIRST) + bytes(5000) + b"x")
     journal, found = open_journal(disk)
     assert found == joined(BATCHES)
-    assert journal.torn_tail == (FIRST, ends[2], 5000)
+    assert journal.torn_tail == (FIRST, ends[2], 5001)
 
 
 def test_a_flipped_bit_anywhere_before_the_last_batch_is_damage() -> None:

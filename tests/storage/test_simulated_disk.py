@@ -149,3 +149,22 @@ def test_without_a_crash_it_does_what_a_real_disk_does(
         assert first == second
         assert disks[0].list("folder") == disks[1].list("folder")
     real.close()
+
+
+def test_what_was_written_over_room_survives_in_every_way_and_the_rest_is_as_it_was() -> None:
+    outcomes = set()
+    for seed in range(2000):
+        disk = disk_with(seed, b"safe" + bytes(1200), [])
+        disk.write("file", 4, [b"a" * 1100])
+        disk.crash()
+        contents = disk.contents("file")
+        assert contents[:4] == b"safe"
+        assert contents[1104:] == bytes(100)
+        outcomes.add(contents[4:1104])
+    assert bytes(1100) in outcomes
+    assert b"a" * 1100 in outcomes
+    assert any(not one[:508].strip(b"\0") and b"a" in one for one in outcomes), "no sector was lost"
+    assert any(0 < one.count(0) < 512 and one.endswith(b"\0") for one in outcomes), "none was torn"
+    disk = disk_with(1, b"safe", [])
+    with pytest.raises(ValueError, match="would leave a hole"):
+        disk.write("file", 5, [b"x"])
