@@ -207,7 +207,7 @@ def _settle_many_negatively(channel: Any, method: Any) -> None:
 
     entries = channel.take_places(method.delivery_tag)
     if method.requeue:
-        put_back_many(channel, [entries], is_left=False, what="basic.nack")
+        put_back_many(channel, [entries], what="basic.nack")
     else:
         settle_many(channel, entries, "basic.nack", refuse)
 
@@ -247,7 +247,7 @@ def _recover(channel: Any, requeue: bool, then: Callable[[], None]) -> None:
     transaction = channel.transaction
     if transaction is None:
         if channel.places_until(0) > FEW:
-            put_back_many(channel, [channel.take_places(0)], is_left=False, what="basic.recover", then=then)
+            put_back_many(channel, [channel.take_places(0)], what="basic.recover", then=then)
             return
         entries = channel.take_all()
     else:
