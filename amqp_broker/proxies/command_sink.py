@@ -66,7 +66,7 @@ _ACK_REST_MS = ACK_REST_MS
 HANDED_AT_ONCE = 4096
 _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
-REMADE = 16
+REMADE = 4
 _REMADE = REMADE
 
 

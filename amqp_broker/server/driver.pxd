@@ -38,6 +38,7 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
     cdef object _jobs
+    cdef object _pace
     cdef object _timings
     cdef double _collection_began
 

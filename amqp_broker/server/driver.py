@@ -71,15 +71,19 @@ def started_thread(name: str) -> ThreadPoolExecutor:
 
 
 class TimedPace:
-    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace)."""
+    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace), of all turns
+    together that follow upon each other before other input is read. is_new: none has had any since it was."""
 
     def __init__(self, limit_s: float) -> None:
+        self.is_new = True
         self._limit_s = limit_s
         self._until = 0.0
 
     def start(self) -> None:
         """The turn's first slice begins."""
-        self._until = monotonic() + self._limit_s
+        if self.is_new:
+            self.is_new = False
+            self._until = monotonic() + self._limit_s
 
     def goes_on(self) -> bool:
         """Whether there is time left."""
@@ -128,7 +132,8 @@ class Driver:
         if self._timings is not None:
             node.measure(self._timings)
             gc.callbacks.append(self._collected)
-        node.background.set_pace(TimedPace(config.background_time_ms / 1000.0))
+        self._pace = TimedPace(config.background_time_ms / 1000.0)
+        node.background.set_pace(self._pace)
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
@@ -206,6 +211,7 @@ class Driver:
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
+        self._pace.is_new = True
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.
