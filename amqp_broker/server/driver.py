@@ -106,10 +106,11 @@ class Driver:
         self._loop = loop
         # Bound once: they are called in every turn. In a context of their own, which need not be copied each time.
         self._call_soon = loop.call_soon
-        self._end = self._end_turn
+        self._end = self._end_due_turn
         self._context = contextvars.copy_context()
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
+        self._is_queued = False  # `_end` is among what the loop calls next
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
@@ -155,7 +156,9 @@ class Driver:
         if not self._turn_is_due:
             self._turn_is_due = True
             self._turn_began_at = monotonic_time()
-            self._call_soon(self._end, context=self._context)
+            if not self._is_queued:
+                self._is_queued = True
+                self._call_soon(self._end, context=self._context)
 
     def is_late(self) -> bool:
         """Whether this turn has had its time for those who send much."""
@@ -208,6 +211,12 @@ class Driver:
             transport.write(chunks)
             if connection.is_starved and connection.is_writable:
                 self._loop.call_soon(self._revive, connection)
+
+    def _end_due_turn(self) -> None:
+        """What the loop calls: the turn may have ended since, with a lone input or a sync."""
+        self._is_queued = False
+        if self._turn_is_due:
+            self._end_turn()
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
