@@ -120,6 +120,7 @@ class ChannelConsumer(Consumer):
         if not channel.is_flowing:
             return False
         if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
+            channel.short[self] = None
             return False
         if not self.no_ack:
             if self.credit <= 0:

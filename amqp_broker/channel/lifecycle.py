@@ -146,6 +146,7 @@ def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]
 def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     """The client or the broker ends a consumer; what it holds stays with the channel."""
     channel.consumers.pop(consumer.tag, None)
+    channel.short.pop(consumer, None)
     consumer.is_cancelled = True
     queue = consumer.queue
     queue.remove_consumer(consumer)

@@ -166,3 +166,5 @@ def _put_back(node: Node, held: list[list[Any]], parting: list[ProxyConsumer], c
             queue.end_return()
         elif channel is not None:
             queue.dispatch(node.now)
+    if channel is not None and channel.is_open and not channel.is_closing:
+        channel.dispatch()

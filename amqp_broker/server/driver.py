@@ -76,14 +76,14 @@ class TimedPace:
 
     def __init__(self, limit_s: float) -> None:
         self.is_new = True
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._until = 0.0
 
     def start(self) -> None:
         """The turn's first slice begins."""
         if self.is_new:
             self.is_new = False
-            self._until = monotonic() + self._limit_s
+            self._until = monotonic() + self.limit_s
 
     def goes_on(self) -> bool:
         """Whether there is time left."""
