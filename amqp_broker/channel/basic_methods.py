@@ -139,6 +139,9 @@ def on_basic_get(channel: Any, method: Any) -> None:
         get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
         return
     entry = queue.get(channel.vhost.now)
+    if entry is None and connection.node.background.run_newest(connection.node.now):
+        # Who rejects a message and looks for its dead letter then finds it.
+        entry = queue.get(channel.vhost.now) if not queue.is_deleted else None
     if entry is None:
         if queue.waits(channel.vhost.now):
             # What has expired is given up in slices; what stands behind it is the client's then.
