@@ -32,6 +32,10 @@ RUN = 1000
 #: What is to fall due together is published so long before, milliseconds and microseconds for each message.
 DELAY_MS, DELAY_EACH_US = 1000, 250
 MIB = 1 << 20
+#: What a consumer without a limit holds of a quorum queue at most.
+QUORUM_PREFETCH = 2000
+#: A second channel, whose consumers take what the first gives back.
+AGAIN = 2
 
 
 class Administration(Protocol):
@@ -461,8 +465,40 @@ def close_channel(load: Load) -> None:
     load.call(methods.ChannelClose(reply_code=200, reply_text="done"), methods.ChannelCloseOk)
 
 
+def begin_to_close(load: Load) -> None:
+    load.send(methods.ChannelClose(reply_code=200, reply_text="done"))
+
+
 def break_off(load: Load) -> None:
     load.break_off()
+
+
+def circulate_of(ending: Callable[[Load], None]) -> Run:
+    """So many unacknowledged messages of a quorum queue come back to it, and its consumers take them at once."""
+
+    def circulate(stage: Stage, count: int) -> Iterator[None]:
+        with stage.load("other") as other:
+            load = stage.load()
+            other.declare_queue("big", True, {"x-queue-type": "quorum"})
+            other.publish("big", count)
+            other.wait_for("big", count)
+            for number in range(-(-count // QUORUM_PREFETCH)):
+                load.send(methods.BasicConsume(queue="big", consumer_tag=f"c{number}", nowait=True))
+            load.take_bodies(count)
+            load.send(methods.ChannelOpen(), AGAIN)
+            load.expect(methods.ChannelOpenOk, AGAIN)
+            for number in range(-(-count // QUORUM_PREFETCH)):
+                load.send(methods.BasicConsume(queue="big", consumer_tag=f"c{number}", nowait=True), AGAIN)
+            load.send(methods.QueueDeclare(queue="big", passive=True), AGAIN)
+            load.expect(methods.QueueDeclareOk, AGAIN)
+            yield
+            ending(load)
+            load.take_bodies(count)
+            yield
+            load.break_off()
+            delete_all(other, "big")
+
+    return circulate
 
 
 def lose_channels(stage: Stage, count: int) -> Iterator[None]:
@@ -688,6 +724,8 @@ CASES: dict[str, Case] = {
     "cancel-deletion": Case("{count} consumers lost with their queue", cancel_by_deletion, 10_000, 50),
     "ack-all": Case("one ack of {count}", settle_of(ack_all, 0), 1_000_000, 200),
     "requeue": Case("requeue of {count}", settle_of(requeue_all, 100), 100_000, 200),
+    "requeue-quorum": Case("requeue of {count} of a quorum queue, taken again", circulate_of(requeue_all), 100_000, 200),
+    "close-quorum": Case("channel.close, {count} of a quorum queue taken by another", circulate_of(begin_to_close), 100_000, 200),
     "recover": Case("basic.recover of {count}", settle_of(recover_all, 100), 100_000, 200),
     "channel-close": Case("channel.close with {count} unacknowledged", settle_of(close_channel, 100), 100_000, 200),
     "loss": Case("a connection lost with {count} unacknowledged", settle_of(break_off, 100), 100_000, 200),

@@ -299,3 +299,15 @@ def test_a_cut_line_is_noticed_and_left_work_returns(
     _process_until(connection, lambda: bool(received))
     assert received == [(True, b"m")]
     channel.queue_delete(queue)
+
+
+def test_who_rejects_a_message_finds_its_dead_letter(channel: BlockingChannel) -> None:
+    """basic.reject is not answered; what follows it on the channel comes behind what it did."""
+    dead = _queue(channel)
+    queue = _queue(channel, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
+    for number in range(20):
+        channel.basic_publish("", queue, b"%d" % number)
+        method, _, _ = channel.basic_get(queue)
+        channel.basic_reject(method.delivery_tag, requeue=False)
+        _, _, body = channel.basic_get(dead, auto_ack=True)
+        assert body == b"%d" % number

@@ -21,6 +21,8 @@ Job = Callable[[int], bool]
 
 #: What a slice does, unless somebody wants smaller ones: some 100 microseconds.
 SLICE = 128
+#: So many slices of a turn may be done before its end, for those who look whether something has been done.
+_MOST_AHEAD = 16
 
 
 class Pace(Protocol):
@@ -52,6 +54,8 @@ class Background:
         self.jobs: deque[Job] = deque()
         self.slice = SLICE
         self._pace: Pace = pace or Unhurried()
+        self._ahead = _MOST_AHEAD
+        self._is_running = False
 
     def set_pace(self, pace: Pace) -> None:
         """From now on slices go on as long as this one says."""
@@ -70,10 +74,30 @@ class Background:
         """The slices of one turn: at least one, if there is a job."""
         jobs = self.jobs
         pace = self._pace
+        self._ahead = _MOST_AHEAD
+        self._is_running = True
         pace.start()
-        while jobs:
-            job = jobs.popleft()
+        try:
+            while jobs:
+                job = jobs.popleft()
+                if job(now):
+                    jobs.append(job)
+                if not pace.goes_on():
+                    return
+        finally:
+            self._is_running = False
+
+    def run_newest(self, now: int) -> bool:
+        """A slice of the job that came last, before the turn ends: somebody asks for what it may bring. Returns whether
+        there was one; not for long in one turn, nor out of a slice."""
+        if not self.jobs or self._is_running or not self._ahead:
+            return False
+        self._ahead -= 1
+        self._is_running = True
+        try:
+            job = self.jobs.pop()
             if job(now):
-                jobs.append(job)
-            if not pace.goes_on():
-                return
+                self.jobs.append(job)
+        finally:
+            self._is_running = False
+        return True

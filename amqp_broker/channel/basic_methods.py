@@ -139,6 +139,9 @@ def on_basic_get(channel: Any, method: Any) -> None:
         get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
         return
     entry = queue.get(channel.vhost.now)
+    if entry is None and connection.node.background.run_newest(connection.node.now):
+        # Who rejects a message and looks for its dead letter then finds it.
+        entry = queue.get(channel.vhost.now) if not queue.is_deleted else None
     if entry is None:
         if queue.waits(channel.vhost.now):
             # What has expired is given up in slices; what stands behind it is the client's then.
@@ -207,7 +210,7 @@ def _settle_many_negatively(channel: Any, method: Any) -> None:
 
     entries = channel.take_places(method.delivery_tag)
     if method.requeue:
-        put_back_many(channel, [entries], is_left=False, what="basic.nack")
+        put_back_many(channel, [entries], what="basic.nack")
     else:
         settle_many(channel, entries, "basic.nack", refuse)
 
@@ -247,7 +250,7 @@ def _recover(channel: Any, requeue: bool, then: Callable[[], None]) -> None:
     transaction = channel.transaction
     if transaction is None:
         if channel.places_until(0) > FEW:
-            put_back_many(channel, [channel.take_places(0)], is_left=False, what="basic.recover", then=then)
+            put_back_many(channel, [channel.take_places(0)], what="basic.recover", then=then)
             return
         entries = channel.take_all()
     else:

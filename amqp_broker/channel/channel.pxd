@@ -61,7 +61,9 @@ cdef class Channel:
     cdef public Py_ssize_t max_unacked
     cdef public dict getters
     cdef public object reply_consumer
+    cdef public dict short
     cdef public list _to_dispatch
+    cdef bint _shares_out
 
     @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, table=RouteTable, number=Py_ssize_t)
     cdef int receive_publish(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
@@ -112,8 +114,8 @@ cdef class Channel:
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
     @cython.locals(entry=Entry, consumer=ChannelConsumer, queues=dict, now="long long")
     cpdef list refuse(self, list entries)
-    @cython.locals(other=ChannelConsumer, turn=Py_ssize_t)
-    cdef int _share_credit(self, ChannelConsumer consumer) except -1
+    @cython.locals(consumer=ChannelConsumer, queue=Queue, short=dict, now="long long")
+    cdef int _share_out(self) except -1
     @cython.locals(queue=Queue)
     cpdef int revive(self, ChannelConsumer consumer) except -1
     @cython.locals(queue=Queue)

@@ -116,7 +116,10 @@ class Channel:
         self.max_unacked = connection.config.max_unacked_per_channel
         self.getters: dict[Any, ChannelConsumer] = {}
         self.reply_consumer: Any = None
+        #: Consumers that may have left their line because of the channel's limit, the first of them first.
+        self.short: dict[ChannelConsumer, None] = {}
         self._to_dispatch: list[Any] = []
+        self._shares_out = False
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -370,7 +373,7 @@ class Channel:
             queue = consumer.queue
             queue.ack(entry)
             self._give_credit(consumer)
-        if self._to_dispatch:
+        if self._to_dispatch or self._shares_out:
             self.dispatch()
 
     def ack_taken(self, entries: list[Entry]) -> None:
@@ -380,7 +383,7 @@ class Channel:
             queue = consumer.queue
             queue.ack(entry)
             self._give_credit(consumer)
-        if self._to_dispatch:
+        if self._to_dispatch or self._shares_out:
             self.dispatch()
 
     def _ack_until_tag(self, tag: int) -> None:
@@ -493,19 +496,31 @@ class Channel:
         consumer.credit += 1
         if consumer.prefix_size:
             self.unacked_deliveries -= 1
-        if self.prefetch and self.unacked_deliveries + 1 >= self.prefetch:
-            self._share_credit(consumer)
-        if not consumer.is_waiting and not consumer.is_cancelled:
+        if consumer.is_waiting or consumer.is_cancelled:
+            pass
+        elif self.short:
+            # Those who share the channel's limit take turns: who made the room is the last to have it.
+            self.short.pop(consumer, None)
+            self.short[consumer] = None
+        else:
             self.revive(consumer)
+        if self.short:
+            self._shares_out = True
 
-    def _share_credit(self, consumer: ChannelConsumer) -> None:
-        """The channel's limit has room again: its consumers take turns, the next one in order of subscription first
-        and `consumer`, who made the room, last."""
-        consumers = list(self.consumers.values())
-        turn = consumers.index(consumer) + 1 if consumer in consumers else 0
-        for other in consumers[turn:] + consumers[:turn]:
-            if not other.is_waiting:
-                self.revive(other)
+    def _share_out(self) -> None:
+        """The channel's limit has room again, for whoever stands first among those who were short of it and has
+        something in its queue."""
+        self._shares_out = False
+        short, now = self.short, self.vhost.now
+        while short and (not self.prefetch or self.unacked_deliveries < self.prefetch):
+            consumer = next(iter(short))
+            del short[consumer]
+            if consumer.is_waiting or consumer.is_cancelled:
+                continue
+            queue = consumer.queue
+            queue.credit_returned(consumer)
+            if consumer.is_waiting and not queue.is_deleted:
+                queue.dispatch(now)
 
     def revive(self, consumer: ChannelConsumer) -> None:
         """Put a consumer back into its queue's line; `dispatch` then serves it."""
@@ -533,6 +548,8 @@ class Channel:
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(now)
+        if self._shares_out:
+            self._share_out()
 
     def forget_holders(self, entries: list[Entry]) -> None:
         """These deliveries are being returned or refused: their consumers have credit for others."""

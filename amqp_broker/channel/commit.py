@@ -207,6 +207,8 @@ class Commit:
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(now)
+        if self._is_client_there():
+            self._channel.dispatch()
 
     def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""

@@ -9,13 +9,19 @@ import cython
 from amqp_broker.message_facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import typed
 from queues.consumer import UNLIMITED, Consumer
-from queues.message import Entry, Message
+from queues.message import Entry, Message, remake_message
 
 if cython.compiled:  # pragma: no cover
     from cython.cimports.libc.string import memcpy
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+
+
+#: The header that says how often a message came back: its key in a table.
+_COUNT = b"\x10x-delivery-count"
+#: Flags of a property section (AMQP 0-9-1 §2.3.5.2).
+_CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x8000, 0x4000, 0x2000
 
 
 def unacked_allowed(pager: Any) -> int:
@@ -30,10 +36,33 @@ def unacked_allowed(pager: Any) -> int:
 
 def redelivered_message(queue: Any, entry: Entry) -> Message:
     """What a client gets of an entry that came back: with the count in a header where the queue counts."""
+    message = entry.message
     if entry.returns == 0 or not queue.counts_returns:
-        return entry.message
-    count = typed("l", entry.returns)
-    return with_header(entry.message, MessageFacts(entry.message), "x-delivery-count", count)
+        return message
+    properties = message.properties()
+    if properties.find(_COUNT) < 0:
+        counted = _with_last_header(properties, _COUNT + b"l" + entry.returns.to_bytes(8, "big"))
+        return remake_message(message, message.raw, counted, message.expiration)
+    return with_header(message, MessageFacts(message), "x-delivery-count", typed("l", entry.returns))
+
+
+def _with_last_header(properties: bytes, field: bytes) -> bytes:
+    """A well-formed property section with a header more, on octets: a hundred thousand messages may come back at a
+    time."""
+    flags = properties[0] << 8 | properties[1]
+    position = 2
+    if flags & _CONTENT_TYPE:
+        position += 1 + properties[position]
+    if flags & _CONTENT_ENCODING:
+        position += 1 + properties[position]
+    if not flags & _HEADERS:
+        flags |= _HEADERS
+        table = len(field).to_bytes(4, "big") + field
+        return b"".join((flags.to_bytes(2, "big"), properties[2:position], table, properties[position:]))
+    start = position + 4
+    end = start + int.from_bytes(properties[position:start], "big")
+    size = (end - start + len(field)).to_bytes(4, "big")
+    return b"".join((properties[:position], size, properties[start:end], field, properties[end:]))
 
 
 #: Octets of a basic.deliver frame before its arguments: frame header (7), class and method id (4).
@@ -91,6 +120,7 @@ class ChannelConsumer(Consumer):
         if not channel.is_flowing:
             return False
         if channel.prefetch and channel.unacked_deliveries >= channel.prefetch:
+            channel.short[self] = None
             return False
         if not self.no_ack:
             if self.credit <= 0:

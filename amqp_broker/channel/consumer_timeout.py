@@ -79,3 +79,4 @@ class ConsumerTimeouts:
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(channel.vhost.now)
+        channel.dispatch()

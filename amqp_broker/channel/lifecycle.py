@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
+    from amqp_broker.proxies.proxy_consumer import ProxyConsumer
 
 
 def open_channel(connection: Connection, channel_id: int) -> None:
@@ -64,10 +65,12 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         channel.transaction = None
         channel.confirms.end()
         channel.assemblies.end(channel)
-        _stop_consumers(channel, queues)
-    are_many = sum(channel.places_until(0) for channel in channels) > FEW
-    if are_many:
-        put_back_many(channels[0], [channel.take_places(0) for channel in channels], True, what, then)
+    are_many = sum(channel.places_until(0) + _count_unseen(channel) for channel in channels) > FEW
+    parting: list[ProxyConsumer] | None = [] if are_many else None
+    for channel in channels:
+        _stop_consumers(channel, queues, parting)
+    if parting is not None:
+        put_back_many(channels[0], [channel.take_places(0) for channel in channels], parting, what, then)
     else:
         _return_all(channels, queues)
     for channel in channels:
@@ -84,11 +87,21 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         then()
 
 
-def _stop_consumers(channel: Channel, queues: dict[Any, None]) -> None:
-    """All consumers of the channel leave their queues, which are added to `queues`."""
+def _count_unseen(channel: Channel) -> int:
+    """How many messages wait for consumers of the channel that a log elsewhere has assigned to them."""
+    queues = [(consumer.queue, consumer) for consumer in channel.consumers.values()]
+    return sum(queue.count_unseen(consumer) for queue, consumer in queues if queue.is_proxy)
+
+
+def _stop_consumers(channel: Channel, queues: dict[Any, None], parting: list[ProxyConsumer] | None) -> None:
+    """All consumers of the channel leave their queues, which are added to `queues`. parting: where those are added of
+    whom the log is to be told later, and to whom it gives back nothing; None: it is told now, and gives back
+    everything."""
     for consumer in list(channel.consumers.values()):
         consumer.is_cancelled = True
-        if consumer.queue.is_proxy:
+        if consumer.queue.is_proxy and parting is not None:
+            parting += consumer.queue.part(consumer)
+        elif consumer.queue.is_proxy:
             consumer.queue.release_consumer(consumer)
         else:
             consumer.queue.remove_consumer(consumer)
@@ -133,6 +146,7 @@ def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]
 def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     """The client or the broker ends a consumer; what it holds stays with the channel."""
     channel.consumers.pop(consumer.tag, None)
+    channel.short.pop(consumer, None)
     consumer.is_cancelled = True
     queue = consumer.queue
     queue.remove_consumer(consumer)

@@ -6,7 +6,8 @@
 Whoever asked for it says nothing more until all of it is done; should its connection be lost meanwhile, the rest is
 done all the same. A queue delivers nothing between the first that comes back to it and the last, so that they are where
 they were before anybody gets what stood behind them; the last go first because each then stands in front of all that
-is there. A queue whose log is elsewhere has its own order, and gets them as they were.
+is there. A queue whose log is elsewhere has its own order, and gets them as they were: so many at a time, and the next
+when its log has taken these, as all that it takes at once it also hands to its consumers at once.
 """
 
 from __future__ import annotations
@@ -17,18 +18,63 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.receipts import Receipt
 from amqp_broker.task import Steps, Task
+from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.node import Node
+    from amqp_broker.proxies.proxy_consumer import ProxyConsumer
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
 FEW = 2000
 #: So many are acknowledged or refused, and put back, in a slice.
 _SETTLED = 256
 _PUT_BACK = 128
+#: So many go back to a log at a time. It is waited for so long at most, milliseconds: one without a majority takes
+#: nothing, and who closes a channel is not to wait for that.
+_ELSEWHERE = 1024
+_ELSEWHERE_MS = 50
 
 _sequence_of = attrgetter("sequence")
+
+
+class _Taken(Receipt):
+    """Commands that a task waits for until a log has taken them, or for a while: an Awaited."""
+
+    def __init__(self, node: Node, sink: Any) -> None:
+        self.is_done = False
+        self._waiting = 0
+        self._then: Callable[[Any], None] | None = None
+        self._timer = node.timers.at(node.now + _ELSEWHERE_MS, lambda _: self._end())
+        sink.flush(self)
+        if not self._waiting:  # what was held in a session that is over is not settled
+            self._end()
+
+    def expect(self) -> None:
+        """One more command is on its way."""
+        self._waiting += 1
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """One of the commands is done."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._end()
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """See Awaited."""
+        if self.is_done:
+            then(None)
+        else:
+            self._then = then
+
+    def _end(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self._timer.cancel()
+            if self._then is not None:
+                self._then(None)
 
 
 def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callable[[list[Any]], None]) -> None:
@@ -49,13 +95,17 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
 
 
 def put_back_many(
-    channel: Channel, held: list[list[Any]], is_left: bool, what: str = "", then: Callable[[], None] | None = None
+    channel: Channel,
+    held: list[list[Any]],
+    parting: list[ProxyConsumer] | None = None,
+    what: str = "",
+    then: Callable[[], None] | None = None,
 ) -> None:
     """What channels held returns to its queues. channel: one of them. held: of each, with None for what was settled.
-    is_left: the channels are closed. what: the method that asks for it, if one does; its connection waits. then:
-    called when all is done, if the connection is still there."""
+    parting: the channels are closed, and these consumers have left queues whose log is elsewhere. what: the method that
+    asks for it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
     node = channel.connection.node
-    task = Task(node.background, _put_back(node, held, None if is_left else channel))
+    task = Task(node.background, _put_back(node, held, parting or [], channel if parting is None else None))
     if what:
         hold = node.hold(channel.connection, what, is_timed=False)
         task.when_done(lambda _: hold.release(then or _say_nothing))
@@ -65,8 +115,22 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _put_back(node: Any, held: list[list[Any]], channel: Channel | None) -> Steps:
+def _detach(node: Node, parting: list[ProxyConsumer]) -> Steps:
+    """All of them, before anything goes back that one of them could get; what no client has seen goes back with them."""
+    unseen = 0
+    for holder in parting:
+        unseen += holder.unseen
+        holder.proxy.detach(holder)
+        if unseen >= _ELSEWHERE:
+            unseen = 0
+            yield _Taken(node, holder.sink)
+        else:
+            yield None
+
+
+def _put_back(node: Node, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None) -> Steps:
     """channel: whose consumers have credit for others then."""
+    yield from _detach(node, parting)
     runs: dict[Any, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
@@ -87,12 +151,20 @@ def _put_back(node: Any, held: list[list[Any]], channel: Channel | None) -> Step
         else:
             queue.begin_return()
             steps = iter(found[0]) if len(found) == 1 else merge(*found, key=_sequence_of, reverse=True)
+        untaken = 0
         while some := list(islice(steps, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
             queue.put_back(some, node.now)
-            yield None
+            untaken += len(some)
+            if queue.is_proxy and untaken >= _ELSEWHERE:
+                untaken = 0
+                yield _Taken(node, queue.sink)
+            else:
+                yield None
         if not queue.is_proxy:
             queue.end_return()
         elif channel is not None:
             queue.dispatch(node.now)
+    if channel is not None and channel.is_open and not channel.is_closing:
+        channel.dispatch()

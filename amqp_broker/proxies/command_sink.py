@@ -9,6 +9,8 @@ turn. A subclass numbers the commands and sends them, and completes the receipts
 Invariants:
 1. Effects of a consumer come in the order of the log, and before the receipts of the commands that caused them.
 2. With `epoch` everything ends that consumers held before.
+3. Every consumer that has credit, and something waiting for it, is in `_late`, for which a job of the background is
+   under way.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 from amqp_broker.message_facts import MessageFacts
 from amqp_broker.proxies.proxy_consumer import ProxyConsumer
 from amqp_broker.receipts import LetterReceipt, Receipt
+from queues.background import Background
 from queues.message import Entry, Message
 from queues.quorum.commands import Command, Detach, Enqueue, Get, Purge
 from queues.quorum.effects import (
@@ -58,6 +61,13 @@ _MOST_SEQUENCE = (1 << 64) - 1
 #: classic queues, which are written within that time (LAZY_SYNC_MS).
 ACK_REST_MS = 20
 _ACK_REST_MS = ACK_REST_MS
+#: What came at once is handed to clients at once up to so much, and the rest in slices of the background: in messages
+#: that leave as they came, about a microsecond each.
+HANDED_AT_ONCE = 4096
+_HANDED_AT_ONCE = HANDED_AT_ONCE
+#: One that came back, for which a header is made that says how often, counts as so many.
+REMADE = 4
+_REMADE = REMADE
 
 
 class DetachReceipt(Receipt):
@@ -77,11 +87,17 @@ class DetachReceipt(Receipt):
 
 class CommandSink:
     """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
-    settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it."""
+    settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it. background: where the rest
+    of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now."""
 
     def __init__(self) -> None:
         self.epoch = 1
         self.rest_ms = _ACK_REST_MS
+        self.background: Background | None = None
+        self.may_hand_out = True
+        self._to_hand_out = _HANDED_AT_ONCE
+        self._late: deque[ProxyConsumer] = deque()
+        self._is_handing_out = False
         self.holders: dict[int, ProxyConsumer] = {}
         self.settling: list[ProxyConsumer] = []
         self._fetching: dict[int, tuple[ProxyConsumer, Fetched]] = {}
@@ -156,19 +172,54 @@ class CommandSink:
         self._tallying.append(then)
         self.submit(Purge(queue_id))
 
-    def flush(self) -> None:
+    def flush(self, receipt: Receipt | None = None) -> None:
         """Submit what the turn has settled."""
         if self.settling:
             settling, self.settling = self.settling, []
             self.rest_ms = _ACK_REST_MS
             for holder in settling:
                 holder.is_settling = False
-                holder.flush(None)
+                holder.flush(receipt)
+
+    # -- handing out ---------------------------------------------------------------------------------------------------
+
+    def handed_out(self, entry: Entry) -> None:
+        """A message was written for a client."""
+        self._to_hand_out -= _REMADE if entry.returns else 1
+        if self._to_hand_out <= 0 and self.background is not None:
+            self.may_hand_out = False
+
+    def hand_out_later(self, holder: ProxyConsumer) -> None:
+        """It has credit for what waits for it, and this turn has handed out enough."""
+        if holder.is_late:
+            return
+        holder.is_late = True
+        self._late.append(holder)
+        if not self._is_handing_out and self.background is not None:
+            self._is_handing_out = True
+            self.background.add(self._hand_out_some)
+
+    def _hand_out_some(self, now: int) -> bool:
+        """A slice: those who are late, in order."""
+        assert self.background is not None
+        self._to_hand_out = self.background.slice
+        self.may_hand_out = True
+        late = self._late
+        while late and self.may_hand_out:
+            holder = late.popleft()
+            holder.is_late = False
+            if not holder.is_ended:
+                holder.hand_out()
+        self._is_handing_out = bool(late)
+        return self._is_handing_out
 
     # -- effects -------------------------------------------------------------------------------------------------------
 
     def take_effects(self, effects: Sequence[Effect]) -> None:
         """Hand what came of commands to whom it concerns. Those of no client are `other_effect`'s."""
+        if not self._is_handing_out:
+            self._to_hand_out = _HANDED_AT_ONCE
+            self.may_hand_out = True
         holders = self.holders
         for effect in effects:
             if type(effect) is Delivered:

@@ -72,6 +72,7 @@ class Homes:
         link = self.links.get(home)
         if link is None:
             self.links[home] = link = HomeLink(self._peers.own_node, home, self._send, now)
+            link.background = self._broker.background
             if home in self._peers.connected():
                 link.peer_connected(now)
         return link

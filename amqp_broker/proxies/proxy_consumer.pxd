@@ -20,6 +20,8 @@ cdef class ProxyConsumer:
     cdef public unsigned long long seen
     cdef public object refusal
     cdef public object waiting
+    cdef public bint is_late
+    cdef public Py_ssize_t unseen
     cdef public bint is_settling
     cdef object _how
     cdef unsigned long long _first
@@ -35,7 +37,7 @@ cdef class ProxyConsumer:
     cpdef Entry entry(self, unsigned long long delivery_id, Message message, bint is_redelivered, unsigned int returns)
     @cython.locals(consumer=Consumer, message=Message)
     cdef void _hand_over(self, Entry entry) except *
-    @cython.locals(consumer=Consumer)
+    @cython.locals(consumer=Consumer, sink=CommandSink)
     cpdef void hand_out(self) except *
     cpdef void settle(self, unsigned long long delivery_id, object how) except *
     @cython.locals(limit=Py_ssize_t)

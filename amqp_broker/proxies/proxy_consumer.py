@@ -39,7 +39,8 @@ class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
     client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
     what its client held goes back with it. seen: the last delivery that was handed to the client. prefetch: the limit
-    that the log keeps. refusal: why the log did not take it."""
+    that the log keeps. refusal: why the log did not take it. is_late: it has credit for what waits, and is to get it in
+    turns to come. unseen: of one that has ended, how many waited for it."""
 
     def __init__(self, proxy: Any, sink: Any, consumer: Any, number: int, prefetch: int) -> None:
         self.proxy = proxy
@@ -53,6 +54,8 @@ class ProxyConsumer:
         self.seen = 0
         self.refusal: Any = None
         self.waiting: deque[Entry] = deque()
+        self.is_late = False
+        self.unseen = 0
         self.is_settling = False
         self._how: Any = _ACK
         self._first = 0
@@ -72,8 +75,12 @@ class ProxyConsumer:
         if self.waiting or not self.is_open or not consumer.has_credit():
             self.waiting.append(entry)
             consumer.is_waiting = False
-        else:
+        elif self.sink.may_hand_out:
             self._hand_over(entry)
+        else:
+            self.waiting.append(entry)
+            consumer.is_waiting = False
+            self.sink.hand_out_later(self)
         if self._unsettled:
             self._limit_rest()
 
@@ -88,6 +95,7 @@ class ProxyConsumer:
 
     def _hand_over(self, entry: Entry) -> None:
         consumer = self.consumer
+        self.sink.handed_out(entry)
         self.seen = entry.sequence
         if consumer.no_ack:
             # It is on its way to the client, who is not going to say more about it.
@@ -102,7 +110,11 @@ class ProxyConsumer:
         """The consumer may have credit: it gets what waits for it."""
         consumer = self.consumer
         waiting = self.waiting
+        sink = self.sink
         while waiting and self.is_open and consumer.has_credit():
+            if not sink.may_hand_out:
+                sink.hand_out_later(self)
+                break
             self._hand_over(waiting.popleft())
         consumer.is_waiting = not waiting
 
@@ -114,6 +126,7 @@ class ProxyConsumer:
     def end(self) -> None:
         """Nothing more is handed to the client; what waits is above what the client has `seen`."""
         self.is_ended = True
+        self.unseen = len(self.waiting)
         self.waiting.clear()
 
     def forget(self) -> None:

@@ -84,6 +84,7 @@ class QueueGroup(CommandSink):
         self.letters = LetterCarrier(self, broker)
         self._replication = replication
         self.broker = broker
+        self.background = broker.background
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0

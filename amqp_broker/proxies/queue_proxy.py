@@ -97,6 +97,27 @@ class QueueProxy(Queue):
         else:
             self.sink.detach(holder, gives_back)
 
+    def count_unseen(self, consumer: Consumer) -> int:
+        """How many messages wait for a consumer here."""
+        holder = self.consumers.get(consumer)
+        return 0 if holder is None else len(holder.waiting)
+
+    def part(self, consumer: Consumer) -> list[ProxyConsumer]:
+        """A consumer leaves, and gets nothing more from now on; the log hears of it with `detach`, for what this
+        returns. What its client holds stays held."""
+        holder = self.consumers.pop(consumer, None)
+        if holder is None:
+            return []
+        holder.end()
+        return [holder]
+
+    def detach(self, holder: ProxyConsumer) -> None:
+        """The log is told that a consumer has left."""
+        if self.is_deleted or holder.refusal is not None:
+            holder.forget()
+        else:
+            self.sink.detach(holder, False)
+
     def prefetch_changed(self, consumer: Any) -> None:
         """A limit of the consumer, or of its channel, was changed."""
         holder = self.consumers.get(consumer)

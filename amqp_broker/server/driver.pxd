@@ -23,6 +23,7 @@ cdef class Driver:
     cdef object _context
     cdef double _clock_offset
     cdef bint _turn_is_due
+    cdef bint _is_queued
     cdef double _turn_began_at
     cdef double _turn_ended_at
     cdef object _late
@@ -38,6 +39,7 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
     cdef object _jobs
+    cdef object _pace
     cdef object _timings
     cdef double _collection_began
 
@@ -48,6 +50,7 @@ cdef class Driver:
     cpdef bint is_calm(self) except -1
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
+    cpdef void _end_due_turn(self) except *
     cpdef void _end_turn(self) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *

@@ -71,15 +71,19 @@ def started_thread(name: str) -> ThreadPoolExecutor:
 
 
 class TimedPace:
-    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace)."""
+    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace), of all turns
+    together that follow upon each other before other input is read. is_new: none has had any since it was."""
 
     def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+        self.is_new = True
+        self.limit_s = limit_s
         self._until = 0.0
 
     def start(self) -> None:
         """The turn's first slice begins."""
-        self._until = monotonic() + self._limit_s
+        if self.is_new:
+            self.is_new = False
+            self._until = monotonic() + self.limit_s
 
     def goes_on(self) -> bool:
         """Whether there is time left."""
@@ -102,10 +106,11 @@ class Driver:
         self._loop = loop
         # Bound once: they are called in every turn. In a context of their own, which need not be copied each time.
         self._call_soon = loop.call_soon
-        self._end = self._end_turn
+        self._end = self._end_due_turn
         self._context = contextvars.copy_context()
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
+        self._is_queued = False  # `_end` is among what the loop calls next
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
@@ -128,7 +133,8 @@ class Driver:
         if self._timings is not None:
             node.measure(self._timings)
             gc.callbacks.append(self._collected)
-        node.background.set_pace(TimedPace(config.background_time_ms / 1000.0))
+        self._pace = TimedPace(config.background_time_ms / 1000.0)
+        node.background.set_pace(self._pace)
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
@@ -150,7 +156,9 @@ class Driver:
         if not self._turn_is_due:
             self._turn_is_due = True
             self._turn_began_at = monotonic_time()
-            self._call_soon(self._end, context=self._context)
+            if not self._is_queued:
+                self._is_queued = True
+                self._call_soon(self._end, context=self._context)
 
     def is_late(self) -> bool:
         """Whether this turn has had its time for those who send much."""
@@ -204,8 +212,15 @@ class Driver:
             if connection.is_starved and connection.is_writable:
                 self._loop.call_soon(self._revive, connection)
 
+    def _end_due_turn(self) -> None:
+        """What the loop calls: the turn may have ended since, with a lone input or a sync."""
+        self._is_queued = False
+        if self._turn_is_due:
+            self._end_turn()
+
     def _end_turn(self) -> None:
         self._turn_is_due = False
+        self._pace.is_new = True
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.

@@ -360,3 +360,23 @@ def test_a_home_that_stays_away_holds_up_a_bounded_number() -> None:
     cluster.run(6000)
     assert letters.count == 0
     assert len(drained(cluster)) == 2030
+
+
+def test_who_rejects_a_message_and_looks_for_its_letter_finds_it() -> None:
+    """Both arrive together, and other work is under way."""
+    driver = NodeDriver()
+    client = driver.client(1)
+    client.send(1, declare("dead", durable=False), declare("q", durable=False, **TO_DEAD), consume("q"))
+    driver.settle()
+    for _ in range(3):
+        client.publish(1, "q", b"x", persistent=False)
+    driver.settle()
+    client.take()
+    driver.node.background.set_pace(OneSlice())
+    for _ in range(3):
+        driver.node.background.add(lambda now: True)
+    get = methods.BasicGet(0, "dead", True)
+    reject = methods.BasicReject
+    client.send(1, reject(1, False), get, reject(2, False), get, reject(3, False), get, get)
+    driver.turn()
+    assert client.names() == ["basic.get-ok"] * 3 + ["basic.get-empty"]

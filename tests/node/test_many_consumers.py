@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections import Counter
 
 import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_driver import Client, NodeDriver, consume, declare, handshake_octets, publish_octets, small_config
 from tests.node.one_slice import OneSlice
 
@@ -125,3 +128,36 @@ def _cost_of_a_loss(channels: int, messages: int = 10_000) -> float:
         costs.append(time.process_time() - begin)
         assert driver.queue("q").message_count() == messages
     return min(costs)
+
+
+def calls_of_acks(driver: NodeDriver, client: Client, tags: range) -> int:
+    """How many calls some acknowledgements take; of compiled modules none is seen."""
+    seen: Counter[str] = Counter()
+    for tag in tags:
+        octets = encode_method_frame(1, methods.BasicAck(tag, False))
+        sys.setprofile(lambda frame, event, argument: seen.update([event]))
+        try:
+            client.send_octets(octets)
+        finally:
+            sys.setprofile(None)
+        driver.turn()
+    return seen["call"]
+
+
+def test_an_ack_at_the_limit_of_a_channel_costs_the_same_however_many_share_it() -> None:
+    """Each of the consumers has a queue of its own with messages in it; the limit is for all of them together."""
+    calls = []
+    for count in (20, 80):
+        driver = NodeDriver()
+        client = driver.client(1)
+        names = [f"q{number}" for number in range(count)]
+        client.send(1, methods.BasicQos(0, 1, True), *[declare(name, durable=False) for name in names])
+        driver.wait(50)
+        client.send_octets(b"".join(publish_octets(1, name, b"x", persistent=False) * 3 for name in names))
+        client.send(1, *[consume(name, name) for name in names])
+        driver.wait(50)
+        client.take()
+        calls.append(calls_of_acks(driver, client, range(1, 11)))
+        delivered = [event.method.consumer_tag for event in client.take()]
+        assert delivered == names[1:11], "they take turns"
+    assert calls[0] == calls[1]

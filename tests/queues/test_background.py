@@ -64,3 +64,20 @@ def test_a_removed_job_does_not_go_on() -> None:
     background.remove(first)
     background.run(2)
     assert done == ["a@1"]
+
+
+def test_the_newest_job_may_have_slices_before_the_end_of_a_turn_but_few() -> None:
+    background = Background()
+    done: list[str] = []
+    background.add(lambda now: done.append("old") is not None)
+
+    def newest(now: int) -> bool:
+        done.append("newest")
+        assert not background.run_newest(now), "a slice runs no other"
+        return len(done) < 1000
+
+    background.add(newest)
+    while background.run_newest(0):
+        pass
+    assert 0 < len(done) < 100
+    assert set(done) == {"newest"}

@@ -12,7 +12,7 @@ import pytest
 
 from amqp_broker.config import Config
 from amqp_broker.node import Node
-from amqp_broker.server.driver import Driver
+from amqp_broker.server.driver import Driver, TimedPace
 from storage.disk import FileDisk
 
 #: Longer than a turn has for them, seconds.
@@ -67,3 +67,28 @@ async def test_a_turn_has_little_time_for_them(driver: Driver) -> None:
     assert not driver.is_late()
     Sender("a", driver, []).read_now()
     assert driver.is_late()
+
+
+async def test_turns_that_end_early_add_none_to_those_of_the_loop(driver: Driver) -> None:
+    ended: list[int] = []
+    driver.node.background.add(lambda now: True)
+    driver.after_turn = lambda: ended.append(1)
+    for _ in range(20):
+        driver.wants_turn()
+        driver.lone_input_is_over()
+    await asyncio.sleep(0)
+    ended.clear()
+    await asyncio.sleep(0)
+    assert len(ended) <= 1, "the sockets wait for as many turns as have ended early"
+
+
+def test_turns_that_follow_a_sync_have_no_background_time_of_their_own() -> None:
+    pace = TimedPace(limit_s=0.0)
+    pace.start()
+    assert not pace.goes_on()
+    pace.limit_s = 3600.0
+    pace.start()
+    assert not pace.goes_on()
+    pace.is_new = True
+    pace.start()
+    assert pace.goes_on()
