@@ -29,6 +29,8 @@ WATCH_S = 0.1
 #: A node that has started is ready, or has ended, after so long.
 READY_S = 30.0
 STATUS_GIVEN_UP = 3
+#: How often a copy is there before the node that it is a copy of.
+FIRST_CHANCE = 0.3
 
 
 class FaultKind(Enum):
@@ -50,6 +52,7 @@ class FaultKind(Enum):
     FILE_LIMIT = "writes fail"
     SET_BACK = "folder set back to a copy"
     EMPTIED = "folder emptied"
+    RESTORED = "a copy restored beside the cluster"
     MIXED = "two at once"
 
 
@@ -319,6 +322,35 @@ async def emptied(scene: Scene, seconds: float) -> Fault:
     return await _forget(scene, FaultKind.EMPTIED, seconds)
 
 
+async def restored(scene: Scene, seconds: float) -> Fault:
+    """A copy of a node's folder is made a cluster of its own by mistake, and started with the node's flags. The node
+    that it is a copy of is killed for that; then nobody is to notice anything."""
+    name = scene.chance.choice(scene.cluster.others(scene.cluster.small_disk or ""))
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.RESTORED, [name], scene.cluster.others(name)) as fault:
+        fault.restarted.append(name)
+        await node.kill()
+        copied = node.data.with_name(f"{name}.restored")
+        await asyncio.to_thread(shutil.copytree, node.data, copied)
+        is_first = scene.chance.random() < FIRST_CHANCE
+        if not is_first:
+            await node.start()
+            await node.wait_ready(READY_S)
+        copy = await scene.cluster.restored_copy(name, copied)
+        await copy.start()
+        if not await copy.wait_ready(READY_S):
+            fault.complaints.append(f"the copy of {name} does not become ready:\n{copy.log_tail()}")
+        if is_first:
+            await node.start()
+        await pause(seconds)
+        for each in scene.cluster.nodes.values():
+            if not each.is_running:
+                fault.complaints.append(f"{each.name} has ended beside a restored copy:\n{each.log_tail()}")
+        await copy.kill()
+        await asyncio.to_thread(shutil.rmtree, copied)
+    return fault
+
+
 async def mixed(scene: Scene, seconds: float) -> Fault:
     """One fault of a process and one of the network. Nobody is owed anything but that nothing is lost."""
     names = scene.cluster.names
@@ -363,5 +395,6 @@ FAULTS: dict[FaultKind, Callable[[Scene, float], Awaitable[Fault]]] = {
     FaultKind.FILE_LIMIT: file_limit,
     FaultKind.SET_BACK: set_back,
     FaultKind.EMPTIED: emptied,
+    FaultKind.RESTORED: restored,
     FaultKind.MIXED: mixed,
 }
