@@ -29,8 +29,6 @@ WATCH_S = 0.1
 #: A node that has started is ready, or has ended, after so long.
 READY_S = 30.0
 STATUS_GIVEN_UP = 3
-#: How often a copy is there before the node that it is a copy of.
-FIRST_CHANCE = 0.3
 
 
 class FaultKind(Enum):
@@ -323,8 +321,8 @@ async def emptied(scene: Scene, seconds: float) -> Fault:
 
 
 async def restored(scene: Scene, seconds: float) -> Fault:
-    """A copy of a node's folder is made a cluster of its own by mistake, and started with the node's flags. The node
-    that it is a copy of is killed for that; then nobody is to notice anything."""
+    """A copy of a node's folder is made a cluster of its own by mistake, and takes the place of the node for a while:
+    its name, its address, the secret. The others go on without the node."""
     name = scene.chance.choice(scene.cluster.others(scene.cluster.small_disk or ""))
     node = scene.cluster.nodes[name]
     with scene.fault(FaultKind.RESTORED, [name], scene.cluster.others(name)) as fault:
@@ -332,22 +330,18 @@ async def restored(scene: Scene, seconds: float) -> Fault:
         await node.kill()
         copied = node.data.with_name(f"{name}.restored")
         await asyncio.to_thread(shutil.copytree, node.data, copied)
-        is_first = scene.chance.random() < FIRST_CHANCE
-        if not is_first:
-            await node.start()
-            await node.wait_ready(READY_S)
         copy = await scene.cluster.restored_copy(name, copied)
         await copy.start()
         if not await copy.wait_ready(READY_S):
             fault.complaints.append(f"the copy of {name} does not become ready:\n{copy.log_tail()}")
-        if is_first:
-            await node.start()
         await pause(seconds)
-        for each in scene.cluster.nodes.values():
-            if not each.is_running:
-                fault.complaints.append(f"{each.name} has ended beside a restored copy:\n{each.log_tail()}")
+        for each in scene.cluster.others(name):
+            if not scene.cluster.nodes[each].is_running:
+                log = scene.cluster.nodes[each].log_tail()
+                fault.complaints.append(f"{each} has ended, as a restored copy was beside it:\n{log}")
         await copy.kill()
         await asyncio.to_thread(shutil.rmtree, copied)
+        await node.start()
     return fault
 
 

@@ -241,8 +241,8 @@ class Cluster:
         return f"{name} cannot rejoin: {said.decode()}" if process.returncode else ""
 
     async def restored_copy(self, name: str, data: Path) -> NodeProcess:
-        """Make a copy of a node's folder a cluster of its own, and a node of it that can be started beside the others:
-        with their secret, and knowing where they are."""
+        """Make a copy of a node's folder a cluster of its own, and a node that can be started in the place of that one,
+        which does not run."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-P", "-m", "amqp_broker", "cluster", "restore", f"--data-dir={data}"),
@@ -252,9 +252,8 @@ class Cluster:
             env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
         )
         assert await process.wait() == 0
-        own = f"--cluster-listen={HOST}:{self._free_port()}"
-        flags = [own if flag.startswith("--cluster-listen=") else flag for flag in self.nodes[name].flags]
-        return NodeProcess(name, data, self.folder / f"{name}.restored.log", self._free_port(), flags)
+        log = self.folder / f"{name}.restored.log"
+        return NodeProcess(name, data, log, self._free_port(), self.nodes[name].flags)
 
     def fill_disk(self) -> Path:
         """Leave no octet free on the small disk. Returns the ballast; whoever removes it makes room again."""
