@@ -23,7 +23,9 @@ class RecoveredLetters:
     def __init__(self, segment: int, payload: bytes) -> None:
         """Raises ValueError when it cannot be read."""
         if payload[0] != LETTERS_VERSION:
-            raise ValueError(f"entry of dead letters is of version {payload[0]}, and this broker reads {LETTERS_VERSION}")
+            raise ValueError(
+                f"entry of dead letters is of version {payload[0]}, and this broker reads {LETTERS_VERSION}"
+            )
         self.segment = segment
         self.queue_id = int.from_bytes(payload[1:9], "big")
         texts = []

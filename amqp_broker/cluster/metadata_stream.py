@@ -32,8 +32,8 @@ Then = Callable[[Any], None]
 
 
 class Proposal:
-    """One command on its way. `result`: what applying it gave, for `then`. written_at: up to there the journal has to be
-    on the disk before it is sent."""
+    """One command on its way. `result`: what applying it gave, for `then`. written_at: up to there the journal has to
+    be on the disk before it is sent."""
 
     __slots__ = ("command", "index", "is_done", "number", "result", "settle_at", "then", "written_at")
 

@@ -1,4 +1,5 @@
-"""Page files of a classic queue that is deleted stay until its deletion is on this node's disk, whoever has committed it."""
+"""Page files of a classic queue that is deleted stay until its deletion is on this node's disk, whoever has committed
+it."""
 
 from __future__ import annotations
 

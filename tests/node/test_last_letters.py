@@ -13,6 +13,7 @@ from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 from tests.node.one_slice import OneSlice
 from tests.node.test_dead_letters import TO_DEAD, finish, numbers, publish, refuse_all
+from tests.node.test_deleted_pages import SMALL
 from tests.simulation.simulated_disk import SimulatedDisk
 
 MANY = 200
@@ -105,7 +106,8 @@ def expired(driver: NodeDriver, client: Client, count: int) -> None:
     client.send(1, declare("dead"), declare("source", **TO_DEAD))
     driver.settle()
     for start in range(0, count, 20):
-        publish(client, "source", *(b"%d" % number + b"." * 200 for number in range(start, start + 20)), expiration="5000")
+        bodies = [b"%d" % number + b"." * 200 for number in range(start, start + 20)]
+        publish(client, "source", *bodies, expiration="5000")
         driver.settle()
     driver.now += 6000
     driver.node.tick(driver.now)
@@ -114,8 +116,7 @@ def expired(driver: NodeDriver, client: Client, count: int) -> None:
 @pytest.mark.parametrize("steps", [*range(0, 16, 2), 40, 80])
 def test_letters_in_pages(steps: int) -> None:
     """They are read from the files of a queue that is no more; these go with the last of them."""
-    settings = {"memory_budget_bytes": 60_000, "page_size_bytes": 2000, "queue_head_messages": 4, "queue_head_size_bytes": 1000}
-    driver, client = slow_driver(steps, **settings, journal_limit_bytes=20_000, journal_segment_size_bytes=10_000)
+    driver, client = slow_driver(steps, **SMALL)
     expired(driver, client, 400)
     driver.turn()
     assert folders(driver)
