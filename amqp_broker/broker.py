@@ -45,6 +45,7 @@ from queues.arguments import (
 )
 from queues.background import Background
 from queues.classic import ClassicQueue
+from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
 from queues.leases import restore_lease
 from queues.queue import Queue
 from queues.quorum.arguments import leads_locally, parse_quorum_arguments
@@ -181,18 +182,49 @@ class Broker:
         recovery.finish(ids, self.config.recover)
         held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
         ids += recovery.leases
+        ids += [queue_id for queue_id, letters in recovery.last_letters.items() if letters.items]
         if self.config.recover:
             self._keep_what_is_unknown(ids, held, seen)
         else:
-            self.store.pager.page_store.drop_orphans({*ids, *held})
+            self._drop_orphans({*ids, *held}, seen)
         for record in self.metadata.vhosts():
             self.build_vhost(record.name)
         self.apps.restore(recovery.queues, now)
+        self._take_up_last_letters()
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
         recovery.leases = {}
+        recovery.last_letters = {}
         recovery.notes = {}
+
+    def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
+        """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
+        now, and not be on this disk: its files go when it is."""
+        page_store = self.store.pager.page_store
+        of_journal = {queue_id for queue_id in seen if queue_id < TRANSIENT_IDS}
+        gone = [each for each in page_store.stored_queues() if each in of_journal and each not in known]
+        page_store.drop_orphans(known, gone)
+        for queue_id in gone:
+            self.store.drop_pages(queue_id)
+
+    def _take_up_last_letters(self) -> None:
+        """What queues had given up that are deleted goes on to where it was to go."""
+        recovery = self._recovery
+        for queue_id in recovery.undone:
+            forget_last_letters(self.store, queue_id)
+        for letters in recovery.last_letters.values():
+            for line in letters.lost:
+                log.warning("set a damaged page aside: %s", line)
+            if not letters.items:
+                continue
+            queue = ClassicQueue(
+                letters.name, letters.queue_id, True, settings_of(letters), self.store, self.timers, self.background,
+                self.dead_letters,
+            )  # fmt: skip
+            queue.declaration = QueueDeclaration(letters.name, True, False, None, Table({}), letters.vhost)
+            post_last_letters(queue, letters)
+            self.store.drop_pages(queue.queue_id)
 
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
@@ -495,6 +527,9 @@ class Broker:
         if not queue.is_proxy:
             self.lease_expiry.forget_all(queue)
         count = queue.delete()
+        if not queue.is_proxy and keep_last_letters(queue, vhost.name):
+            # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
+            self.replication.stream.wait_for_disk(self.store.journal.position)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self.store.drop_pages(queue.queue_id)

@@ -19,6 +19,7 @@ from interop_tests.broker_under_test import (
     restartable_broker,
 )
 from interop_tests.cut_line import CutLine
+from interop_tests.java_program import JavaProgram, build
 
 Named = Callable[[str], str]
 
@@ -32,6 +33,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def broker() -> Iterator[BrokerUnderTest]:
     with broker_under_test() as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
+    """Builds a Java program, and returns the command that runs it."""
+
+    def made(source: str, main: str) -> list[str]:
+        target = build(source, tmp_path_factory.mktemp("java") / source)
+        return ["java", "-Xmx256m", "-cp", f"{target}/classes:{target}/dependency/*", main]
+
+    return made
 
 
 @pytest.fixture(scope="session")

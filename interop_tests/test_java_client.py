@@ -5,15 +5,13 @@ line.
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from interop_tests.cut_line import CutLine
+from interop_tests.java_program import JavaProgram
 
-SOURCE = Path(__file__).parent / "clients" / "java"
 CHECKS = [
     "confirms", "returns", "nacks", "workers", "rpc", "channelErrors", "connectionErrors", "cancelNotification",
     "headers", "largeBody", "transactions", "heartbeats",
@@ -24,17 +22,9 @@ pytestmark = pytest.mark.xdist_group("java")
 
 
 @pytest.fixture(scope="session")
-def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def command(java_program: JavaProgram) -> list[str]:
     """The command that runs a check, compiled once."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed: these tests compile a program with RabbitMQ's Java client")
-    folder = tmp_path_factory.mktemp("java") / "checks"
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("target"))
-    build = ["mvn", "--quiet", "--batch-mode", "package"]
-    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, f"{' '.join(build)} failed:\n{done.stdout}{done.stderr}"
-    return ["java", "-cp", f"{folder}/target/classes:{folder}/target/dependency/*", "Checks"]
+    return java_program("java", "Checks")
 
 
 def _java_url(url: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent / "clients" / "perf-test"
+from interop_tests.java_program import JavaProgram
+
 MESSAGES = 5000
 #: What is asked for, beside the number of messages of each producer and consumer.
 RUNS = {
@@ -30,17 +29,9 @@ pytestmark = pytest.mark.xdist_group("java")
 
 
 @pytest.fixture(scope="session")
-def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def command(java_program: JavaProgram) -> list[str]:
     """The command that runs PerfTest."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed: these tests run RabbitMQ's PerfTest")
-    folder = tmp_path_factory.mktemp("perf-test")
-    shutil.copy(SOURCE / "pom.xml", folder)
-    build = ["mvn", "--quiet", "--batch-mode", "package"]
-    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, f"{' '.join(build)} failed:\n{done.stdout}{done.stderr}"
-    return ["java", "-Xmx256m", "-cp", f"{folder}/target/dependency/*", "com.rabbitmq.perf.PerfTest"]
+    return java_program("perf-test", "com.rabbitmq.perf.PerfTest")
 
 
 @pytest.mark.parametrize("run", RUNS)

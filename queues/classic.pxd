@@ -32,6 +32,7 @@ cdef class ClassicQueue(Queue):
     cdef public dict held
     cdef public MessageStore store
     cdef public object watcher
+    cdef public object last_letters
     cdef public object timers
     cdef public object background
     cdef public object post

@@ -57,6 +57,7 @@ class ClassicQueue(Queue):
     queue_id: the number under which its messages are stored. post: who publishes its dead letters, None where it never
     has a dead letter exchange; letters: those that have not got there yet, None if it never had any. lease_groups: by
     name; parting: by id, those that put back what they hold. watcher: called once, when something becomes ready.
+    last_letters: of a queue that was deleted, what survives a crash (last_letters.py); `held` has these, then.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ClassicQueue(Queue):
         self.lease_groups: dict[str, LeaseGroup] = {}
         self.parting: dict[int, LeaseGroup] = {}
         self.watcher: Callable[[], None] | None = None
+        self.last_letters: Any = None
         self._expiry_at = 0
         self._expiry_timer: Timer | None = None
         self._expires_soon = False
@@ -432,6 +434,8 @@ class ClassicQueue(Queue):
             # A crash may undo the deletion, but not the letter.
             self._forget(entry)
             self._mark_settled(entry.sequence)
+            if self.last_letters is not None and not self.held:
+                self.last_letters.end()
         else:
             self._forget(entry)
 
@@ -633,6 +637,18 @@ class ClassicQueue(Queue):
         self._expires_soon = True
         self._drop_expired_at_once(now)
 
+    def adopt_letters(self, letters: list[tuple[Entry, str]]) -> None:
+        """At a restart: the queue was deleted, and these are its dead letters, each with its reason."""
+        self.is_deleted = True
+        for entry, reason in letters:
+            if entry.page is not None:
+                self._write_again(entry)
+                self._leave_page(entry)
+            self.store.touch(entry.journal_segment, self)
+            self.pager.used += entry.message.size
+            self._give_up(entry, reason)
+        self.work_on()
+
     def leave_segment(self, segment: int) -> None:
         """Write again, or store in pages, whatever relies on a journal segment up to `segment` (queues/store.py)."""
         entries = self.ready.leave_segment(segment)
@@ -645,6 +661,9 @@ class ClassicQueue(Queue):
                 entry.journal_segment = 0
                 self.held.pop(entry.sequence, None)
             self._leave_page(entry)
+        if self.last_letters is not None:
+            self.last_letters.leave_segment(segment)
+            return
         if self.pager.has_no_room:
             return  # a page that could not be stored may rely on one that would not be named
         pages = self.ready.stored_pages()

@@ -91,6 +91,11 @@ class Letters:
         """How many letters have not reached their new places, as far as is known."""
         return len(self.noted) + len(self._under_way) + len(self._again)
 
+    def waiting(self) -> list[tuple[Entry, str]]:
+        """All that have not reached their new places, as far as is known, each with its reason."""
+        noted = [(entry, reason) for entry, reason, _ in self.noted if entry is not None]
+        return [*self._under_way.items(), *((entry, reason) for _, entry, reason in self._again), *noted]
+
     def add(self, entry: Entry, reason: str, is_published: bool) -> None:
         """The queue has given an entry up. is_published: because something is published to it."""
         is_published = is_published and not self.post.is_posting

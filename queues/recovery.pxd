@@ -19,6 +19,8 @@ cdef class Recovery:
     cdef public dict queues
     cdef public dict leases
     cdef public dict notes
+    cdef public dict last_letters
+    cdef public list undone
     cdef object _pager
     cdef AddressBook _addresses
 

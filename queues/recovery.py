@@ -17,7 +17,8 @@ from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
 from queues.recovered_lease import NEVER, RecoveredLease
-from queues.store import ENQUEUE, LEASE, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.recovered_letters import RecoveredLetters
+from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
@@ -80,12 +81,15 @@ class RecoveredQueue:
 
 
 class Recovery:
-    """Reads the journal of a node once. notes: by id, with the segment that has it."""
+    """Reads the journal of a node once. notes: by id, with the segment that has it. last_letters: by the id of the
+    queue that was deleted; after `finish`, those of queues that exist are `undone`."""
 
     def __init__(self, pager: Pager) -> None:
         self.queues: dict[int, RecoveredQueue] = {}
         self.leases: dict[int, RecoveredLease] = {}
         self.notes: dict[int, tuple[int, bytes]] = {}
+        self.last_letters: dict[int, RecoveredLetters] = {}
+        self.undone: list[int] = []
         self._pager = pager
         self._addresses: AddressBook = pager.addresses
 
@@ -120,6 +124,11 @@ class Recovery:
             self._take_moved_page(segment, payload)
         elif kind == LEASE:
             self._take_lease(segment, payload)
+        elif kind == LETTERS:
+            letters = RecoveredLetters(segment, payload)
+            self.last_letters.pop(letters.queue_id, None)
+            if letters.reasons:
+                self.last_letters[letters.queue_id] = letters
         elif kind == NOTE:
             note_id = int.from_bytes(payload[:8], "big")
             self.notes.pop(note_id, None)
@@ -341,6 +350,7 @@ class Recovery:
         """Merge, for the queues that exist; what belongs to others is forgotten. Raises ValueError when a lease group
         lacks a message; in a salvage it is going to be released instead."""
         self._finish_leases(dict.fromkeys(queue_ids), is_salvage)
+        self._finish_letters(dict.fromkeys(queue_ids), is_salvage)
         self.queues = {queue_id: self.queue(queue_id) for queue_id in queue_ids}
         for queue_id, queue in self.queues.items():
             pages = list(queue.pages.values())
@@ -384,6 +394,13 @@ class Recovery:
                     f"start with --recover to release it"
                 )
             lease.state = RELEASING
+
+    def _finish_letters(self, queue_ids: dict[int, None], is_salvage: bool) -> None:
+        self.undone = [queue_id for queue_id in self.last_letters if queue_id in queue_ids]
+        for queue_id in self.undone:
+            del self.last_letters[queue_id]
+        for queue_id, letters in self.last_letters.items():
+            letters.gather(self.queue(queue_id), self._pager, self._addresses, is_salvage)
 
     def _name_the_nameless(self) -> None:
         """Groups whose LEASE entry was lost with a damaged part: what they hold goes back to its queue."""

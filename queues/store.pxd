@@ -21,6 +21,8 @@ cdef class MessageStore:
     cdef long long _synced_position
     cdef bint _names_pages
     cdef dict _logs
+    cdef list _dropping
+    cdef dict _spared
     cdef public object live_elsewhere
 
     @cython.locals(buffer=Buffer)

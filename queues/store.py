@@ -13,6 +13,7 @@ Journal entries (numbers big endian):
     LEASE    the state of a lease group (queues/leases.py)
     NOTE     u64 id, octets: what somebody remembers who keeps messages in queues of his own; the last one of an id
              counts, one without octets ends it
+    LETTERS  the dead letters of a queue that is deleted (queues/last_letters.py)
 
 Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
@@ -49,6 +50,7 @@ MOVED = 6
 LEASE = 7
 NOTE = 8
 MOVED_PAGE = 9
+LETTERS = 10
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
@@ -72,6 +74,8 @@ class MessageStore:
         self._synced_position = 0
         self._names_pages = False
         self._logs: dict[int, dict[int, None]] = {}
+        self._dropping: list[int] = []
+        self._spared: dict[int, bool] = {}  # queue id: whether its pages are to be dropped as soon as that is allowed
         #: How many octets of others (the logs of groups) the journal has to hold.
         self.live_elsewhere: Callable[[], int] | None = None
 
@@ -171,6 +175,8 @@ class MessageStore:
             places = [(queue_id, location) for queue_id, location, _ in released]
             self._releasing.append((self.journal.position, places))
             self._release_pages()
+        if self._dropping:
+            self._drop_pages()
 
     def _append_released(self, pages: list[tuple[int, Any]]) -> None:
         """Write that stored pages are gone."""
@@ -214,10 +220,30 @@ class MessageStore:
         self._releasing.append((self.journal.position, [(log_id, None)]))
 
     def drop_pages(self, queue_id: int) -> None:
-        """A queue is durably gone: remove its page files, and those of the logs beside it. Raises OSError."""
-        for log_id in self._logs.pop(queue_id, {}):
-            self.pager.page_store.drop_queue(log_id)
-        self.pager.page_store.drop_queue(queue_id)
+        """A queue is gone, as the journal says up to its end when this turn is over: its page files, and those of the
+        logs beside it, go when that is synced."""
+        if queue_id in self._spared:
+            self._spared[queue_id] = True
+        else:
+            self._dropping.append(queue_id)
+
+    def _drop_pages(self) -> None:
+        dropped, self._dropping = self._dropping, []
+        places: list[tuple[int, Any]] = []
+        for queue_id in dropped:
+            places += [(log_id, None) for log_id in self._logs.pop(queue_id, {})]
+            places.append((queue_id, None))
+        self._releasing.append((self.journal.position, places))
+        self._release_pages()
+
+    def spare_pages(self, queue_id: int) -> None:
+        """The page files of a queue stay until `spare_no_more`, though it is dropped."""
+        self._spared.setdefault(queue_id, False)
+
+    def spare_no_more(self, queue_id: int) -> None:
+        """They may go, as soon as what was written in this turn is synced."""
+        if self._spared.pop(queue_id, False):
+            self._dropping.append(queue_id)
 
     # -- keeping the journal short ---------------------------------------------------------------------------------
 
@@ -234,7 +260,7 @@ class MessageStore:
         self.end_turn()
         start = journal.position
         for queue in self._touched.get(segment, {}):
-            if not queue.is_deleted:
+            if not queue.is_deleted or getattr(queue, "last_letters", None) is not None:
                 queue.leave_segment(segment)
         self.position = journal.position
         if self.pager.has_no_room:

@@ -23,6 +23,8 @@ cdef class RaftHost:
     cdef long long _synced_position
     cdef long long _written_position
     cdef long long _wanted_position
+    cdef long long _disk_asked_at
+    cdef double _disk_lag_ms
     cdef bint _has_time
     cdef public long long _now
     cdef public long long _clock
@@ -43,6 +45,7 @@ cdef class RaftHost:
     cpdef int end_turn(self, long long now) except -1
     @cython.locals(member=MemberState, position="long long")
     cdef void _end_group_turn(self, Group group, dict notices) except *
+    cdef void _ask_disk(self, long long position) except *
     cpdef list take_output(self)
     cdef void _advance(self, long long now) except *
     cdef int _enter(self, Group group) except -1

@@ -43,6 +43,7 @@ from raft.messages import (
     Message,
     TimeoutNow,
 )
+from raft.progress import LAG_WEIGHT
 from raft.recovery import RecoveredGroup
 from raft.settings import NEVER, RaftSettings
 from raft.wire import decode, encode
@@ -85,6 +86,8 @@ class RaftHost:
         self._synced_position = 0
         self._written_position = 0
         self._wanted_position = 0
+        self._disk_asked_at = 0
+        self._disk_lag_ms = 0.0  # of the own disk, as Progress.lag_ms is of others'
         self._has_time = False
         self._now = 0
         self._clock = 0
@@ -266,6 +269,8 @@ class RaftHost:
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to `position`. Raises RaftStopped."""
         self._advance(now)
+        if self._synced_position < self._wanted_position <= position:
+            self._disk_lag_ms += (self._clock - self._disk_asked_at - self._disk_lag_ms) * LAG_WEIGHT
         self._synced_position = max(self._synced_position, position)
         if position >= self._written_position:
             self._disk_due_at = NEVER
@@ -407,10 +412,16 @@ class RaftHost:
         self._written_position = max(self._written_position, position)
         if position <= self._synced_position:
             return
-        if not isinstance(role, Leadership) or role.needs_own_disk():
-            self._wanted_position = max(self._wanted_position, position)
+        if not isinstance(role, Leadership) or role.needs_own_disk(self._disk_lag_ms):
+            self._ask_disk(position)
         else:
             self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
+
+    def _ask_disk(self, position: int) -> None:
+        """Somebody waits for the own disk."""
+        if self._wanted_position <= self._synced_position:
+            self._disk_asked_at = self._clock
+        self._wanted_position = max(self._wanted_position, position)
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer, in order."""
@@ -488,7 +499,7 @@ class RaftHost:
         elif peer in self._connected:
             if self._held:
                 position = max(position, self._held[-1][0])
-            self._wanted_position = max(self._wanted_position, position)
+            self._ask_disk(position)
             self._held.append((position, peer, frame))
 
     def _put(self, peer: str, frame: bytes) -> None:

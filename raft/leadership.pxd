@@ -28,7 +28,7 @@ cdef class Leadership:
     @cython.locals(member=MemberState, progress=Progress, index="long long", matches=list)
     cpdef int advance_commit(self) except -1
     @cython.locals(member=MemberState, each=Progress, lags=list, slowest=double, before=double)
-    cpdef bint needs_own_disk(self) except -1
+    cpdef bint needs_own_disk(self, double disk_lag_ms=*) except -1
     @cython.locals(progress=Progress)
     cpdef void on_append_reply(self, str sender, object reply) except *
     @cython.locals(progress=Progress)

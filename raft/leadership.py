@@ -95,9 +95,10 @@ class Leadership:
 
     # -- the own disk --------------------------------------------------------------------------------------------------
 
-    def needs_own_disk(self) -> bool:
-        """Whether what was written waits for this node's disk. If not, other voters' disks commit it about as soon, and
-        the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed (decision 0024)."""
+    def needs_own_disk(self, disk_lag_ms: float = 0.0) -> bool:
+        """Whether what was written waits for this node's disk, which takes so long. If not, other voters' disks commit
+        it about as soon, and the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed
+        (decision 0024)."""
         member = self.member
         if self._is_overdue and self._awaited_index == member.commit_index:
             return True
@@ -110,7 +111,7 @@ class Leadership:
             return True
         lags.sort()
         slowest, before = lags[self._majority - 1], lags[self._majority - 2]
-        if slowest - before > _SPARED_MS:
+        if slowest - before > max(_SPARED_MS, disk_lag_ms):
             return True
         if member.commit_index == member.log.last_index:
             self.disk_due_at = NEVER

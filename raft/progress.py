@@ -28,7 +28,7 @@ PROBE = ProgressState.PROBE
 REPLICATE = ProgressState.REPLICATE
 INSTALL = ProgressState.INSTALL
 #: What the newest reply counts in the average of how long they take.
-_LAG_WEIGHT = 0.125
+LAG_WEIGHT = 0.125
 
 
 class Progress:
@@ -73,7 +73,7 @@ class Progress:
             while in_flight and in_flight[0][0] <= index:
                 _, size, sent_at = in_flight.popleft()
                 self.in_flight_bytes -= size
-                self.lag_ms += (clock - sent_at - self.lag_ms) * _LAG_WEIGHT
+                self.lag_ms += (clock - sent_at - self.lag_ms) * LAG_WEIGHT
         if self.state is PROBE and index >= self.next_index - 1:
             self.state = REPLICATE
             self.is_probing = False

@@ -255,9 +255,9 @@ class PageStore:
             segment.live_pages += 1
             segment.live_bytes += location.disk_bytes
 
-    def drop_orphans(self, known: Container[int]) -> None:
+    def drop_orphans(self, known: Container[int], spared: Container[int] = ()) -> None:
         """At recovery, after every `adopt`: remove the segments without a live page and the folders of other
-        queues.
+        queues, but for those that are spared: that they are gone may not be durable yet.
 
         Raises OSError.
         """
@@ -266,6 +266,8 @@ class PageStore:
             if not name.isdigit():
                 continue
             queue_id = int(name)
+            if queue_id in spared:
+                continue
             if queue_id not in known:
                 self.drop_queue(queue_id)
                 continue

@@ -267,7 +267,8 @@ def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Add
     answer = client.request("cluster.add", node=f"{node_name}={reached}", identity=identity)
     members = parse_members(",".join(answer["members"]))
     since, generation = answer.get("index", 0), answer.get("generation", FIRST)
-    write_members(disk, KnownMembers(node_name, members, True, since, identity, generation))
+    replaces = bool(answer.get("replaces"))
+    write_members(disk, KnownMembers(node_name, members, True, since, identity, generation, replaces))
     return answer
 
 

@@ -15,7 +15,7 @@ import click
 
 from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
-from queues.store import ENQUEUE, LEASE, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
+from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import (
     RAFT_CHECKPOINT,
     RAFT_ENTRY,
@@ -39,6 +39,7 @@ JOURNAL_ENTRIES = {
     RELEASED: "page releases",
     MOVED: "moves",
     MOVED_PAGE: "moves of pages",
+    LETTERS: "lists of dead letters",
     LEASE: "states of lease groups",
     NOTE: "notes of apps",
     RAFT_ENTRY: "log entries",

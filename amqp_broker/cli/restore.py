@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 @click.command("restore")
 @click.option("--data-dir", metavar="DIR", required=True, help="The folder that everything is to begin from.")
 @click.option("--node-name", metavar="NAME", help="The node's name, if the folder does not say it.")
-def restore(data_dir: str, node_name: str | None) -> None:
+@click.option("--replace", "replaces", is_flag=True, help="Nodes of the old cluster end when they meet one of the new.")
+def restore(data_dir: str, node_name: str | None, replaces: bool) -> None:
     """Make the folder DIR of a member a cluster of that node alone. The others join it anew, with empty folders.
 
     What the folder holds is what there is from then on: what only others had is lost, and classic queues that lived on
-    them. Nodes of the old cluster that still run end when they meet one of the new.
+    them. Nodes of the old cluster and of the new refuse each other; with --replace those of the old end when they meet one
+    of the new.
     """
     folder = Path(data_dir)
     if not (folder / FORMAT_FILE).is_file():
@@ -49,7 +51,7 @@ def restore(data_dir: str, node_name: str | None) -> None:
         if not name:
             raise click.ClickException(f"{folder}: it does not say whose it is; say so with --node-name")
         generation = known.generation if known is not None else FIRST
-        others = go_on_alone(disk, folder, name, generation, int(time.time() * 1000))
+        others = go_on_alone(disk, folder, name, generation, int(time.time() * 1000), replaces=replaces)
     except (StorageError, OSError) as error:
         raise click.ClickException(str(error)) from error
     finally:
@@ -58,8 +60,10 @@ def restore(data_dir: str, node_name: str | None) -> None:
     click.echo("Start it with the flags that it had. The others come back with empty folders: amqp-broker cluster join")
 
 
-def go_on_alone(disk: Disk, folder: Path, name: str, generation: int, now: int) -> list[str]:
-    """generation: that of the cluster so far. now: ms. Returns who was a member besides. Raises StorageError, OSError,
+def go_on_alone(
+    disk: Disk, folder: Path, name: str, generation: int, now: int, *, replaces: bool = False
+) -> list[str]:
+    """generation: that of the cluster so far. now: ms. replaces: nodes of it end when they meet one of the new. Returns who was a member besides. Raises StorageError, OSError,
     ClickException for a folder from which no cluster can begin."""
     from amqp_broker.config import Config
     from amqp_broker.node import Node  # late: the other commands of the group need no broker
@@ -86,7 +90,7 @@ def go_on_alone(disk: Disk, folder: Path, name: str, generation: int, now: int) 
     _sync(node)
     members = (MemberAddress(name, parse_address(address)),) if address else ()
     # Last: a folder that still has its groups must not tell the others of a cluster that is none yet.
-    known = KnownMembers(name, members, joins=False, generation=next_generation(generation, now))
+    known = KnownMembers(name, members, joins=False, generation=next_generation(generation, now), replaces=replaces)
     write_members(disk, known)
     return others
 

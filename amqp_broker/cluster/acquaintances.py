@@ -7,8 +7,8 @@ of it. One that has not has forgotten what it has promised, and its node ends (d
     both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
 
 Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
-node of an earlier generation of the cluster says counts for nothing, and one that meets a later generation is over
-(generation.py).
+node of another generation of the cluster says counts for nothing, and one that meets a later generation that replaces its
+own is over (generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
 `take_output`. All of them are an application's frame of one kind, whose octets are JSON.
@@ -30,7 +30,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.cluster.generation import FIRST, Standing, compare, why_over, why_refused
+from amqp_broker.cluster.generation import FIRST, Standing, compare, why_over, why_refused, why_strange
 from amqp_broker.cluster.members_file import KnownMembers
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
@@ -80,13 +80,16 @@ class Acquaintance:
 
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
-    it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster."""
+    it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster; replaces: nodes of earlier
+    ones end."""
 
     def __init__(self, replication: Replication, random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
         self.joined_at = 0
         self.joins = False
         self.generation = FIRST
+        self.replaces = False
+        self._refused: dict[str, bool] = {}
         self._identity = ""  # of a folder that was made with one, hexadecimal
         self.on_admitted: Callable[[str, int], None]
         self.on_dismissed: Callable[[str, int], None]
@@ -128,13 +131,14 @@ class Acquaintances:
         self.joins = joins
         if known is not None:
             self.joined_at, self.generation, self._identity = known.since, known.generation, known.identity
+            self.replaces = known.replaces
 
     def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
         """What its MEMBERS file has to say, with these members."""
         own = self._replication.own_node
         # A journal that is emptied goes on under the same identity, so that its lives are missed.
         identity = self._memory.identity.hex() or self._identity
-        return KnownMembers(own, members, joins, self.joined_at, identity, self.generation)
+        return KnownMembers(own, members, joins, self.joined_at, identity, self.generation, self.replaces)
 
     @property
     def _belongs_nowhere(self) -> bool:
@@ -264,7 +268,7 @@ class Acquaintances:
             what = said["what"]
             if what in (GREETING, GENERATION):
                 link.is_current = "generation" in said
-                self._hear_generation(name, link, said.get("generation", FIRST), now)
+                self._hear_generation(name, link, said.get("generation", FIRST), bool(said.get("replaces")), now)
             if self.reason or self._is_refused(name, link):
                 return
             if what == GREETING:
@@ -305,15 +309,17 @@ class Acquaintances:
             return
         self._say(name, REMEMBERS)
 
-    def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, now: int) -> None:
-        """theirs: None of a node that belongs to no cluster yet, and will take this node's."""
+    def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, replaces: bool, now: int) -> None:
+        """theirs: None of a node that belongs to no cluster yet, and will take this node's. replaces: earlier ones."""
         link.generation = self.generation if theirs is None else int(theirs)
         if compare(self.generation, link.generation) is not Standing.LATER:
             return
         if self._belongs_nowhere:
-            self.generation = link.generation
+            self.generation, self.replaces = link.generation, replaces
             self._leave([other for other, each in self.links.items() if each.generation != self.generation], now)
             return
+        if not replaces:
+            return  # it is refused
         own = self._replication.own_node
         self.give_up(why_over(own, self.generation, name, link.generation))
         log.warning("%s is of a later generation of the cluster: this node ends", name)
@@ -324,8 +330,48 @@ class Acquaintances:
         """Whether nothing counts that it says."""
         if compare(self.generation, link.generation) is Standing.SAME:
             return False
-        self._warn(name, why_refused(self.generation, link.generation))
+        self._refuse(name, link.generation)
+        if link.told is None and self._memory.is_open:  # it is to know why
+            link.told = self._point()
+            self._say(name, GENERATION, generation=self.generation, replaces=self.replaces)
         return True
+
+    def _refuse(self, name: str, theirs: int) -> None:
+        is_later = compare(self.generation, theirs) is Standing.LATER
+        self._warn(name, (why_strange if is_later else why_refused)(self.generation, theirs))
+        self._refused[name] = True
+
+    def refusal(self, name: str, frame: bytes) -> list[bytes]:
+        """What one is told whose first frame this is, and which is not let in while another link to that member counts;
+        nothing for who may take its place."""
+        if not frame.startswith(_HEAD) or self.reason:
+            return []
+        try:
+            said = json.loads(frame[len(_HEAD) :])
+            theirs = said.get("generation", FIRST)
+            standing = Standing.SAME if theirs is None else compare(self.generation, int(theirs))
+        except (ValueError, TypeError, AttributeError):
+            return []
+        if standing is Standing.SAME or (standing is Standing.LATER and said.get("replaces")):
+            return []
+        is_later = standing is Standing.LATER
+        why = (why_strange if is_later else why_refused)(self.generation, int(theirs))
+        self._warn(f"another {name}", why)
+        return [self._own_generation()]
+
+    def _own_generation(self) -> bytes:
+        said = {"what": GENERATION, "generation": self.generation, "replaces": self.replaces}
+        return _HEAD + json.dumps(said).encode()
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether `take_refused` has something to say."""
+        return bool(self._refused)
+
+    def take_refused(self) -> list[tuple[str, bool]]:
+        """Who is of another generation (True), and with whom there is nothing to be said; or who was let in since."""
+        refused, self._refused = self._refused, {}
+        return list(refused.items())
 
     def _leave(self, names: Iterable[str], now: int) -> None:
         """What these say counts no more."""
@@ -407,6 +453,7 @@ class Acquaintances:
             name,
             GREETING,
             generation=None if self._belongs_nowhere and not self.generation else self.generation,
+            replaces=self.replaces,
             point=_show(link.told),
             since=self.joined_at,
             # Versions that know nothing of `recorded` know this.
@@ -455,7 +502,7 @@ class Acquaintances:
         nothing that silence does not, and versions without generations need not hear it."""
         if self.generation == FIRST:
             return []
-        return [_HEAD + json.dumps({"what": GENERATION, "generation": self.generation}).encode()]
+        return [self._own_generation()]
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each node, before whatever else it is sent."""
@@ -488,7 +535,8 @@ class Acquaintances:
 
     def _admit(self, name: str, now: int) -> None:
         self.links[name].is_admitted = True
-        self._has_warned.pop(name, None)
+        if self._has_warned.pop(name, None) is not None:
+            self._refused[name] = False
         self.on_admitted(name, now)
 
     def _warn(self, name: str, text: str) -> None:

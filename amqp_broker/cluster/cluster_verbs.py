@@ -152,6 +152,7 @@ class ClusterVerbs:
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
             "generation": self._node.replication.acquaintances.generation,
+            "replaces": self._node.replication.acquaintances.replaces,
         }
         replication, metadata = self._node.replication, self._node.broker.metadata
         put = commands.add_member(name, str(address), identity) if identity else commands.put_member(name, str(address))

@@ -1,12 +1,14 @@
 """Generation: which life of the cluster a folder belongs to. `amqp-broker cluster restore` begins another one, out of
-one folder; nothing that was promised in an earlier generation counts in it.
+one folder; nothing that was promised in an earlier generation counts in it. The operator says whether it replaces the
+cluster that it was made of. Without that word the two refuse each other: a copy that was started by mistake stops nobody.
 
 The number is in the MEMBERS file, is handed to whoever joins, and is the first thing that a node says on a link. A
 folder that belongs to no cluster yet has none: it takes the first that it hears.
 
 Invariants:
 1. It never falls.
-2. What a node of an earlier generation says, of whomever, counts for nothing; a node that meets a later one is over.
+2. What a node of another generation says, of whomever, counts for nothing; a node that meets a later one that replaces
+   its own is over.
 """
 
 from __future__ import annotations
@@ -43,6 +45,15 @@ def why_refused(own: int, theirs: int) -> str:
     return (
         f"it belongs to generation {theirs} of the cluster, and this node to {own}: it is from before `amqp-broker "
         f"cluster restore`; stop it, and have it rejoin with `amqp-broker cluster rejoin`"
+    )
+
+
+def why_strange(own: int, theirs: int) -> str:
+    """Of a node of a later generation that does not replace this one."""
+    return (
+        f"it belongs to generation {theirs} of the cluster, and this node to {own}: it is of a copy that `amqp-broker "
+        f"cluster restore` has made a cluster of its own. Stop it; or, if it is to replace this cluster, restore it with "
+        f"--replace"
     )
 
 

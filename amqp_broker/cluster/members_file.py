@@ -3,7 +3,7 @@
 The metadata have it too, but a node that starts reads those from its log only once it hears from a member. The file
 tells it whom to call until then, and that it was made by `amqp-broker cluster join`.
 
-Version 1 had neither `since` nor `identity`, version 2 no `generation`; both are still read.
+Version 1 had neither `since` nor `identity`, version 2 no `generation`, version 3 no `replaces`; all are still read.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from storage.errors import StorageError
 
 MEMBERS_FILE = "MEMBERS"
 _DRAFT = "MEMBERS.new"
-_VERSION = 3
-_EARLIER_VERSIONS = (1, 2)
+_VERSION = 4
+_EARLIER_VERSIONS = (1, 2, 3)
 _MAX_BYTES = 256 * 1024
 
 
@@ -27,7 +27,8 @@ class KnownMembers:
     """node: whose folder it is. members: all whose address is known. joins: the folder was made to be added to a
     cluster. since: what the cluster had applied of the metadata when it was added, 0 where that is not known. identity:
     of the folder, hexadecimal, if it was made with one. generation: of the cluster that it belongs to, which each
-    `amqp-broker cluster restore` raises; 0 for one that was never restored."""
+    `amqp-broker cluster restore` raises; 0 for one that was never restored. replaces: nodes of earlier generations end when they
+    meet one of this."""
 
     node: str
     members: tuple[MemberAddress, ...]
@@ -35,6 +36,7 @@ class KnownMembers:
     since: int = 0
     identity: str = ""
     generation: int = 0
+    replaces: bool = False
 
 
 def read_members(disk: Disk) -> KnownMembers | None:
@@ -49,7 +51,9 @@ def read_members(disk: Disk) -> KnownMembers | None:
         since, identity = int(contents.get("since", 0)), str(contents.get("identity", ""))
         bytes.fromhex(identity)
         generation = int(contents.get("generation", 0))
-        return KnownMembers(str(contents["node"]), members, bool(contents["joins"]), since, identity, generation)
+        replaces = bool(contents.get("replaces", False))
+        node, joins = str(contents["node"]), bool(contents["joins"])
+        return KnownMembers(node, members, joins, since, identity, generation, replaces)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(
             f"{MEMBERS_FILE} in the data folder cannot be read ({error}): restore it from a copy, or write it anew "
@@ -70,6 +74,7 @@ def write_members(disk: Disk, known: KnownMembers) -> None:
         "since": known.since,
         "identity": known.identity,
         "generation": known.generation,
+        "replaces": known.replaces,
     }
     disk.append(_DRAFT, [json.dumps(contents).encode() + b"\n"])
     disk.sync(_DRAFT)

@@ -7,7 +7,8 @@ The machine skips what it has, so a command is applied exactly once whichever le
 
 Invariants:
 1. Commands have consecutive numbers from 1, in the order of `propose`, and `then` is called in that order.
-2. `then` is called when the command is applied here and on every member that is linked, or after `SETTLE_MS`: what a
+2. What waits for this node's disk (`wait_for_disk`) is not sent before, nor is what stands behind it.
+3. `then` is called when the command is applied here and on every member that is linked, or after `SETTLE_MS`: what a
    client is told to be there is there on the other nodes.
 """
 
@@ -31,12 +32,14 @@ Then = Callable[[Any], None]
 
 
 class Proposal:
-    """One command on its way. `result`: what applying it gave, for `then`."""
+    """One command on its way. `result`: what applying it gave, for `then`. written_at: up to there the journal has to
+    be on the disk before it is sent."""
 
-    __slots__ = ("command", "index", "is_done", "number", "result", "settle_at", "then")
+    __slots__ = ("command", "index", "is_done", "number", "result", "settle_at", "then", "written_at")
 
-    def __init__(self, number: int, command: Command, then: Then | None) -> None:
+    def __init__(self, number: int, command: Command, then: Then | None, written_at: int = 0) -> None:
         self.number = number
+        self.written_at = written_at
         self.command = command
         self.then = [then] if then is not None else []
         self.is_done = False
@@ -65,6 +68,7 @@ class MetadataStream:
         self._next_number = 1
         self._sent = 0
         self._progress_at = 0
+        self._written_at = 0
 
     @property
     def last(self) -> Proposal | None:
@@ -75,10 +79,18 @@ class MetadataStream:
 
     def propose(self, command: Command, then: Then | None = None) -> Proposal:
         """Put a command behind the others."""
-        proposal = Proposal(self._next_number, command, then)
+        proposal = Proposal(self._next_number, command, then, self._written_at)
         self._next_number += 1
         self.unapplied.append(proposal)
         return proposal
+
+    def wait_for_disk(self, position: int) -> None:
+        """What is proposed from now on is not sent before the journal is on the disk up to there."""
+        self._written_at = position
+
+    def waits_for_disk(self, synced_position: int) -> bool:
+        """Whether something does."""
+        return bool(self.unapplied) and self.unapplied[-1].written_at > synced_position
 
     def reopen(self, session: int) -> None:
         """The log knows a session of this node that is newer than the present one: everything begins again in a newer
@@ -93,15 +105,23 @@ class MetadataStream:
         """What was sent may be lost."""
         self._sent = 0
 
-    def take_batches(self, now: int) -> list[Batch]:
-        """What has to go to the leader now."""
+    def take_batches(self, now: int, synced_position: int | None = None) -> list[Batch]:
+        """What has to go to the leader now. synced_position: up to where this node's journal is on the disk; None where
+        that is what a command waits for anyway."""
         if self._sent and not 0 <= now - self._progress_at <= RESEND_MS:  # below zero: the clock was set back
             self._sent = 0
         if self._sent == len(self.unapplied):
             return []
-        waiting = [proposal.command for proposal in list(self.unapplied)[self._sent :]]
-        first = self.unapplied[self._sent].number
-        self._sent = len(self.unapplied)
+        unsent = list(self.unapplied)[self._sent :]
+        waiting = [
+            proposal.command
+            for proposal in unsent
+            if synced_position is None or proposal.written_at <= synced_position
+        ]
+        if not waiting:
+            return []
+        first = unsent[0].number
+        self._sent += len(waiting)
         self._progress_at = now
         return [
             Batch(self.origin, self.session, first + start, waiting[start : start + BATCH_COMMANDS])

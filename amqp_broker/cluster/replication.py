@@ -359,6 +359,8 @@ class Replication:
         """The journal is on the disk up to there."""
         self.now = now
         self.synced_position = position
+        if self.stream.unapplied:
+            self.is_busy = True  # something may have waited for the disk
         if self.acquaintances.wants_sync:
             self.is_busy = True
             self.acquaintances.synced(position, now)
@@ -547,7 +549,7 @@ class Replication:
             self._say_to_metadata(now)
 
     def _say_to_metadata(self, now: int) -> None:
-        for batch in self.stream.take_batches(now):
+        for batch in self.stream.take_batches(now, None if self.is_alone else self.synced_position):
             octets = batch.encode()
             if self.metadata_group.is_leader:
                 self.metadata_group.propose(octets)
@@ -561,7 +563,8 @@ class Replication:
         served, self._served = self._served, {}
         served.update(dict.fromkeys(self.dirty))
         self.host.end_turn(now)
-        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
+        stream_waits = not self.is_alone and self.stream.waits_for_disk(self.synced_position)
+        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits
         position = self._store.journal.position
         for group_id in served:
             group = self.queue_groups.get(group_id)

@@ -129,6 +129,12 @@ class ClusterSide:
             self.over.set()
         for name in self._node.membership.dismissed_by:
             self._links.cool(name)
+        if acquaintances.has_refused:
+            for name, is_refused in acquaintances.take_refused():
+                if is_refused:
+                    self._links.leave(name)
+                else:
+                    self._links.cool(name, is_cold=False)
         seen = (self._node.membership.version, acquaintances.joined_at, acquaintances.generation)
         if seen == self._seen:
             return

@@ -355,6 +355,15 @@ class Driver:
         frames: list[bytes] = self.node.membership.farewell(node_id)
         return frames
 
+    def counts(self, node_id: str) -> bool:
+        """See PeerCallbacks."""
+        return bool(self.node.replication.acquaintances.is_admitted(node_id))
+
+    def refusal(self, node_id: str, payload: bytes) -> list[bytes]:
+        """See PeerCallbacks."""
+        frames: list[bytes] = self.node.replication.acquaintances.refusal(node_id, payload)
+        return frames
+
     def _peer_defect(self, node_id: str, error: Exception) -> None:
         log.critical("defect in what came from node %s: this node stops", node_id, exc_info=error)
         self.fail(error)

@@ -10,6 +10,7 @@ cdef class PeerLink:
     cdef readonly bint is_lost
     cdef readonly bint is_open
     cdef readonly bint is_admitted
+    cdef public bint is_candidate
     cdef public long silent_ticks
     cdef public bint has_sent
     cdef readonly object settled

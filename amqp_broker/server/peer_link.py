@@ -73,6 +73,9 @@ class LinkOwner(Protocol):
     def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
         """The link is open; its frames follow unless it is dropped."""
 
+    def heard_first(self, link: PeerLink, payload: bytes) -> None:
+        """The first frame of a link that is a candidate."""
+
     def link_lost(self, link: PeerLink) -> None:
         """The link is gone."""
 
@@ -85,6 +88,8 @@ class PeerLink:
         self.is_lost = False
         self.is_open = False
         self.is_admitted = False
+        #: Its first frame says whether it takes the place of another one.
+        self.is_candidate = False
         self.silent_ticks = 0
         self.has_sent = False
         #: Done when the link is open or lost.
@@ -199,7 +204,10 @@ class PeerLink:
         for payload in payloads:
             if self.is_lost:
                 return
-            self._callbacks.on_frame(self._peer, payload)
+            if self.is_candidate:
+                self._owner.heard_first(self, payload)
+            else:
+                self._callbacks.on_frame(self._peer, payload)
         if payloads:
             self._callbacks.input_is_over(len(data))
 

@@ -12,6 +12,7 @@ cdef class Member:
     cdef public object address
     cdef public PeerLink link
     cdef public PeerLink attempt
+    cdef public PeerLink candidate
     cdef public object task
     cdef readonly object lacks_link
     cdef readonly Backoff backoff

@@ -3,6 +3,8 @@
 Every member listens, and dials every other to which it has no link. Where two dial each other at the same time the
 senior's link stays (the senior is the one whose name comes first), and every link has a number of the senior's, so that
 both agree which is the newer. A newer link takes the place of the older: the peer would not have dialled if it had one.
+Where the older one is a member's that counts, the newer is a candidate until its first frame has said that it is not of
+another cluster with the same names and secret: a copy that was restored must not cut the links of the running one.
 
 It hands over whole frames and knows nothing of what is in them. A frame that is lost with its link is not sent again.
 
@@ -59,6 +61,12 @@ class PeerCallbacks(LinkCallbacks, Protocol):
     def farewell(self, node_id: str) -> list[bytes]:
         """What one is told that is no member, and comes all the same; nothing, if that is not certain."""
 
+    def counts(self, node_id: str) -> bool:
+        """Whether the link to a member is one whose place nobody takes without being looked at."""
+
+    def refusal(self, node_id: str, payload: bytes) -> list[bytes]:
+        """What one is told that begins with this frame, and is not let in; nothing for who may be."""
+
 
 class Backoff:
     """Delays that double, each between half and all of itself, so that nodes do not dial in step."""
@@ -87,6 +95,7 @@ class Member:
         self.link: PeerLink | None = None
         #: The attempt to dial that is under way.
         self.attempt: PeerLink | None = None
+        self.candidate: PeerLink | None = None
         self.task: asyncio.Task[None] | None = None
         self.lacks_link = asyncio.Event()
         self.lacks_link.set()
@@ -185,11 +194,19 @@ class PeerLinks:
         if member is not None and member.link is not None:
             member.link.drop(reason)
 
-    def cool(self, node_id: str) -> None:
-        """A member wants no link with this node."""
+    def cool(self, node_id: str, is_cold: bool = True) -> None:
+        """A member wants no link with this node; or it does again."""
         member = self.members.get(node_id)
         if member is not None:
-            member.is_cold = True
+            member.is_cold = is_cold
+
+    def leave(self, node_id: str) -> None:
+        """Close the link to a member with which there is nothing to be said, when what was said is written. It is
+        dialled again now and then."""
+        self.cool(node_id)
+        member = self.members.get(node_id)
+        if member is not None and member.link is not None:
+            member.link.part([])
 
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to this member."""
@@ -215,10 +232,11 @@ class PeerLinks:
     def _remove(self, member: Member) -> None:
         if member.task is not None:
             member.task.cancel()
-        for link in (member.link, member.attempt):
+        for link in (member.link, member.attempt, member.candidate):
             if link is not None:
                 link.drop("it is no member any more, or this node stops", logging.INFO)
         member.link = None
+        member.candidate = None
 
     # -- dialling ----------------------------------------------------------------------------------------------------
 
@@ -333,7 +351,7 @@ class PeerLinks:
         link.admit(member.last_epoch if is_senior else 0)
 
     def link_opened(self, link: PeerLink, opened: LinkOpened) -> None:
-        """The link takes the place of an older one."""
+        """The link takes the place of an older one, or is to say first who it is."""
         self._pending.pop(link, None)
         member = self.members.get(opened.name)
         if member is None:
@@ -344,14 +362,44 @@ class PeerLinks:
             return
         if self._is_old(member, link, opened.epoch):
             return
+        if member.link is None or not member.link.is_open or not self.callbacks.counts(opened.name):
+            self._let_stand(member, link)
+            return
+        if member.candidate is not None:
+            member.candidate.drop("a newer one has come", logging.DEBUG)
+        member.candidate = link
+        link.is_candidate = True
+        self._loop.call_later(self.config.peer_handshake_timeout_ms / 1000.0, self._let_silent_stand, member, link)
+
+    def heard_first(self, link: PeerLink, payload: bytes) -> None:
+        """A candidate says who it is."""
+        member = self.members.get(link.name or "")
+        if member is None or member.candidate is not link:
+            link.drop("nobody waits for it any more", logging.DEBUG)
+            return
+        words = self.callbacks.refusal(member.name, payload)
+        if words:
+            member.candidate = None
+            link.part(words)
+            return
+        self._let_stand(member, link)
+        self.callbacks.on_frame(member.name, payload)
+
+    def _let_silent_stand(self, member: Member, link: PeerLink) -> None:
+        if member.candidate is link and not link.is_lost and self.members.get(member.name) is member:
+            self._let_stand(member, link)
+
+    def _let_stand(self, member: Member, link: PeerLink) -> None:
+        link.is_candidate = False
+        member.candidate = None
         if member.link is not None:
             member.link.drop("a newer one takes its place", logging.INFO)
             self._disconnect(member)
         member.link = link
         member.lacks_link.clear()
         level = logging.DEBUG if member.is_cold else logging.INFO
-        log.log(level, "linked with %s (number %d)", opened.name, opened.epoch)
-        self.callbacks.on_connected(opened.name)
+        log.log(level, "linked with %s (number %d)", member.name, link.epoch)
+        self.callbacks.on_connected(member.name)
 
     def _is_old(self, member: Member, link: PeerLink, epoch: int) -> bool:
         """Drops a link that is older than the one that stands, and says so."""
@@ -365,8 +413,12 @@ class PeerLinks:
         """The link is gone; if it stood, the member is dialled again."""
         self._pending.pop(link, None)
         member = self.members.get(link.name) if link.name is not None else None
+        if member is not None and member.candidate is link:
+            member.candidate = None
         if member is not None and member.link is link:
             self._disconnect(member)
+            if member.candidate is not None and member.candidate.is_open:
+                self._let_stand(member, member.candidate)
 
     def _disconnect(self, member: Member) -> None:
         member.link = None

@@ -50,6 +50,7 @@ class FaultKind(Enum):
     FILE_LIMIT = "writes fail"
     SET_BACK = "folder set back to a copy"
     EMPTIED = "folder emptied"
+    RESTORED = "a copy restored beside the cluster"
     MIXED = "two at once"
 
 
@@ -319,6 +320,31 @@ async def emptied(scene: Scene, seconds: float) -> Fault:
     return await _forget(scene, FaultKind.EMPTIED, seconds)
 
 
+async def restored(scene: Scene, seconds: float) -> Fault:
+    """A copy of a node's folder is made a cluster of its own by mistake, and takes the place of the node for a while:
+    its name, its address, the secret. The others go on without the node."""
+    name = scene.chance.choice(scene.cluster.others(scene.cluster.small_disk or ""))
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.RESTORED, [name], scene.cluster.others(name)) as fault:
+        fault.restarted.append(name)
+        await node.kill()
+        copied = node.data.with_name(f"{name}.restored")
+        await asyncio.to_thread(shutil.copytree, node.data, copied)
+        copy = await scene.cluster.restored_copy(name, copied)
+        await copy.start()
+        if not await copy.wait_ready(READY_S):
+            fault.complaints.append(f"the copy of {name} does not become ready:\n{copy.log_tail()}")
+        await pause(seconds)
+        for each in scene.cluster.others(name):
+            if not scene.cluster.nodes[each].is_running:
+                log = scene.cluster.nodes[each].log_tail()
+                fault.complaints.append(f"{each} has ended, as a restored copy was beside it:\n{log}")
+        await copy.kill()
+        await asyncio.to_thread(shutil.rmtree, copied)
+        await node.start()
+    return fault
+
+
 async def mixed(scene: Scene, seconds: float) -> Fault:
     """One fault of a process and one of the network. Nobody is owed anything but that nothing is lost."""
     names = scene.cluster.names
@@ -363,5 +389,6 @@ FAULTS: dict[FaultKind, Callable[[Scene, float], Awaitable[Fault]]] = {
     FaultKind.FILE_LIMIT: file_limit,
     FaultKind.SET_BACK: set_back,
     FaultKind.EMPTIED: emptied,
+    FaultKind.RESTORED: restored,
     FaultKind.MIXED: mixed,
 }

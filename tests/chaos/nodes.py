@@ -56,7 +56,7 @@ class NodeProcess:
         self.is_ready = False
         #: It was not told to end, but may: a fault is on whose right answer is to stop.
         self.may_end = False
-        self._flags = flags
+        self.flags = flags
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         #: Its exit status, if it ended without being told to.
@@ -79,7 +79,7 @@ class NodeProcess:
                 sys.executable,
                 *("-P", "-m", "amqp_broker", "serve", "--exit-with-parent"),
                 *(f"--node-name={self.name}", f"--listen={HOST}:{self.port}", f"--data-dir={self.data}"),
-                *self._flags,
+                *self.flags,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -239,6 +239,21 @@ class Cluster:
         )
         _, said = await process.communicate()
         return f"{name} cannot rejoin: {said.decode()}" if process.returncode else ""
+
+    async def restored_copy(self, name: str, data: Path) -> NodeProcess:
+        """Make a copy of a node's folder a cluster of its own, and a node that can be started in the place of that one,
+        which does not run."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-P", "-m", "amqp_broker", "cluster", "restore", f"--data-dir={data}"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+        )
+        assert await process.wait() == 0
+        log = self.folder / f"{name}.restored.log"
+        return NodeProcess(name, data, log, self._free_port(), self.nodes[name].flags)
 
     def fill_disk(self) -> Path:
         """Leave no octet free on the small disk. Returns the ballast; whoever removes it makes room again."""

@@ -20,10 +20,11 @@ PATIENCE_MS = 20_000
 
 class RestoredCluster(NodeCluster):
     """n1 runs on its restored folder. `old` are the other nodes as they were, which are down. Links are cut where a
-    test does not make them."""
+    test does not make them. replaces: the old cluster."""
 
-    def __init__(self, count: int = 3) -> None:
+    def __init__(self, count: int = 3, *, replaces: bool = True) -> None:
         super().__init__(count)
+        self._replaces = replaces
         self.run_until_ready()
         self.run(2000)
         self.old = {name: self.kill(name) for name in self.names}
@@ -39,7 +40,7 @@ class RestoredCluster(NodeCluster):
         driver.now = now
         known = read_members(driver.disk)
         generation = known.generation if known is not None else 0
-        go_on_alone(driver.disk, Path("nowhere"), driver.config.node_name, generation, now)
+        go_on_alone(driver.disk, Path("nowhere"), driver.config.node_name, generation, now, replaces=self._replaces)
         driver.start()
 
     def start_old(self, name: str) -> NodeDriver:
@@ -66,7 +67,7 @@ class RestoredCluster(NodeCluster):
             self.run(10)
         assert answer.get("ok", True), answer
         members = tuple(parse_member(member) for member in answer["members"])
-        return KnownMembers(name, members, True, answer["index"], identity, answer["generation"])
+        return KnownMembers(name, members, True, answer["index"], identity, answer["generation"], answer["replaces"])
 
     def start_new(self, name: str, known: KnownMembers) -> NodeDriver:
         """A node on a new folder, without links."""

@@ -17,6 +17,7 @@ THREE = KnownMembers(
     "n2", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102,n3=db.example:7103"), joins=True, since=17, identity="00ff"
 )
 RESTORED = replace(TWO, generation=1_700_000_000_000)
+REPLACING = replace(RESTORED, replaces=True)
 
 
 def test_there_and_back() -> None:
@@ -28,9 +29,21 @@ def test_there_and_back() -> None:
     assert read_members(disk) == THREE
     write_members(disk, RESTORED)
     assert read_members(disk) == RESTORED
+    write_members(disk, REPLACING)
+    assert read_members(disk) == REPLACING
 
 
-def test_the_version_before_is_read_as_one_of_the_first_generation() -> None:
+def test_the_version_before_replaces_nobody() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    text = (
+        '{"version": 3, "node": "n1", "members": ["n1=127.0.0.1:7101", "n2=[::1]:7102"], '
+        '"joins": false, "since": 0, "identity": "", "generation": 1700000000000}'
+    )
+    disk.append(MEMBERS_FILE, [text.encode()])
+    assert read_members(disk) == RESTORED
+
+
+def test_one_without_generations_is_read_as_one_of_the_first() -> None:
     disk = SimulatedDisk(random.Random(1))
     text = (
         '{"version": 2, "node": "n2", "members": ["n1=127.0.0.1:7101", "n2=[::1]:7102", "n3=db.example:7103"], '
@@ -62,7 +75,7 @@ def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"version": 4, "node": "n1", "members": [], "joins": false}',
+    ["", "{", "[]", "null", '{"version": 5, "node": "n1", "members": [], "joins": false}',
      '{"version": 1, "node": "n1", "joins": true}', '{"version": 1, "members": [], "joins": true}',
      '{"version": 1, "node": "n1", "members": ["n1"], "joins": true}',
      '{"version": 1, "node": "n1", "members": [7], "joins": true}',

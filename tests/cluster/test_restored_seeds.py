@@ -1,5 +1,6 @@
 """Nodes of the old cluster beside a restored one, at random: who starts, is linked, is cut, is added. The restored node
-never ends, nobody of the old cluster ever counts for it, and at the end all three are members on new folders."""
+never ends, nobody of the old cluster ever counts for it, and at the end all three are members on new folders. Where it
+does not replace the old cluster, nobody of that ends either, or takes the restored node for a member."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ STEPS = 25
 class RestoredWeather:
     """One run. old: nodes of the old cluster that run now; new: those that were added and have begun."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, replaces: bool = True) -> None:
         self.chance = random.Random(seed)
-        self.cluster = RestoredCluster()
+        self.replaces = replaces
+        self.cluster = RestoredCluster(replaces=replaces)
         self.old: dict[str, NodeDriver] = {}
         self.new: dict[str, NodeDriver] = {}
         self.known: dict[str, KnownMembers] = {}
@@ -50,12 +52,23 @@ class RestoredWeather:
         for name, driver in self.cluster.nodes.items():
             made = driver.node.replication.acquaintances
             if name in self.old:
+                if not self.replaces:
+                    self.look_at_old(name, driver)
                 continue
             if made.reason:
                 raise Violation(f"{name} was given up: {made.reason}")
             for other in self.old:
                 if made.is_admitted(other):
                     raise Violation(f"{name} takes {other} of the old cluster for a member")
+
+    def look_at_old(self, name: str, driver: NodeDriver) -> None:
+        """A copy beside it is no harm."""
+        made = driver.node.replication.acquaintances
+        if made.reason:
+            raise Violation(f"{name} of the old cluster was given up: {made.reason}")
+        for other in ("n1", *self.new):
+            if made.is_admitted(other):
+                raise Violation(f"{name} of the old cluster takes {other} for a member")
 
     def pick(self) -> str:
         return self.chance.choice(["n2", "n3"])
@@ -111,6 +124,11 @@ class RestoredWeather:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_restored_cluster_beside_the_old_one(seed: int) -> None:
     RestoredWeather(seed).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_that_does_not_replace_the_old_cluster(seed: int) -> None:
+    RestoredWeather(seed, replaces=False).run()
 
 
 def test_without_generations_it_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

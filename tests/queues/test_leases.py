@@ -363,6 +363,7 @@ def test_a_deleted_queue_takes_its_groups_along() -> None:
     world.queues[0].delete()
     world.sync()
     world.store.drop_pages(1)
+    world.sync()
     assert (world.pager.used, group.is_deleted) == (0, True)
     assert not world.disk.exists(f"queues/{group.queue_id}")
     for _ in range(3):

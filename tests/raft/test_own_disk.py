@@ -121,6 +121,31 @@ def test_a_follower_that_is_far_away_does_not_slow_a_near_one() -> None:
     assert leader.host.wants_sync
 
 
+def test_a_slow_disk_is_spared_where_the_followers_differ_by_less_than_it_takes() -> None:
+    """8 ms each sync, and the second follower 5 ms later than the first: to sync here would hold up all else for 8."""
+    cluster, leader = leading(3)
+    cluster.crash("n3")
+    for _ in range(40):  # so the own disk is needed, and timed
+        cluster.propose(b"x")
+        carry(cluster, ())
+        cluster.now += 8
+        carry(cluster, {"n1", "n2"})
+    cluster.restart("n3")
+    cluster.pass_time(1000)
+    for _ in range(40):
+        cluster.propose(b"x")
+        carry(cluster, ())
+        cluster.now += 8
+        carry(cluster, {"n1", "n2"})
+        cluster.now += 5
+        carry(cluster, cluster.nodes)
+    lags = [leader.group().member.role.progress[name].lag_ms for name in ("n2", "n3")]
+    assert 2 < lags[1] - lags[0] < 8
+    cluster.propose(b"y")
+    leader.host.end_turn(cluster.now)
+    assert not leader.host.wants_sync
+
+
 def test_with_no_wait_the_own_disk_is_asked_at_once() -> None:
     cluster = Cluster(3, settings=RaftSettings(own_disk_wait_ms=0))
     cluster.elect("n1")

@@ -43,6 +43,8 @@ class Place:
         self.heard: list[tuple[str | bytes, str]] = []
         #: What those are told that are no members.
         self.farewells: dict[str, list[bytes]] = {}
+        #: First frames that are not let in.
+        self.refused: list[bytes] = []
         self.links: PeerLinks = None  # type: ignore[assignment]  # made when the loop runs
         self._changed = asyncio.Event()
 
@@ -71,6 +73,12 @@ class Place:
 
     def farewell(self, node_id: str) -> list[bytes]:
         return self.farewells.get(node_id, [])
+
+    def counts(self, node_id: str) -> bool:
+        return bool(self.refused)
+
+    def refusal(self, node_id: str, payload: bytes) -> list[bytes]:
+        return [b"not you"] if payload in self.refused else []
 
     def input_is_over(self, octets: int) -> None:
         """A driver would end its turn."""

@@ -195,7 +195,7 @@ def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path
         until_caught_up(first)
         for node in cluster.nodes:
             node.stop()
-        run("cluster", "restore", "--data-dir", first.broker.data_dir)
+        run("cluster", "restore", "--replace", "--data-dir", first.broker.data_dir)
         first.start()
         before = third.broker.data_dir.rename(third.broker.data_dir.with_name("n3.before"))
         flags = ("--node-name", "n3", "--cluster-listen", third.address, "--cluster-secret-file", secret_of(cluster))
@@ -215,6 +215,45 @@ def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path
         third.start()
         until(first, lambda status: is_voter_everywhere(status, "n3"))
         assert take_all(third) == list(range(BATCH))
+
+
+def test_a_copy_that_was_restored_beside_the_running_cluster_harms_nobody(tmp_path: Path) -> None:
+    """It has a member's name, its address and the secret; nobody has said that it replaces anything."""
+    with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        publish(first, 0)
+        first.stop()
+        copied = tmp_path / "copied"
+        shutil.copytree(first.broker.data_dir, copied)
+        run("cluster", "restore", "--data-dir", copied)
+        before = {node.name: len(node.logs) for node in cluster.nodes}
+        log = tmp_path / "copy.log"
+        with log.open("wb") as file:
+            copy = subprocess.Popen(
+                [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(copied),
+                 "--node-name", "n1", "--cluster-listen", str(first.address),
+                 "--cluster-secret-file", secret_of(cluster)],
+                stderr=file,
+            )  # fmt: skip
+        try:
+            for node in (second, third):
+                until(node, lambda _, node=node: "n1 is not let in" in node.logs[before[node.name] :])  # type: ignore[misc]
+            publish(third, BATCH)
+            assert copy.poll() is None
+        finally:
+            copy.terminate()
+            copy.wait(PATIENCE_S)
+        for node in (second, third):
+            said = node.logs[before[node.name] :]
+            assert node.is_running, said
+            assert said.count("n1 is not let in: it belongs to generation") == 1, said
+            assert "amqp-broker cluster restore` has made a cluster of its own. Stop it" in said
+        for name in ("n2", "n3"):
+            assert log.read_text().count(f"{name} is told that it is no member of this cluster") == 1
+        first.start()
+        until_all_vote(cluster, first)
+        assert take_all(second) == list(range(2 * BATCH))
 
 
 def run(*arguments: object) -> str:

@@ -163,6 +163,56 @@ async def test_a_newer_link_takes_the_place_of_the_older() -> None:
         new.abort()
 
 
+async def test_a_stranger_does_not_take_the_place_of_a_member() -> None:
+    """It has the member's name and the secret, and is of another cluster."""
+    place, _ = places("n1", "n2")
+    place.refused = [b"stranger"]
+    async with running(place):
+        member = await HandPeer(place, "n2").open()
+        await place.hears("connected", "n2")
+        for _ in range(3):
+            stranger = await HandPeer(place, "n2").open()
+            stranger.send(b"stranger", b"more")
+            octets = await stranger.closed()
+            assert [payload for payload in frames_of(stranger.protocol).receive(octets) if payload] == [b"not you"]
+        member.send(b"still here")
+        await place.hears(b"still here", "n2")
+        assert place.turns("n2") == ["connected"]
+        again = await HandPeer(place, "n2").open()
+        again.send(b"greeting")
+        await place.hears(b"greeting", "n2")
+        assert place.turns("n2") == ["connected", "disconnected", "connected"]
+        await member.closed()
+        again.abort()
+
+
+async def test_who_waits_to_be_looked_at_stands_when_the_other_link_is_lost() -> None:
+    place, _ = places("n1", "n2")
+    place.refused = [b"stranger"]
+    async with running(place):
+        member = await HandPeer(place, "n2").open()
+        await place.hears("connected", "n2")
+        candidate = await HandPeer(place, "n2").open()
+        member.abort()
+        await place.hears("connected", "n2", 2)
+        candidate.send(b"here")
+        await place.hears(b"here", "n2")
+        candidate.abort()
+
+
+async def test_who_says_nothing_stands_after_a_while() -> None:
+    """A version that does not greet waits for somebody to speak."""
+    place, _ = places("n1", "n2", peer_handshake_timeout_ms=200)
+    place.refused = [b"stranger"]
+    async with running(place):
+        member = await HandPeer(place, "n2").open()
+        await place.hears("connected", "n2")
+        silent = await HandPeer(place, "n2").open()
+        await place.hears("connected", "n2", 2)
+        await member.closed()
+        silent.abort()
+
+
 async def test_a_link_of_a_lower_number_does_not_replace_one_of_a_higher() -> None:
     """It was dialled before the other, and comes late."""
     _, place = places("n1", "n2")
@@ -358,6 +408,7 @@ async def test_a_defect_in_the_callback_is_told_to_the_loop(caplog: pytest.LogCa
         test_a_node_that_starts_again_is_linked_again,
         test_a_node_that_was_dialled_starts_again,
         test_a_newer_link_takes_the_place_of_the_older,
+        test_a_stranger_does_not_take_the_place_of_a_member,
         test_pings_keep_an_idle_link,
         test_members_come_and_go,
         test_nothing_is_heard_after_the_end,

@@ -189,6 +189,18 @@ def test_adopted_pages_are_live_and_orphans_are_dropped() -> None:
     assert disk.list("queues/7") == ["00000003.seg", "00000004.seg"]
 
 
+def test_a_queue_whose_end_is_not_durable_is_no_orphan_yet() -> None:
+    disk = new_disk()
+    fill(PageStore(disk), 7, 100)
+    fill(PageStore(disk), 8, 100)
+    store = PageStore(disk)
+    store.drop_orphans({}, [7])
+    assert disk.list("queues") == ["7"]
+    assert disk.list("queues/7") == ["00000001.seg"]
+    store.drop_queue(7)
+    assert disk.list("queues") == []
+
+
 def test_adopting_after_the_orphans_were_dropped_is_refused() -> None:
     # Done the wrong way round, every stored page of every queue would be removed at each start.
     store = PageStore(new_disk())
