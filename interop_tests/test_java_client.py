@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from interop_tests.cut_line import CutLine
-from interop_tests.java_program import JavaProgram
+from interop_tests.java_program import CLIENTS, JavaProgram
 
 CHECKS = [
     "confirms", "returns", "nacks", "workers", "rpc", "channelErrors", "connectionErrors", "cancelNotification",
@@ -52,5 +52,5 @@ def test_java_recovers_over_a_cut_line(command: list[str], line: CutLine) -> Non
 
 def test_every_check_is_run() -> None:
     """A check that is added to the program must be added here."""
-    source = (SOURCE / "src" / "main" / "java" / "Checks.java").read_text()
+    source = (CLIENTS / "java" / "src" / "main" / "java" / "Checks.java").read_text()
     assert [name for name in re.findall(r"^  void (\w+)\(\)", source, re.MULTILINE) if name != "recovery"] == CHECKS

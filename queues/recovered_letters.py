@@ -22,6 +22,8 @@ class RecoveredLetters:
 
     def __init__(self, segment: int, payload: bytes) -> None:
         """Raises ValueError when it cannot be read."""
+        if len(payload) < 30:
+            raise ValueError(f"entry of dead letters has {len(payload)} octets, fewer than 30")
         if payload[0] != LETTERS_VERSION:
             raise ValueError(
                 f"entry of dead letters is of version {payload[0]}, and this broker reads {LETTERS_VERSION}"

@@ -37,8 +37,8 @@ def restore(data_dir: str, node_name: str | None, replaces: bool) -> None:
     """Make the folder DIR of a member a cluster of that node alone. The others join it anew, with empty folders.
 
     What the folder holds is what there is from then on: what only others had is lost, and classic queues that lived on
-    them. Nodes of the old cluster and of the new refuse each other; with --replace those of the old end when they meet one
-    of the new.
+    them. Nodes of the old cluster and of the new refuse each other; with --replace those of the old end when they meet
+    one of the new.
     """
     folder = Path(data_dir)
     if not (folder / FORMAT_FILE).is_file():
@@ -63,7 +63,8 @@ def restore(data_dir: str, node_name: str | None, replaces: bool) -> None:
 def go_on_alone(
     disk: Disk, folder: Path, name: str, generation: int, now: int, *, replaces: bool = False
 ) -> list[str]:
-    """generation: that of the cluster so far. now: ms. replaces: nodes of it end when they meet one of the new. Returns who was a member besides. Raises StorageError, OSError,
+    """generation: that of the cluster so far. now: ms. replaces: nodes of it end when they meet one of
+    the new. Returns who was a member besides. Raises StorageError, OSError,
     ClickException for a folder from which no cluster can begin."""
     from amqp_broker.config import Config
     from amqp_broker.node import Node  # late: the other commands of the group need no broker

@@ -7,8 +7,8 @@ of it. One that has not has forgotten what it has promised, and its node ends (d
     both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
 
 Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
-node of another generation of the cluster says counts for nothing, and one that meets a later generation that replaces its
-own is over (generation.py).
+node of another generation of the cluster says counts for nothing, and one that meets a later generation that replaces
+its own is over (generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
 `take_output`. All of them are an application's frame of one kind, whose octets are JSON.

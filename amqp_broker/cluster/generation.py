@@ -1,6 +1,7 @@
 """Generation: which life of the cluster a folder belongs to. `amqp-broker cluster restore` begins another one, out of
 one folder; nothing that was promised in an earlier generation counts in it. The operator says whether it replaces the
-cluster that it was made of. Without that word the two refuse each other: a copy that was started by mistake stops nobody.
+cluster that it was made of. Without that word the two refuse each other: a copy that was started by mistake stops
+nobody.
 
 The number is in the MEMBERS file, is handed to whoever joins, and is the first thing that a node says on a link. A
 folder that belongs to no cluster yet has none: it takes the first that it hears.
@@ -52,8 +53,8 @@ def why_strange(own: int, theirs: int) -> str:
     """Of a node of a later generation that does not replace this one."""
     return (
         f"it belongs to generation {theirs} of the cluster, and this node to {own}: it is of a copy that `amqp-broker "
-        f"cluster restore` has made a cluster of its own. Stop it; or, if it is to replace this cluster, restore it with "
-        f"--replace"
+        f"cluster restore` has made a cluster of its own. Stop it; or, if it is to replace this cluster, restore it "
+        f"with --replace"
     )
 
 

@@ -27,8 +27,8 @@ class KnownMembers:
     """node: whose folder it is. members: all whose address is known. joins: the folder was made to be added to a
     cluster. since: what the cluster had applied of the metadata when it was added, 0 where that is not known. identity:
     of the folder, hexadecimal, if it was made with one. generation: of the cluster that it belongs to, which each
-    `amqp-broker cluster restore` raises; 0 for one that was never restored. replaces: nodes of earlier generations end when they
-    meet one of this."""
+    `amqp-broker cluster restore` raises; 0 for one that was never restored. replaces: nodes of earlier generations end
+    when they meet one of this."""
 
     node: str
     members: tuple[MemberAddress, ...]

@@ -8,7 +8,7 @@ import pytest
 
 from queues.arguments import QueueArguments
 from queues.recovery import Recovery
-from queues.store import ENQUEUE, PAGES, RELEASED, SETTLE
+from queues.store import ENQUEUE, LETTERS, PAGES, RELEASED, SETTLE
 from tests.queues.queue_world import (
     BUDGET_BYTES,
     JOURNAL_LIMIT_BYTES,
@@ -364,11 +364,18 @@ def test_a_deleted_queue_gives_everything_back() -> None:
     assert world.disk.list("queues") in ([], ["2"])
 
 
-@pytest.mark.parametrize("kind", [0, 10, 255])
+@pytest.mark.parametrize("kind", [0, 11, 255])
 def test_an_unknown_kind_is_named(kind: int) -> None:
     recovery = Recovery(World(new_disk(), PLAIN).pager)
     with pytest.raises(ValueError, match=f"unknown kind {kind}"):
         recovery.take(1, kind, b"")
+
+
+def test_a_list_of_dead_letters_that_cannot_be_read_is_noticed() -> None:
+    recovery = Recovery(World(new_disk(), PLAIN).pager)
+    for payload in (b"", b"\x01" + bytes(20), b"\x02" + bytes(29), b"\x01" + bytes(28) + b"\x01"):
+        with pytest.raises(ValueError, match="dead letters"):
+            recovery.take(1, LETTERS, payload)
 
 
 def test_an_entry_that_is_cut_is_noticed() -> None:

@@ -231,8 +231,8 @@ def test_a_copy_that_was_restored_beside_the_running_cluster_harms_nobody(tmp_pa
         log = tmp_path / "copy.log"
         with log.open("wb") as file:
             copy = subprocess.Popen(
-                [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(copied),
-                 "--node-name", "n1", "--cluster-listen", str(first.address),
+                [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0",
+                 "--data-dir", str(copied), "--node-name", "n1", "--cluster-listen", str(first.address),
                  "--cluster-secret-file", secret_of(cluster)],
                 stderr=file,
             )  # fmt: skip
