@@ -7,6 +7,7 @@ import pytest
 from amqp_broker.node import LAZY_SYNC_MS
 from amqp_broker.protocol import methods
 from storage.errors import SyncFailed
+from storage.journal import ROOM_BYTES
 from tests.node.node_driver import Client, NodeDriver, declare, publish_octets
 
 
@@ -210,7 +211,7 @@ def test_a_failed_sync_confirms_nothing_and_cannot_be_tried_again() -> None:
 def test_a_full_disk_lets_the_job_run_again_when_there_is_room() -> None:
     driver = NodeDriver()
     client = confirming(driver, declare("a"))
-    client.publish(1, "a", b"x" * 1000)
+    client.publish(1, "a", b"x" * ROOM_BYTES)  # more than the journal has room for
     driver.turn()
     job = driver.take_sync()
     room = driver.disk.capacity
