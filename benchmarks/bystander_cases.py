@@ -465,7 +465,7 @@ def close_channel(load: Load) -> None:
     load.call(methods.ChannelClose(reply_code=200, reply_text="done"), methods.ChannelCloseOk)
 
 
-def begin_to_close(load: Load) -> None:
+def close(load: Load) -> None:
     load.send(methods.ChannelClose(reply_code=200, reply_text="done"))
 
 
@@ -724,8 +724,8 @@ CASES: dict[str, Case] = {
     "cancel-deletion": Case("{count} consumers lost with their queue", cancel_by_deletion, 10_000, 50),
     "ack-all": Case("one ack of {count}", settle_of(ack_all, 0), 1_000_000, 200),
     "requeue": Case("requeue of {count}", settle_of(requeue_all, 100), 100_000, 200),
-    "requeue-quorum": Case("requeue of {count} of a quorum queue, taken again", circulate_of(requeue_all), 100_000, 200),
-    "close-quorum": Case("channel.close, {count} of a quorum queue taken by another", circulate_of(begin_to_close), 100_000, 200),
+    "requeue-quorum": Case("{count} requeued, taken again (quorum)", circulate_of(requeue_all), 100_000, 200),
+    "close-quorum": Case("{count} of a closed channel taken again (quorum)", circulate_of(close), 100_000, 200),
     "recover": Case("basic.recover of {count}", settle_of(recover_all, 100), 100_000, 200),
     "channel-close": Case("channel.close with {count} unacknowledged", settle_of(close_channel, 100), 100_000, 200),
     "loss": Case("a connection lost with {count} unacknowledged", settle_of(break_off, 100), 100_000, 200),

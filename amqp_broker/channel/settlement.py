@@ -116,7 +116,7 @@ def _say_nothing() -> None:
 
 
 def _detach(node: Node, parting: list[ProxyConsumer]) -> Steps:
-    """All of them, before anything goes back that one of them could get; what no client has seen goes back with them."""
+    """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
     for holder in parting:
         unseen += holder.unseen

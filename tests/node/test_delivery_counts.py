@@ -1,4 +1,4 @@
-"""x-delivery-count is put into a message on octets, and the message is the one that decoding and encoding would give."""
+"""x-delivery-count is put into a message on octets, which are those that decoding and encoding would give."""
 
 from __future__ import annotations
 
