@@ -8,7 +8,7 @@ Two import hooks, both for this project's packages only:
   current folder or another distribution with a `queues` of its own may offer.
 
 In a checkout the packages of the core lie beside amqp_broker; an installed one has them in its folder `_core`, where
-nobody else looks for them (docs/decisions/0028).
+nobody else looks for them (docs/decisions/0027).
 
 Invariants:
 1. In a process that embeds a broker, `pin_packages` is never called.
