@@ -146,6 +146,14 @@ def remove_compiled() -> None:
                 path.unlink()
 
 
+def remove_orphans() -> None:
+    """What was compiled of a module that is not there any more would still be found under its name."""
+    for package in PACKAGES if IN_PLACE else ():
+        for path in (ROOT / package).rglob(f"*{SUFFIX}"):
+            if not path.with_name(f"{path.name.partition('.')[0]}.pxd").exists():
+                path.unlink()
+
+
 class Progress:
     """How far a step is: one line that is written over on a terminal, now and then a line elsewhere."""
 
@@ -191,6 +199,7 @@ class AllOrNone(build_ext):
     def run(self) -> None:
         if not self.extensions:
             return  # `extensions` has told why
+        remove_orphans()
         names = [extension.name for extension in self.extensions]
         self._progress = Progress("compiled", len(names))
         try:

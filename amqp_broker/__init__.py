@@ -12,16 +12,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from amqp_broker.version import __version__
+
 if os.environ.get("AMQP_BROKER_PLAIN"):
     from amqp_broker import plain
 
     plain.prefer_source()
 
 if TYPE_CHECKING:
-    from amqp_broker.embedded import BrokerStartError, RunningBroker, running
-    from amqp_broker.embedded_cluster import ClusterNode, RunningCluster, running_cluster
+    from amqp_broker.testing.embedded import BrokerStartError, RunningBroker, running
+    from amqp_broker.testing.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 
-__version__ = "0.1.0"
 __all__ = [
     "BrokerStartError",
     "ClusterNode",
@@ -36,11 +37,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Loads the embedded mode when it is first used."""
     if name in ("BrokerStartError", "RunningBroker", "running"):
-        from amqp_broker import embedded
+        from amqp_broker.testing import embedded
 
         return getattr(embedded, name)
     if name in ("ClusterNode", "RunningCluster", "running_cluster"):
-        from amqp_broker import embedded_cluster
+        from amqp_broker.testing import embedded_cluster
 
         return getattr(embedded_cluster, name)
     raise AttributeError(f"module 'amqp_broker' has no attribute {name!r}")

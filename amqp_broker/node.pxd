@@ -2,8 +2,8 @@ cimport cython
 from amqp_broker.channel.confirms cimport Confirms
 from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
-from amqp_broker.dead_letters cimport DeadLetters
-from amqp_broker.readers cimport Readers
+from amqp_broker.routing.dead_letters cimport DeadLetters
+from amqp_broker.flow.readers cimport Readers
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers

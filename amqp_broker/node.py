@@ -24,34 +24,34 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
-from amqp_broker.alarms import Alarms
-from amqp_broker.broker import Broker
+from amqp_broker.auth.hashing import Hashing, PasswordHash
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
+from amqp_broker.channel.publisher import Publisher
 from amqp_broker.cluster.membership import Membership
-from amqp_broker.cluster.projection import Projection
 from amqp_broker.cluster.replication import Replication
-from amqp_broker.config import Config
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
-from amqp_broker.declarations import Declarations
-from amqp_broker.hashing import Hashing, PasswordHash
-from amqp_broker.hold import Hold
+from amqp_broker.flow.hold import Hold
+from amqp_broker.flow.readers import Readers
+from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.service import Leases
-from amqp_broker.page_check import PageCheck
+from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.proxies.homes import Homes
-from amqp_broker.publisher import Publisher
-from amqp_broker.readers import Readers
-from amqp_broker.relief import relieve
-from amqp_broker.sync_job import SyncJob
-from amqp_broker.system import System
-from amqp_broker.timings import Timings
-from amqp_broker.turn_share import TurnShare
+from amqp_broker.queue_types.remote.homes import Homes
+from amqp_broker.resources.alarms import Alarms
+from amqp_broker.resources.page_check import PageCheck
+from amqp_broker.resources.paging_out import relieve
+from amqp_broker.settings.config import Config
+from amqp_broker.turn.sync_job import SyncJob
+from amqp_broker.turn.timings import Timings
+from amqp_broker.vhosts.broker import Broker
+from amqp_broker.vhosts.declarations import Declarations
+from amqp_broker.vhosts.projection import Projection
 from queues.background import Background
 from queues.letters import MOST_PUBLISHED
 from queues.pager import Pager, share_budget, take_named

@@ -69,7 +69,7 @@ def amqp_broker_url(pytestconfig: pytest.Config) -> Iterator[str]:
     if given is not None:
         yield given
         return
-    from amqp_broker.embedded import running
+    from amqp_broker.testing.embedded import running
 
     with running(log_level="warning") as broker:
         yield broker.url

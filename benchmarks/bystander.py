@@ -23,8 +23,8 @@ from pathlib import Path
 import click
 
 from amqp_broker.bench.link import LinkError
-from amqp_broker.embedded import BrokerStartError
 from amqp_broker.system_client import SystemClient, SystemRequestError
+from amqp_broker.testing.embedded import BrokerStartError
 from benchmarks.brokers import (
     Broker,
     BrokerError,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amqp_broker.bench.target import parse_target
-from amqp_broker.embedded_cluster import RunningCluster, running_cluster
 from amqp_broker.system_client import SystemClient
+from amqp_broker.testing.embedded_cluster import RunningCluster, running_cluster
 from benchmarks.brokers import Broker, BrokerError, version_of
 from benchmarks.clusters import plain_children
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from amqp_broker.bench.target import parse_target
-from amqp_broker.embedded_cluster import running_cluster
+from amqp_broker.testing.embedded_cluster import running_cluster
 from benchmarks.brokers import (
     Broker,
     BrokerError,

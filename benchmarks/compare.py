@@ -20,7 +20,7 @@ import click
 from amqp_broker.bench.link import LinkError
 from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Result
-from amqp_broker.embedded import BrokerStartError
+from amqp_broker.testing.embedded import BrokerStartError
 from benchmarks.brokers import (
     Broker,
     BrokerError,

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 import click
 
 import amqp_broker  # noqa: F401  # decides which modules run
-from amqp_broker.sync_job import SyncJob
-from amqp_broker.vhost import VHost
+from amqp_broker.routing.vhost import VHost
+from amqp_broker.turn.sync_job import SyncJob
 from benchmarks.brokers import temporary_folder
 from benchmarks.machine import is_compiled
 from queues.arguments import QueueArguments

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from amqp_broker.bench.ring import build_publish
 from amqp_broker.bench.scenario import Scenario
-from amqp_broker.config import Config
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node
@@ -23,6 +22,7 @@ from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import FrameParser, encode_method_frame
 from amqp_broker.protocol.methods import Method
+from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
 
 CHANNEL = 1

@@ -27,8 +27,8 @@ from amqp_broker.bench.load import run_load
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.bench.target import Target, parse_target
 from amqp_broker.client import Connection
-from amqp_broker.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 from amqp_broker.system_client import SystemClient
+from amqp_broker.testing.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 from benchmarks.backlog import folder_bytes
 from benchmarks.brokers import Broker, BrokerError, temporary_folder
 from benchmarks.findings import Finding, run_checked, run_experiments

@@ -21,7 +21,6 @@ import click
 
 from amqp_broker.bench.ring import build_publish
 from amqp_broker.bench.scenario import Scenario
-from amqp_broker.config import Config
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node
@@ -29,7 +28,8 @@ from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import FrameParser, encode_method_frame
 from amqp_broker.protocol.methods import Method
-from amqp_broker.setting_kinds import parse_members
+from amqp_broker.settings.config import Config
+from amqp_broker.settings.kinds import parse_members
 from benchmarks.brokers import own_environment, temporary_folder
 from benchmarks.instructions import check_valgrind, read_total
 from benchmarks.machine import is_compiled

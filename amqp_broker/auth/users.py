@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
-from amqp_broker.cluster.entities import User
+from amqp_broker.metadata.entities import User
 
 
 class LoginOutcome(Enum):

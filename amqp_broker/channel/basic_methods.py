@@ -17,7 +17,7 @@ from amqp_broker.errors import ChannelException, ConnectionException, preconditi
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.reply_to import REPLY_TO
+from amqp_broker.routing.reply_to import REPLY_TO
 from queues.quorum.effects import Refusal
 
 

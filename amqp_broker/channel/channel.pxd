@@ -5,13 +5,13 @@ from queues.classic cimport ClassicQueue
 from queues.message cimport Entry, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
-from amqp_broker.connection.output cimport Output
+from amqp_broker.flow.output cimport Output
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
-from amqp_broker.routes cimport PublishRoute, RouteTable
-from amqp_broker.vhost cimport VHost
+from amqp_broker.routing.routes cimport PublishRoute, RouteTable
+from amqp_broker.routing.vhost cimport VHost
 
 cdef int _METHOD, _HEADER, _BODY
 cdef unsigned int _BASIC_PUBLISH

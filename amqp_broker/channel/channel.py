@@ -29,14 +29,14 @@ from amqp_broker.channel.refusals import (
 )
 from amqp_broker.channel.settlement import FEW, settle_many
 from amqp_broker.errors import ConnectionException
+from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.routes import PublishRoute, RouteTable
-from amqp_broker.turn_share import WIDE
+from amqp_broker.routing.routes import PublishRoute, RouteTable
 from queues.message import SEPARATE_BODY_BYTES, Entry, Message
 
 if TYPE_CHECKING:
+    from amqp_broker.channel.publisher import Publisher
     from amqp_broker.connection.connection import Connection
-    from amqp_broker.publisher import Publisher
 
 if not cython.compiled:
     import struct

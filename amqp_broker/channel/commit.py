@@ -21,14 +21,14 @@ from amqp_broker.channel.basic_methods import settle_negatively
 from amqp_broker.channel.lifecycle import return_entries
 from amqp_broker.channel.replies import reply_when_synced
 from amqp_broker.errors import AmqpException, precondition_failed
-from amqp_broker.message_facts import MessageFacts
+from amqp_broker.flow.turn_share import WIDE
+from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.protocol import methods
-from amqp_broker.receipts import JointReceipt
-from amqp_broker.turn_share import WIDE
+from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
-    from amqp_broker.hold import Hold
+    from amqp_broker.flow.hold import Hold
 
 log = logging.getLogger("amqp_broker")
 

@@ -1,6 +1,6 @@
 cimport cython
 from amqp_broker.channel.channel cimport Channel
-from amqp_broker.receipts cimport Receipt
+from amqp_broker.queue_types.receipts cimport Receipt
 
 cdef unsigned int _BASIC_ACK, _BASIC_NACK
 cdef int _STORED, _REJECTED

@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import Any
 
-from amqp_broker.receipts import Receipt
+from amqp_broker.queue_types.receipts import Receipt
 from queues.quorum.effects import Refusal
 
 _BASIC_ACK = 60 << 16 | 80

@@ -4,7 +4,7 @@ from queues.message cimport Entry, Message
 from queues.pager cimport Pager
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.connection.connection cimport Connection
-from amqp_broker.connection.output cimport Output
+from amqp_broker.flow.output cimport Output
 
 cdef Py_ssize_t _OWN_BYTES
 

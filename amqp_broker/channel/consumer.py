@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from amqp_broker.message_facts import MessageFacts, with_header
+from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import typed
 from queues.consumer import UNLIMITED, Consumer
 from queues.message import Entry, Message, remake_message

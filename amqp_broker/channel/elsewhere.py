@@ -13,7 +13,7 @@ from amqp_broker.channel.replies import reply
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.receipts import JointReceipt
+from amqp_broker.queue_types.receipts import JointReceipt
 from queues.message import Entry, Message
 from queues.quorum.effects import Refusal
 

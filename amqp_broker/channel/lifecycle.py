@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
-    from amqp_broker.proxies.proxy_consumer import ProxyConsumer
+    from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 
 
 def open_channel(connection: Connection, channel_id: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
-from amqp_broker.declarations import Wanted
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.proxies.remote_queue import RemoteQueue
+from amqp_broker.queue_types.remote.queue import RemoteQueue
+from amqp_broker.vhosts.declarations import Wanted
 from exchanges.bindings import QUEUE, Destination
 
 

@@ -11,8 +11,8 @@ from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.cluster.commands import Command
-    from amqp_broker.cluster.metadata_stream import Proposal
+    from amqp_broker.metadata.commands import Command
+    from amqp_broker.metadata.stream import Proposal
 
 
 Handler = Callable[[Any, Any, int], None]

@@ -18,14 +18,14 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.receipts import Receipt
-from amqp_broker.task import Steps, Task
+from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.turn.task import Steps, Task
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.node import Node
-    from amqp_broker.proxies.proxy_consumer import ProxyConsumer
+    from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
 FEW = 2000

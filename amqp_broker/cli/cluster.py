@@ -20,10 +20,10 @@ from amqp_broker.cli.restore import restore
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
-from amqp_broker.cluster.cluster_config import ClusterConfig, read_secret
-from amqp_broker.cluster.generation import FIRST
-from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
-from amqp_broker.setting_kinds import NODE_NAME, NODE_NAME_RULE, Address, parse_address, parse_members
+from amqp_broker.links.generation import FIRST
+from amqp_broker.links.members_file import KnownMembers, read_members, write_members
+from amqp_broker.settings.cluster_config import ClusterConfig, read_secret
+from amqp_broker.settings.kinds import NODE_NAME, NODE_NAME_RULE, Address, parse_address, parse_members
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from raft.memory import IDENTITY_BYTES
 from storage.disk import LOCK_FILE, FileDisk

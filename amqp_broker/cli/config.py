@@ -7,14 +7,14 @@ import json
 import click
 
 from amqp_broker.cli.settings import add_setting_flags, resolve_flags
-from amqp_broker.config import SETTINGS, Config
-from amqp_broker.config_sources import Resolved
-from amqp_broker.setting import Setting
+from amqp_broker.settings.config import SETTINGS, Config
+from amqp_broker.settings.setting import Setting
+from amqp_broker.settings.sources import Resolved
 
 PAGE_HEAD = """\
 # Configuration
 
-Generated from `amqp_broker/config.py` by `make docs`; edit that file, not this one.
+Generated from `amqp_broker/settings/config.py` by `make docs`; edit that file, not this one.
 
 Every setting is a flag of `amqp-broker serve`, an environment variable and a key of the TOML file that
 `--config` (or the variable `AMQP_BROKER_CONFIG`) names. The setting `memory_budget`, say, is the flag

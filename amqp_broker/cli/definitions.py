@@ -18,9 +18,9 @@ import click
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
-from amqp_broker.config import Config
-from amqp_broker.definitions import DefinitionsError, export
+from amqp_broker.management.definitions import DefinitionsError, export
 from amqp_broker.node import Node
+from amqp_broker.settings.config import Config
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from storage.disk import FileDisk
 from storage.errors import StorageError

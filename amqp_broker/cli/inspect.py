@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
-from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup
+from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup
 from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import (
     RAFT_CHECKPOINT,

@@ -20,7 +20,7 @@ import click
 
 from amqp_broker import __version__, plain
 from amqp_broker.cli.standard_output import WatchedOutput, abandon, hold_standard_descriptors
-from amqp_broker.setting import ConfigError
+from amqp_broker.settings.setting import ConfigError
 
 COMMANDS = {
     "bench": "amqp_broker.cli.bench:bench",

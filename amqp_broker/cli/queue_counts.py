@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.cluster.queue_ids import delay_id
-from amqp_broker.cluster.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from amqp_broker.leases.app_note import decode_note
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.metadata.queue_ids import delay_id
+from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from exchanges.delayed import DelayedExchange
 from queues.leases import OPEN
 from queues.page import Page

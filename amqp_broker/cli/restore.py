@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.generation import FIRST, next_generation
-from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
-from amqp_broker.cluster.stored_groups import StoredGroups
-from amqp_broker.setting_kinds import MemberAddress, parse_address
+from amqp_broker.links.generation import FIRST, next_generation
+from amqp_broker.links.members_file import KnownMembers, read_members, write_members
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.stored_groups import StoredGroups
+from amqp_broker.settings.kinds import MemberAddress, parse_address
 from storage.disk import FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
@@ -66,8 +66,8 @@ def go_on_alone(
     """generation: that of the cluster so far. now: ms. replaces: nodes of it end when they meet one of
     the new. Returns who was a member besides. Raises StorageError, OSError,
     ClickException for a folder from which no cluster can begin."""
-    from amqp_broker.config import Config
     from amqp_broker.node import Node  # late: the other commands of the group need no broker
+    from amqp_broker.settings.config import Config
 
     stored = StoredGroups()
     inspect_folder(disk, lambda segment, kind, payload: _take(stored, segment, kind, bytes(payload)))

@@ -17,9 +17,9 @@ from pathlib import Path
 import click
 
 from amqp_broker.cli.settings import add_setting_flags, resolve_flags
-from amqp_broker.config import SETTINGS, TEMPORARY_PREFIX, Config
-from amqp_broker.setting import ConfigError
-from amqp_broker.setting_kinds import FILE
+from amqp_broker.settings.config import SETTINGS, TEMPORARY_PREFIX, Config
+from amqp_broker.settings.kinds import FILE
+from amqp_broker.settings.setting import ConfigError
 
 #: The folder is never to be used again: to start the broker once more would say the same.
 STATUS_GIVEN_UP = 3

@@ -1,6 +1,6 @@
 """The flags of Config for click commands: `--config FILE` and one flag for each setting.
 
-A flag's text stays text here; parsing and precedence are those of `amqp_broker.config_sources`.
+A flag's text stays text here; parsing and precedence are those of `amqp_broker.settings.sources`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from amqp_broker.config import SETTINGS
-from amqp_broker.config_sources import Resolved, resolve
-from amqp_broker.setting import Setting
-from amqp_broker.setting_kinds import BOOLEAN
+from amqp_broker.settings.config import SETTINGS
+from amqp_broker.settings.kinds import BOOLEAN
+from amqp_broker.settings.setting import Setting
+from amqp_broker.settings.sources import Resolved, resolve
 
 
 def add_setting_flags(command: Callable[..., object]) -> Callable[..., object]:

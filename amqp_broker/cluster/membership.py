@@ -29,10 +29,10 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.cluster import commands
 from amqp_broker.cluster.balance import plan_moves
 from amqp_broker.cluster.replication import TRANSFER_REQUEST
-from amqp_broker.setting_kinds import Address, parse_address
+from amqp_broker.metadata import commands
+from amqp_broker.settings.kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
 from raft.messages import Application
 from raft.wire import encode

@@ -1,5 +1,5 @@
 cimport cython
-from amqp_broker.proxies.queue_group cimport QueueGroup
+from amqp_broker.queue_types.quorum.group cimport QueueGroup
 from queues.store cimport MessageStore
 from raft.host cimport RaftHost
 

@@ -1,7 +1,7 @@
 """Replication: all Raft groups of a node, this node's streams of commands to them, and what members say to each other.
 
-    group 0      the metadata (metadata_machine.py); broker.propose puts commands into this node's stream
-    groups 1..N  quorum queues (proxies/queue_group.py); a queue is in group queue_id % N + 1
+    group 0      the metadata (metadata/machine.py); broker.propose puts commands into this node's stream
+    groups 1..N  quorum queues (queue_types/quorum/group.py); a queue is in group queue_id % N + 1
 
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
@@ -17,13 +17,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.acquaintances import ACQUAINTANCE, Acquaintances
-from amqp_broker.cluster.commands import Command
-from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
-from amqp_broker.cluster.metadata_stream import MetadataStream, Proposal, Then
+from amqp_broker.links.acquaintances import ACQUAINTANCE, Acquaintances
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.machine import Batch, MetadataMachine
+from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
 from amqp_broker.octets.buffer import Buffer
-from amqp_broker.proxies.queue_group import QueueGroup
+from amqp_broker.queue_types.quorum.group import QueueGroup
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
@@ -33,10 +33,10 @@ from raft.membership import TransferResult
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from amqp_broker.broker import Broker
-    from amqp_broker.cluster.projection import Projection
-    from amqp_broker.config import Config
-    from amqp_broker.timings import Timings
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.timings import Timings
+    from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.vhosts.projection import Projection
 
 log = logging.getLogger("amqp_broker.cluster")
 

@@ -1,10 +1,10 @@
 cimport cython
 from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
-from amqp_broker.connection.output cimport Output
+from amqp_broker.flow.output cimport Output
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
-from amqp_broker.readers cimport Readers
-from amqp_broker.vhost cimport VHost
+from amqp_broker.flow.readers cimport Readers
+from amqp_broker.routing.vhost cimport VHost
 
 cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK

@@ -21,14 +21,14 @@ import cython
 
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.refusals import unexpected_frame
-from amqp_broker.connection.output import Output
 from amqp_broker.errors import ChannelException, ConnectionException
+from amqp_broker.flow.output import Output
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.content import ContentScanner
 
 if TYPE_CHECKING:
-    from amqp_broker.session import Session
-    from amqp_broker.vhost import VHost
+    from amqp_broker.auth.session import Session
+    from amqp_broker.routing.vhost import VHost
 
 if not cython.compiled:
     import struct

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
+from amqp_broker.auth.session import Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
 from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
@@ -16,7 +17,6 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table
-from amqp_broker.session import Session
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node

@@ -16,7 +16,7 @@ from queues.message import build_message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.node import Node
     from queues.timers import Timers
 

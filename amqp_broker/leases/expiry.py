@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.policies import effective_policies
+from amqp_broker.vhosts.policies import effective_policies
 from queues.arguments import QueueArguments, read_fields, with_policy
 
 if TYPE_CHECKING:
-    from amqp_broker.broker import Broker
-    from amqp_broker.proxies.quorum_queue import QuorumQueue
+    from amqp_broker.queue_types.quorum.queue import QuorumQueue
+    from amqp_broker.vhosts.broker import Broker
     from queues.classic import ClassicQueue
     from queues.leases import LeaseGroup
     from queues.quorum.effects import Refusal

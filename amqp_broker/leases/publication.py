@@ -39,9 +39,9 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes, Way
-from amqp_broker.proxies.command_sink import marked_enqueue
-from amqp_broker.proxies.quorum_queue import QuorumQueue
-from amqp_broker.receipts import Receipt
+from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
+from amqp_broker.queue_types.quorum.queue import QuorumQueue
+from amqp_broker.queue_types.receipts import Receipt
 from queues.arguments import Overflow
 from queues.message import Message
 from queues.moved import Move
@@ -51,7 +51,7 @@ from queues.quorum.reader import octets_of
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
-    from amqp_broker.vhost import VHost
+    from amqp_broker.routing.vhost import VHost
 
 #: What was refused is tried again after so long, milliseconds.
 RETRY_MS = 1000

@@ -31,7 +31,7 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
-    from amqp_broker.proxies.quorum_queue import QuorumQueue
+    from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.quorum.leases import QuorumLease
 
 #: Nobody owns a group by this name: a command in it changes nothing, and tells whether the group is there.

@@ -40,7 +40,7 @@ from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.node import Node
     from queues.message import Message
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amqp_broker.message_facts import MessageFacts, copy_keys, with_plain_longs, without_header
+from amqp_broker.messages.facts import MessageFacts, copy_keys, with_plain_longs, without_header
 from amqp_broker.protocol.content import ContentScanner
 from exchanges.router import UnknownExchange
 from queues.message import Message, build_message
 
 if TYPE_CHECKING:
     from amqp_broker.leases.blob import BlobReader
-    from amqp_broker.vhost import VHost
+    from amqp_broker.routing.vhost import VHost
     from queues.page import AddressBook
 
 

@@ -1,6 +1,6 @@
 """Staging: whether a blob may be staged, asked on the node where its publisher is, who has permissions.
 
-It is as if each message were published (publisher.py): the exchange has to be there and may be written to, the
+It is as if each message were published (channel/publisher.py): the exchange has to be there and may be written to, the
 properties have to be well formed, and, unless it was said not to matter, the message has to be routed to some queue. A
 transaction that was committed has nothing left to ask.
 """
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.channel.publisher import check_topics
 from amqp_broker.errors import AmqpException
 from amqp_broker.leases.blob import BlobReader, MalformedBlob
 from amqp_broker.leases.errors import ACCESS_REFUSED, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.staged_routes import StagedRoutes
-from amqp_broker.message_facts import MessageFacts, copy_keys
+from amqp_broker.messages.facts import MessageFacts, copy_keys
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.content import ContentScanner
-from amqp_broker.publisher import check_topics
-from amqp_broker.reply_to import REPLY_TO
+from amqp_broker.routing.reply_to import REPLY_TO
 from queues.message import Address
 from queues.page import AddressBook
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.publisher import Publisher
-    from amqp_broker.routes import PublishRoute
+    from amqp_broker.channel.publisher import Publisher
+    from amqp_broker.routing.routes import PublishRoute
 
 #: Messages of one staged blob.
 MAX_STAGED_MESSAGES = 10_000

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.cluster import commands
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.apps import Apps, staged_messages
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, INVALID, NOT_FOUND, LeaseError
@@ -21,11 +20,12 @@ from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.lease_source import giving
 from amqp_broker.leases.peer_requests import PeerRequest
 from amqp_broker.leases.staging import Staging
+from amqp_broker.metadata import commands
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.leases.service import Leases
-    from amqp_broker.message_facts import MessageFacts
+    from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.node import Node
     from queues.message import Message
 

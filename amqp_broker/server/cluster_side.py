@@ -21,18 +21,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from amqp_broker.cluster.cluster_config import read_secret
-from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
+from amqp_broker.links.members_file import KnownMembers, read_members, write_members
 from amqp_broker.server.peer_tls import TlsCredentials, load_credentials
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
-from amqp_broker.setting import ConfigError
-from amqp_broker.setting_kinds import Address, MemberAddress
+from amqp_broker.settings.cluster_config import read_secret
+from amqp_broker.settings.kinds import Address, MemberAddress
+from amqp_broker.settings.setting import ConfigError
 
 if TYPE_CHECKING:
-    from amqp_broker.config import Config
     from amqp_broker.node import Node
     from amqp_broker.server.driver import Driver
+    from amqp_broker.settings.config import Config
     from storage.disk import Disk
 
 log = logging.getLogger("amqp_broker.cluster")

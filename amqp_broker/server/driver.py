@@ -23,22 +23,22 @@ import cython
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
-from amqp_broker.timings import Timings
+from amqp_broker.turn.timings import Timings
 from raft.errors import PeerProtocolError
 from storage.errors import SyncFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amqp_broker.config import Config
+    from amqp_broker.auth.hashing import PasswordHash
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
-    from amqp_broker.hashing import PasswordHash
     from amqp_broker.node import Node
-    from amqp_broker.page_check import PageCheck
+    from amqp_broker.resources.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
     from amqp_broker.server.tcp import TcpTransport
-    from amqp_broker.sync_job import SyncJob
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.sync_job import SyncJob
 
 log = logging.getLogger("amqp_broker.server")
 

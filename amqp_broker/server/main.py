@@ -18,7 +18,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker import __version__
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.descriptors import raise_limit
@@ -28,7 +27,8 @@ from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
-from amqp_broker.setting_kinds import show_size
+from amqp_broker.settings.kinds import show_size
+from amqp_broker.version import __version__
 from raft.errors import FolderGivenUp
 from storage.disk import FileDisk
 from storage.errors import StorageError
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from amqp_broker.config import Config
-    from amqp_broker.page_check import PageCheck
+    from amqp_broker.resources.page_check import PageCheck
+    from amqp_broker.settings.config import Config
 
 log = logging.getLogger("amqp_broker.server")
 

@@ -1,5 +1,5 @@
 cimport cython
-from amqp_broker.cluster.peer_frames cimport PeerFrames
+from amqp_broker.links.peer_frames cimport PeerFrames
 from amqp_broker.server.peer_socket cimport PeerSocket
 
 cdef Py_ssize_t _JOIN_BYTES

@@ -16,12 +16,12 @@ import socket
 from collections.abc import Callable, Container
 from typing import Protocol
 
-from amqp_broker.cluster.cluster_config import ClusterConfig
-from amqp_broker.cluster.peer_frames import PING, PeerFrames
-from amqp_broker.cluster.peer_handshake import NONCE_BYTES, LinkIdentity, PeerLinkError
-from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProtocol, PeerProved
+from amqp_broker.links.peer_frames import PING, PeerFrames
+from amqp_broker.links.peer_handshake import NONCE_BYTES, LinkIdentity, PeerLinkError
+from amqp_broker.links.peer_protocol import LinkOpened, PeerProtocol, PeerProved
 from amqp_broker.server.peer_socket import PeerSocket
 from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials
+from amqp_broker.settings.cluster_config import ClusterConfig
 
 log = logging.getLogger("amqp_broker.cluster")
 

@@ -14,13 +14,13 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.cluster.peer_handshake import PeerLinkError, TlsFacts
+from amqp_broker.links.peer_handshake import PeerLinkError, TlsFacts
 from amqp_broker.server.tls_files import load_authorities, load_certificate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from amqp_broker.cluster.cluster_config import ClusterConfig
+    from amqp_broker.settings.cluster_config import ClusterConfig
 
 _READ_BYTES = 256 * 1024
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

@@ -25,15 +25,15 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Protocol
 
-from amqp_broker.cluster.cluster_config import ClusterConfig
-from amqp_broker.cluster.peer_handshake import LinkIdentity
-from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProved
-from amqp_broker.config import is_loopback
+from amqp_broker.links.peer_handshake import LinkIdentity
+from amqp_broker.links.peer_protocol import LinkOpened, PeerProved
 from amqp_broker.server.descriptors import EXHAUSTED
 from amqp_broker.server.peer_link import LinkCallbacks, PeerLink
 from amqp_broker.server.peer_socket import LONG_READ_BYTES
 from amqp_broker.server.peer_tls import TlsCredentials
-from amqp_broker.setting_kinds import Address
+from amqp_broker.settings.cluster_config import ClusterConfig
+from amqp_broker.settings.config import is_loopback
+from amqp_broker.settings.kinds import Address
 
 log = logging.getLogger("amqp_broker.cluster")
 

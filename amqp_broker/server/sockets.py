@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Iterable
 
-from amqp_broker.setting_kinds import Address
+from amqp_broker.settings.kinds import Address
 
 #: How long an address may take to say whether somebody listens on it, seconds.
 _PROBE_S = 0.5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.server.tls_files import load_authorities, load_certificate
 
 if TYPE_CHECKING:
-    from amqp_broker.config import Config
+    from amqp_broker.settings.config import Config
 
 
 def tls_context(config: Config) -> ssl.SSLContext:

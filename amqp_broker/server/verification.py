@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from amqp_broker.page_check import PageCheck
+    from amqp_broker.resources.page_check import PageCheck
 
 #: A step before the start: large enough that threads seldom meet.
 _STEP_BYTES = 8 * 1024 * 1024

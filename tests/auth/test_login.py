@@ -6,7 +6,7 @@ import pytest
 
 from amqp_broker.auth.passwords import DECOY_HASH, hash_password, verify_password
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
-from amqp_broker.cluster.entities import User
+from amqp_broker.metadata.entities import User
 
 STORED = hash_password("secret", lambda count: bytes(count))
 ALICE = User("alice", STORED)

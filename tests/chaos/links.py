@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from amqp_broker.cluster.peer_handshake import MAX_HANDSHAKE_BYTES, PeerLinkError, decode_hello
+from amqp_broker.links.peer_handshake import MAX_HANDSHAKE_BYTES, PeerLinkError, decode_hello
 from tests.chaos.timing import now, pause
 
 PIECE_BYTES = 65536

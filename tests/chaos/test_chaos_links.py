@@ -11,7 +11,7 @@ from random import Random
 import pytest
 import pytest_asyncio
 
-from amqp_broker.cluster.peer_handshake import Hello, encode_hello
+from amqp_broker.links.peer_handshake import Hello, encode_hello
 from tests.chaos.links import Network
 from tests.chaos.timing import now, until
 

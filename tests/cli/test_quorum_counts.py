@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from amqp_broker.cli.main import main
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.cluster.metadata_machine import Batch, MetadataMachine
 from amqp_broker.cluster.replication import JournalPort
-from amqp_broker.cluster.stored_groups import StoredGroups
-from amqp_broker.vhost import VHost
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.machine import Batch, MetadataMachine
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.metadata.stored_groups import StoredGroups
+from amqp_broker.routing.vhost import VHost
 from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue

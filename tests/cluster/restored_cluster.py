@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from amqp_broker.cli.restore import go_on_alone
-from amqp_broker.cluster.cluster_verbs import ClusterVerbs
-from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
-from amqp_broker.request import Request
-from amqp_broker.setting_kinds import parse_member
+from amqp_broker.links.members_file import KnownMembers, read_members, write_members
+from amqp_broker.management.cluster_verbs import ClusterVerbs
+from amqp_broker.management.request import Request
+from amqp_broker.settings.kinds import parse_member
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver
 from tests.simulation.simulated_disk import SimulatedDisk

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.cluster.cluster_verbs import ClusterVerbs
 from amqp_broker.cluster.membership import CALM_MS, LOOK_MS, TRANSFER_REQUEST
-from amqp_broker.request import Request
+from amqp_broker.management.cluster_verbs import ClusterVerbs
+from amqp_broker.management.request import Request
 from raft.membership import TransferResult
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver, declare

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from amqp_broker.cluster.acquaintances import Acquaintances
-from amqp_broker.cluster.members_file import KnownMembers
+from amqp_broker.links.acquaintances import Acquaintances
+from amqp_broker.links.members_file import KnownMembers
 from raft.errors import FolderGivenUp
 from tests.cluster.restored_cluster import RestoredCluster
 from tests.node.node_driver import NodeDriver

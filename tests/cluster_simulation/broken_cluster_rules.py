@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.cluster import metadata_machine
-from amqp_broker.cluster.acquaintances import Acquaintances
-from amqp_broker.cluster.metadata_stream import MetadataStream
+from amqp_broker.links.acquaintances import Acquaintances
+from amqp_broker.metadata import machine as metadata_machine
+from amqp_broker.metadata.stream import MetadataStream
 from amqp_broker.node import Node, Turn
-from amqp_broker.proxies.letter_carrier import LetterCarrier
-from amqp_broker.receipts import JointReceipt
+from amqp_broker.queue_types.quorum.dead_letters import LetterCarrier
+from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum import machine
 from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.members_file import KnownMembers, read_members, write_members
-from amqp_broker.config import Config
 from amqp_broker.connection.peer import Peer
+from amqp_broker.links.members_file import KnownMembers, read_members, write_members
+from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
-from amqp_broker.setting_kinds import Address, MemberAddress
-from amqp_broker.sync_job import SyncJob
+from amqp_broker.settings.config import Config
+from amqp_broker.settings.kinds import Address, MemberAddress
+from amqp_broker.turn.sync_job import SyncJob
 from raft.errors import FolderGivenUp
 from raft.memory import Point
 from storage.errors import SyncFailed

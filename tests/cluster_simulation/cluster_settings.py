@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from amqp_broker.config import Config
-from amqp_broker.setting_kinds import Address, MemberAddress
+from amqp_broker.settings.config import Config
+from amqp_broker.settings.kinds import Address, MemberAddress
 
 
 def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, tuple[Config, Config]]:

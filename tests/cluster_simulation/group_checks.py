@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amqp_broker.cluster.queue_ids import delay_id
+from amqp_broker.metadata.queue_ids import delay_id
 from raft.messages import VoteReply, VoteRequest
 from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
 from tests.cluster_simulation.cluster_node import ClusterNode

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from amqp_broker.cluster.cluster_verbs import Answer, ClusterVerbs
-from amqp_broker.request import Request
-from amqp_broker.setting_kinds import parse_member
+from amqp_broker.management.cluster_verbs import Answer, ClusterVerbs
+from amqp_broker.management.request import Request
+from amqp_broker.settings.kinds import parse_member
 from raft.membership import TransferResult
 from raft.memory import Point
 from tests.cluster_simulation.acknowledgements import check_acknowledged

@@ -10,8 +10,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from amqp_broker.statistics import count_node, queue_statistics
-from amqp_broker.task import Task
+from amqp_broker.management.statistics import count_node, queue_statistics
+from amqp_broker.turn.task import Task
 from tests.docs.source_names import DOCS, PACKAGES, ROOT
 from tests.node.node_driver import NodeDriver, declare
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from amqp_broker.cli.main import command
-from amqp_broker.policies import _APPLY_TO
+from amqp_broker.vhosts.policies import _APPLY_TO
 from storage.folder_format import FORMAT_VERSION
 from tests.docs import operations_page
 from tests.docs.blocks import PAGES, blocks_of

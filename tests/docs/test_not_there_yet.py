@@ -12,9 +12,9 @@ import pytest
 from amqp_broker import RunningBroker, running
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ConnectionClosed
-from amqp_broker.config import SETTINGS
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
+from amqp_broker.settings.config import SETTINGS
 from amqp_broker.system_client import SystemClient
 from tests.conformance.wire import Address
 from tests.conformance.wire import Connection as WireConnection

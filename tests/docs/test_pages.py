@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.cluster.commands import FIELDS as COMMANDS
-from amqp_broker.config import SETTINGS_BY_KEY
 from amqp_broker.leases.service import VERBS as LEASE_VERBS
 from amqp_broker.leases.transactions import VERBS as TXN_VERBS
+from amqp_broker.metadata.commands import FIELDS as COMMANDS
 from amqp_broker.protocol import methods
+from amqp_broker.settings.config import SETTINGS_BY_KEY
 from tests.docs.blocks import blocks_of
+from tests.docs.operations_page import LOGGERS
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
 
 #: These two are written by programs, from what exists.
@@ -53,7 +54,7 @@ def sources() -> SourceNames:
 
 def verbs() -> list[str]:
     """The verbs of amq.system."""
-    files = (ROOT / "amqp_broker" / "system.py", ROOT / "amqp_broker" / "cluster" / "cluster_verbs.py")
+    files = tuple(ROOT / "amqp_broker" / "management" / name for name in ("system.py", "cluster_verbs.py"))
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
 
@@ -68,6 +69,7 @@ def is_known(left: str, right: str) -> bool:
         or name in FOREIGN
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
+        or name in LOGGERS
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
         or (ROOT / left / f"{right}.py").is_file()
         or (left == "tests" and (ROOT / "tests" / right / "__main__.py").is_file())

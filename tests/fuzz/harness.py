@@ -13,16 +13,16 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 
-from amqp_broker.cluster import commands
-from amqp_broker.config import Config
 from amqp_broker.connection.connection import ENDING, OPEN, Connection
 from amqp_broker.connection.peer import Peer
+from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import FrameParser, encode_content, encode_method_frame
+from amqp_broker.settings.config import Config
 from tests.simulation.simulated_disk import SimulatedDisk
 
 MIB = 1 << 20

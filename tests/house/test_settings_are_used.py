@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.config import SETTINGS, Config
-from amqp_broker.setting import Setting
+from amqp_broker.settings.config import SETTINGS, Config
+from amqp_broker.settings.setting import Setting
 
 ROOT = Path(__file__).parents[2]
 DECLARING = {"config.py", "cluster_config.py", "config_sources.py", "setting.py"}

@@ -37,7 +37,9 @@ def checkout(tmp_path: Path) -> Path:
     (folder / "queues").mkdir()
     for name, text in QUEUES.items():
         (folder / "queues" / name).write_text(text)
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pyspark_amqp.py", "amqp_broker/__init__.py"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pyspark_amqp.py"):
+        shutil.copy(ROOT / name, folder / name)
+    for name in ("amqp_broker/__init__.py", "amqp_broker/version.py"):
         shutil.copy(ROOT / name, folder / name)
     compiled = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "amqp_broker" / "octets", folder / "amqp_broker" / "octets", ignore=compiled)
@@ -107,6 +109,15 @@ def test_what_was_compiled_earlier_does_not_stay(checkout: Path) -> None:
     done = in_place(checkout, CC="/bin/false")
     assert done.returncode == 0, done.stderr
     assert compiled(checkout) == [], "they would run instead of sources that may be newer"
+
+
+def test_what_was_compiled_of_a_module_that_is_gone_does_not_stay(checkout: Path) -> None:
+    needs_a_compiler(checkout)
+    for path in (checkout / "queues").glob("place.p*"):
+        path.unlink()
+    done = in_place(checkout)
+    assert done.returncode == 0, done.stderr
+    assert compiled(checkout) == ["buffer", "index"], "it would still be found under its name"
 
 
 def test_a_compiler_that_fails_half_way_leaves_it_plain(checkout: Path, giving_up: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties

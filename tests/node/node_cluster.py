@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from amqp_broker.config import Config
-from amqp_broker.setting_kinds import parse_members
-from amqp_broker.sync_job import SyncJob
+from amqp_broker.settings.config import Config
+from amqp_broker.settings.kinds import parse_members
+from amqp_broker.turn.sync_job import SyncJob
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 

@@ -6,18 +6,18 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.members_file import read_members
-from amqp_broker.config import Config
 from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
+from amqp_broker.links.members_file import read_members
+from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.sync_job import SyncJob
+from amqp_broker.settings.config import Config
+from amqp_broker.turn.sync_job import SyncJob
 from tests.simulation.client import Event, SimulatedClient
 from tests.simulation.settings import PASSWORD, PASSWORD_HASH, USER
 from tests.simulation.simulated_disk import SimulatedDisk

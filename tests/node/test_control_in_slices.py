@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.cluster.metadata_stream import BATCH_COMMANDS
+from amqp_broker.metadata.stream import BATCH_COMMANDS
 from amqp_broker.protocol import methods
 from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, declare

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from amqp_broker.channel.consumer import redelivered_message
-from amqp_broker.message_facts import MessageFacts, with_header
+from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import typed
 from amqp_broker.protocol.properties import encode_properties
 from queues.message import Address, build_message, make_entry

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.management.statistics import count_node
 from amqp_broker.protocol import methods
-from amqp_broker.statistics import count_node
-from amqp_broker.task import Task
+from amqp_broker.turn.task import Task
 from tests.node.node_driver import Client, NodeDriver, declare, publish_octets
 
 KINDS: list[dict[str, Any]] = [{"x_queue_type": "quorum"}, {"x_delivery_limit": 20}]

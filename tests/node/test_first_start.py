@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amqp_broker.auth.passwords import hash_password, verify_password
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from tests.node.node_driver import NodeDriver, small_config
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from exchanges.registry import create_exchange

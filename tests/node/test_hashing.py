@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from amqp_broker.auth.hashing import PasswordHash
 from amqp_broker.auth.passwords import verify_password
-from amqp_broker.cluster import commands
-from amqp_broker.hashing import PasswordHash
+from amqp_broker.metadata import commands
 from amqp_broker.node import Turn
 from amqp_broker.protocol import methods
 from tests.node.desk import Desk

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from amqp_broker.errors import ChannelException, ConnectionException
-from amqp_broker.hold import Hold
+from amqp_broker.flow.hold import Hold
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from tests.node.node_driver import Client, NodeDriver, declare, small_config

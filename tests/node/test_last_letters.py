@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.properties import encode_properties
 from tests.node.node_cluster import NodeCluster

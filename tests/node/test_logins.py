@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from amqp_broker.auth.passwords import hash_password
-from amqp_broker.cluster import commands
 from amqp_broker.connection.logins import PasswordCheck
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table

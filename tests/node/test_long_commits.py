@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pytest
 
 from amqp_broker.auth.passwords import hash_password
-from amqp_broker.cluster import commands
-from amqp_broker.cluster.commands import Command
-from amqp_broker.cluster.entities import BindingRecord
-from amqp_broker.cluster.metadata import Metadata
-from amqp_broker.cluster.metadata_machine import MetadataMachine
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.entities import BindingRecord
+from amqp_broker.metadata.machine import MetadataMachine
+from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.node import Node
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table

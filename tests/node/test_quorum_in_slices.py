@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from amqp_broker.protocol import methods
-from amqp_broker.proxies.command_sink import HANDED_AT_ONCE, REMADE
+from amqp_broker.queue_types.proxy.command_sink import HANDED_AT_ONCE, REMADE
 from queues.quorum.consumer import MOST_IN_FLIGHT
 from tests.node.node_driver import Client, NodeDriver, consume, declare, publish_octets
 from tests.node.one_slice import OneSlice

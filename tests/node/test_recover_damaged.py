@@ -8,7 +8,7 @@ import random
 import pytest
 
 from amqp_broker.protocol import methods
-from amqp_broker.setting_kinds import parse_members
+from amqp_broker.settings.kinds import parse_members
 from raft.errors import CorruptLog
 from storage.errors import CorruptRecord
 from tests.node.node_driver import Client, NodeDriver, declare, small_config

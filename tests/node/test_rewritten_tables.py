@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amqp_broker.definitions.arguments import describe_arguments, read_arguments
+from amqp_broker.management.definitions.arguments import describe_arguments, read_arguments
 from amqp_broker.protocol import grammar, methods
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.frames import encode_method_frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from queues.letters import MOST_NOTED, MOST_PUBLISHED
 from tests.node.node_driver import Client, NodeDriver, consume, declare

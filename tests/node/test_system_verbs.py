@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.auth.passwords import verify_password
-from amqp_broker.cluster.entities import User
+from amqp_broker.metadata.entities import User
 from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, declare
 from tests.simulation.settings import USER

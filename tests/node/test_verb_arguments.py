@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import amqp_broker.system
-from amqp_broker.system import System
+import amqp_broker.management.system
+from amqp_broker.management.system import System
 from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver
 from tests.simulation.settings import USER
@@ -98,8 +98,8 @@ def test_the_table_has_every_verb(driver: NodeDriver) -> None:
 
 def test_the_table_has_every_argument() -> None:
     """Whatever a verb reads of a request is in the table, under some verb."""
-    folder = Path(amqp_broker.system.__file__).parent
-    source = (folder / "system.py").read_text() + (folder / "cluster" / "cluster_verbs.py").read_text()
+    folder = Path(amqp_broker.management.system.__file__).parent
+    source = (folder / "system.py").read_text() + (folder / "cluster_verbs.py").read_text()
     read = set(re.findall(r'request\.(?:get|text|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
     assert read
     assert read <= {argument for _, arguments in VERBS.values() for argument in arguments}

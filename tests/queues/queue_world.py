@@ -4,8 +4,8 @@ that a handful of messages pages, rotates and retires.
 
 from __future__ import annotations
 
-from amqp_broker.sync_job import SyncJob
-from amqp_broker.vhost import VHost
+from amqp_broker.routing.vhost import VHost
+from amqp_broker.turn.sync_job import SyncJob
 from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_broker.connection.output import Output
+from amqp_broker.flow.output import Output
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook, Page, PageBuilder, get_message, put_message

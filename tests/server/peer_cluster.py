@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from amqp_broker.cluster.cluster_config import ClusterConfig
-from amqp_broker.cluster.peer_handshake import LinkIdentity
-from amqp_broker.cluster.peer_protocol import LinkOpened, PeerProtocol, PeerProved
+from amqp_broker.links.peer_handshake import LinkIdentity
+from amqp_broker.links.peer_protocol import LinkOpened, PeerProtocol, PeerProved
 from amqp_broker.server.peer_tls import TlsCredentials
 from amqp_broker.server.peers import PeerLinks
-from amqp_broker.setting_kinds import Address, MemberAddress
-from tests.cluster.link_pair import frames_of
+from amqp_broker.settings.cluster_config import ClusterConfig
+from amqp_broker.settings.kinds import Address, MemberAddress
+from tests.links.link_pair import frames_of
 
 SECRET = b"a secret that nobody could ever guess"
 PATIENCE_S = 60.0

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.config import Config
 from amqp_broker.node import Node
 from amqp_broker.server.driver import Driver, TimedPace
+from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
 
 #: Longer than a turn has for them, seconds.

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.config import Config
 from amqp_broker.node import Node
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.server.driver import LONE_BYTES, Driver
 from amqp_broker.server.listener import Listener
+from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
 from tests.fuzz.harness import on_channel
 from tests.robustness.broker import Broker, frames_of

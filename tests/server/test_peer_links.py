@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from amqp_broker.cluster.peer_frames import FRAME_OVERHEAD, PING
+from amqp_broker.links.peer_frames import FRAME_OVERHEAD, PING
 from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from amqp_broker.server.sockets import bind_all
-from amqp_broker.setting_kinds import Address, MemberAddress
-from tests.cluster.link_pair import frames_of
+from amqp_broker.settings.kinds import Address, MemberAddress
+from tests.links.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, Place, linked, listeners, places, rest_of, running
 
 KIB = 1024

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.cluster.link_pair import frames_of
+from tests.links.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, Place, places, running
 
 KIB = 1024

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.cluster.link_pair import frames_of
+from tests.links.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, LogWatch, Place, connect, linked, places, rest_of, running
 
 #: What strangers say, and what the log says of it.

@@ -11,9 +11,9 @@ import pytest
 import trustme
 import uvloop
 
-from amqp_broker.cluster.cluster_config import ClusterConfig
-from amqp_broker.cluster.peer_handshake import PeerLinkError
+from amqp_broker.links.peer_handshake import PeerLinkError
 from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials, load_credentials
+from amqp_broker.settings.cluster_config import ClusterConfig
 from tests.server.peer_cluster import LogWatch, Place, connect, linked, places, rest_of, running
 
 NAMES = ("n1", "n2", "n3")

@@ -144,7 +144,7 @@ def test_memory_is_bounded_and_nothing_uncounted(scribe: Scribe) -> None:
 
 _PROGRAM = """
 import logging, sys, time
-from amqp_broker.config import Config
+from amqp_broker.settings.config import Config
 from amqp_broker.server.main import start_logging
 lines = start_logging(Config())
 for name in ("amqp_broker", "amqp_broker.cluster", "raft", "storage", "queues"):

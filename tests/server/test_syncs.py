@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.cluster import commands
+from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.server import driver
 from amqp_broker.server.driver import Driver

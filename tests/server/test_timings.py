@@ -11,7 +11,7 @@ import pytest
 
 import amqp_broker
 from amqp_broker.system_client import SystemClient
-from amqp_broker.timings import KEPT, STATIONS, Timings
+from amqp_broker.turn.timings import KEPT, STATIONS, Timings
 
 MESSAGES = 50
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp_broker.page_check import PageCheck
+from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.server.verification import failures_of, take_few, verify_at_start
 from queues.page import Page
 from storage.disk import FileDisk

@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from amqp_broker.config import Config
+from amqp_broker.settings.config import Config
 
 USER = "guest"
 PASSWORD = "guest"

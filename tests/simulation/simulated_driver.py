@@ -13,13 +13,13 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 
-from amqp_broker.cluster import commands
 from amqp_broker.connection.connection import ENDING, Connection
 from amqp_broker.connection.peer import Peer
-from amqp_broker.hold import Hold
+from amqp_broker.flow.hold import Hold
+from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
-from amqp_broker.sync_job import SyncJob
+from amqp_broker.turn.sync_job import SyncJob
 from storage.errors import CorruptRecord, SyncFailed
 from tests.simulation.client import Operation, SimulatedClient
 from tests.simulation.model import Model

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from amqp_broker import broker as broker_module
 from amqp_broker import node as node_module
 from amqp_broker.channel import basic_methods
 from amqp_broker.channel.consumer import ChannelConsumer
-from amqp_broker.cluster.projection import Projection
 from amqp_broker.node import Node, Turn
+from amqp_broker.vhosts import broker as broker_module
+from amqp_broker.vhosts.projection import Projection
 from queues.classic import ClassicQueue
 from queues.recovery import Recovery
 from queues.store import ENQUEUE, SETTLE

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 import amqp_broker
 from amqp_broker.client import ClientError, Connection
-from amqp_broker.embedded import BrokerStartError, RunningBroker
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import ExchangeDeclare, QueueBind, QueueDeclare
 from amqp_broker.system_client import SystemClient, SystemRequestError
+from amqp_broker.testing.embedded import BrokerStartError, RunningBroker
 
 QUEUES = ("in", "in2", "out")
 DOWN_S = 1.5

@@ -1,0 +1,74 @@
+"""Hashing: new passwords on their way to their hash, one at a time and not here: scrypt takes tens of milliseconds.
+
+    `hash` -> `take` (end of turn) -> PasswordHash.run, in a thread of the driver -> `done` -> whoever waits for it
+
+Invariant: at most one is handed out, so that of the driver's thread a login has every second place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth.passwords import NewPassword
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+
+
+class PasswordHash:
+    """One of them (turn/task.py, Awaited). Only `run` may be called in another thread."""
+
+    def __init__(self, password: NewPassword) -> None:
+        self.is_done = False
+        self._password = password
+        self._then: list[Callable[[Any], None]] = []
+
+    def run(self) -> None:
+        """Compute."""
+        self._password.run()
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """Call `then(hash)`; at once if it is done already."""
+        if self.is_done:
+            then(self._password.stored)
+        else:
+            self._then.append(then)
+
+    def finish(self) -> None:
+        """It has run."""
+        self.is_done = True
+        then, self._then = self._then, []
+        for each in then:
+            each(self._password.stored)
+
+
+class Hashing:
+    """Those of a node that wait."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._waiting: deque[PasswordHash] = deque()
+        self._running: PasswordHash | None = None
+
+    def hash(self, password: NewPassword) -> PasswordHash:
+        """Have it computed in its turn."""
+        wanted = PasswordHash(password)
+        self._waiting.append(wanted)
+        self._node.has_hashes = True
+        return wanted
+
+    def take(self) -> list[PasswordHash]:
+        """What is to be run now."""
+        self._node.has_hashes = False
+        if self._running is not None or not self._waiting:
+            return []
+        self._running = self._waiting.popleft()
+        return [self._running]
+
+    def done(self, wanted: PasswordHash) -> None:
+        """It has run."""
+        self._running = None
+        self._node.has_hashes = bool(self._waiting)
+        wanted.finish()

@@ -1,0 +1,82 @@
+"""Session: who is at the other end of a connection, and what that user may do in its virtual host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth.permissions import Action, Permission, TopicPermission
+from amqp_broker.errors import refused
+
+if TYPE_CHECKING:
+    from amqp_broker.vhosts.broker import Broker
+
+
+class Session:
+    """One logged-in user in one virtual host. Permissions are looked up again when the metadata's counter has moved.
+
+    client_properties: as the client sent them. capabilities: the names that the client set to true.
+    """
+
+    def __init__(self, broker: Broker, user: str, client_properties: Any) -> None:
+        self.broker = broker
+        self.user = user
+        self.vhost = ""
+        self.client_properties = client_properties
+        found = client_properties.get("capabilities")
+        self.capabilities = {key for key, value in found.items() if value is True} if isinstance(found, dict) else set()
+        self.heartbeat_ms = 0
+        self.channel_max = 0
+        self._generation = -1
+        self._permission: Permission | None = None
+        self._topics: dict[str, TopicPermission | None] = {}
+
+    @property
+    def connection_name(self) -> str:
+        """The name that the client gave itself, or nothing."""
+        name = self.client_properties.get("connection_name", "")
+        return name if isinstance(name, str) else ""
+
+    def _refresh(self) -> None:
+        metadata = self.broker.metadata
+        if self._generation != metadata.access_generation:
+            self._generation = metadata.access_generation
+            grant = metadata.permission(self.user, self.vhost)
+            self._permission = Permission(grant.configure, grant.write, grant.read) if grant is not None else None
+            self._topics = {}
+
+    def has_vhost(self) -> bool:
+        """Whether the user may be in its virtual host at all."""
+        self._refresh()
+        return self._permission is not None
+
+    def allows(self, action: Action, name: str) -> bool:
+        """Whether the user has this permission on a queue or exchange of that name."""
+        self._refresh()
+        return self._permission is not None and self._permission.allows(action, name)
+
+    def check(self, action: Action, kind: str, name: str) -> None:
+        """Raises ChannelException (403) when the user lacks the permission on the queue or exchange."""
+        if not self.allows(action, name):
+            raise refused(action.value, kind, name, self.vhost, self.user)
+
+    def check_any(self, kind: str, name: str) -> None:
+        """A passive declaration asks for any of the three. Raises ChannelException (403)."""
+        self._refresh()
+        if self._permission is None or not self._permission.allows_anything_on(name):
+            raise refused("configure", kind, name, self.vhost, self.user)
+
+    def allows_topic(self, action: Action, exchange: str, routing_key: str) -> bool:
+        """Whether a topic permission on the exchange lets this routing key through; without one all are let through."""
+        self._refresh()
+        if exchange not in self._topics:
+            grant = self.broker.metadata.topic_permission(self.user, self.vhost, exchange)
+            self._topics[exchange] = (
+                TopicPermission(grant.write, grant.read, self.user, self.vhost) if grant is not None else None
+            )
+        permission = self._topics[exchange]
+        return permission is None or permission.allows(action, routing_key)
+
+    def has_tag(self, tag: str) -> bool:
+        """Whether the user has this tag, as administrator or impersonator."""
+        user = self.broker.metadata.user(self.user)
+        return user is not None and tag in user.tags

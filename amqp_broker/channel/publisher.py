@@ -1,0 +1,245 @@
+"""Publisher: the long way of a published message, for everything that is not simply "these queues".
+
+It checks permissions when a route is first needed, and it knows the special cases: headers exchanges, CC and BCC,
+expiration and user-id checks, direct reply-to, delayed messages, transactions, the system exchange.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
+from amqp_broker.flow.turn_share import LONG_WAY
+from amqp_broker.messages.facts import MessageFacts, copy_keys, with_plain_longs, with_properties, without_header
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.properties import replace_properties
+from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
+from amqp_broker.routing.routes import PublishRoute, homes_of
+from exchanges.router import Route
+from queues.message import Address, Message
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.vhosts.broker import Broker
+
+#: The exchange at which the broker itself answers requests (management/system.py).
+SYSTEM_EXCHANGE = "amq.system"
+
+#: So many consumers hear in one slice that they were cancelled.
+_CANCELS = 32
+#: Routes by header octets that a virtual host remembers.
+_HEADER_ROUTES = 10_000
+
+
+class Publisher:
+    """Shared by all channels of a node."""
+
+    def __init__(self, broker: Broker, system: Any) -> None:
+        self._broker = broker
+        self._system = system
+        self._cancels: deque[tuple[Channel, str]] = deque()
+        self._header_routes: dict[tuple[str, bytes, bytes], tuple[Any, int, list[Any]]] = {}
+
+    def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
+        """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
+        (403, 404)."""
+        vhost = channel.vhost
+        session = channel.connection.session
+        split = 1 + raw[0]
+        exchange = raw[1:split].decode("utf-8", "surrogateescape")
+        routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
+        address = Address(raw)
+        if exchange == SYSTEM_EXCHANGE or (not exchange and routing_key.startswith(REPLY_PREFIX)):
+            return address, PublishRoute(None, [], False, vhost.generation)
+        session.check(Action.WRITE, "exchange", exchange)
+        entry = vhost.router.get(exchange)
+        if entry is None:
+            raise not_found("exchange", exchange, vhost.name)
+        if entry.internal:
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED, f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'"
+            )
+        if entry.exchange.type_name == "topic":
+            check_topics(channel, exchange, [routing_key])
+        if vhost.router.depends_on_message(exchange):
+            return address, PublishRoute(entry, [], False, vhost.generation)
+        return address, vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
+
+    def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
+        """Check and route one message. Raises ChannelException or ConnectionException."""
+        if channel.scanner.headers_end and channel.scanner.has_capital_longs:
+            message = with_properties(message, with_plain_longs(message.properties()))
+        facts = MessageFacts(message)
+        self._check(channel, message, facts)
+        if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
+            message = self._with_reply_address(channel, message)
+            facts = MessageFacts(message)
+        if route.entry is None and message.address.exchange == SYSTEM_EXCHANGE:
+            _check_reply_queue(channel, facts.properties.reply_to)
+        if channel.scanner.has_copies:
+            try:
+                keys = copy_keys(facts)
+            except ValueError as error:
+                raise precondition_failed(str(error)) from None
+            if route.entry is not None and route.entry.exchange.type_name == "topic":
+                check_topics(channel, message.address.exchange, keys)
+            # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
+            message = without_header(message, facts, "BCC")
+        if channel.transaction is not None:
+            channel.transaction.add_message(route, message, facts, channel.is_mandatory)
+            channel.connection.node.turn_share.note(channel.connection, LONG_WAY)
+            return
+        receipt = channel.confirms.new_receipt() if channel.is_confirming else None
+        copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
+        # Not in a commit, which is parked for an answer of its own.
+        channel.connection.node.turn_share.note(channel.connection, max(copies, LONG_WAY))
+
+    def route_message(
+        self,
+        channel: Channel,
+        route: PublishRoute,
+        message: Message,
+        facts: MessageFacts,
+        is_mandatory: bool,
+        receipt: Receipt | None,
+    ) -> int:
+        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
+        in queues whose log is elsewhere. Returns to how many queues it went."""
+        vhost = channel.vhost
+        if route.entry is None:
+            self._publish_specially(channel, route, message, facts)
+            return 0
+        delayed: list[str] = []
+        if route.is_plain and "CC" not in facts.headers and "BCC" not in facts.headers:
+            queues = route.queues
+        else:
+            queues, delayed = self._queues_of(vhost, route, message, facts)
+        for name in delayed:
+            vhost.delayed[name].add(message, vhost.now, receipt)
+        if queues:
+            homes = homes_of(queues)
+            if homes:
+                channel.connection.note_homes(homes)
+            outcome = vhost.publish(message, queues, vhost.now, receipt)
+            if outcome:
+                channel.note_outcome(outcome)
+        elif not delayed:
+            self.note_unroutable()
+            if is_mandatory:
+                channel.return_message(message)
+        return len(queues)
+
+    def note_unroutable(self) -> None:
+        """A message went to no queue."""
+        self._broker.unroutable += 1
+
+    def _queues_of(
+        self, vhost: Any, route: PublishRoute, message: Message, facts: MessageFacts
+    ) -> tuple[list[Any], list[str]]:
+        """The queues of a message whose headers matter, remembered by the octets of its headers."""
+        address = message.address
+        key = (vhost.name, address.raw, facts.headers_raw or b"")
+        known = self._header_routes.get(key)
+        entry = vhost.router.get(address.exchange)
+        if known is not None and known[0] is entry and known[1] == entry.version:
+            return known[2], []
+        routing_keys = [address.routing_key, *copy_keys(facts)]
+        found: Route = vhost.router.route(address.exchange, routing_keys, facts)
+        queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
+        if not found.delayed and not self._depends_on_properties(vhost):
+            if len(self._header_routes) >= _HEADER_ROUTES:
+                self._header_routes.clear()
+            self._header_routes[key] = (entry, entry.version, queues)
+        return queues, found.delayed
+
+    @staticmethod
+    def _depends_on_properties(vhost: Any) -> bool:
+        """Whether some exchange routes by properties beyond the headers (consistent hash)."""
+        return any(
+            entry.exchange.type_name == "x-consistent-hash"
+            for entry in vhost.router.entries()
+            if entry.exchange.routes_by_headers
+        )
+
+    def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
+        if channel.is_immediate:
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        if message.expiration < -1:
+            value = facts.properties.expiration
+            raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
+        session = channel.connection.session
+        if channel.scanner.user_id_end:
+            claimed = facts.properties.user_id
+            if claimed and claimed != session.user and not session.has_tag("impersonator"):
+                raise precondition_failed(
+                    f"user_id property set to '{claimed}' but authenticated user was '{session.user}'"
+                )
+
+    def _with_reply_address(self, channel: Channel, message: Message) -> Message:
+        """The message with its reply-to replaced by the address of the channel's reply consumer."""
+        consumer = channel.reply_consumer
+        if consumer is None:
+            raise precondition_failed("fast reply consumer does not exist")
+        return with_properties(message, replace_properties(message.properties(), reply_to=consumer.address))
+
+    def _publish_specially(
+        self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
+    ) -> None:
+        """A reply to a reply consumer, or a request to the broker itself."""
+        if message.address.exchange == SYSTEM_EXCHANGE:
+            self._system.request(channel, message.address.routing_key, message, facts)
+            return
+        if not self._broker.reply_consumers.deliver(message) and channel.is_mandatory:
+            channel.return_message(message)
+
+    def cancel_consumer(self, channel: Channel, consumer: Any) -> None:
+        """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify); after
+        the queue.delete-ok that it waits for."""
+        channel.consumers.pop(consumer.tag, None)
+        connection = channel.connection
+        if connection.late_cancels is not None:
+            connection.late_cancels.append((channel, consumer.tag))
+        else:
+            self.tell_cancelled([(channel, consumer.tag)])
+
+    def tell_cancelled(self, cancels: list[tuple[Channel, str]]) -> None:
+        """basic.cancel from the broker for these consumers, by their tags: a queue may have very many."""
+        if cancels and not self._cancels:
+            self._broker.background.add(self._tell_some)
+        self._cancels.extend(cancels)
+
+    def _tell_some(self, now: int) -> bool:
+        cancels = self._cancels
+        for _ in range(min(_CANCELS, len(cancels))):
+            channel, consumer_tag = cancels.popleft()
+            connection = channel.connection
+            if not channel.is_open or channel.is_closing or consumer_tag in channel.consumers:
+                continue  # nobody is there to be told, or the client has cancelled it and used the tag again
+            if "consumer_cancel_notify" in connection.session.capabilities:
+                payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
+                channel.output.put_frame(1, channel.channel_id, payload)
+                connection.touch()
+        return bool(cancels)
+
+
+def check_topics(channel: Channel, exchange: str, routing_keys: list[str]) -> None:
+    """Whether the user's topic permission lets these keys through, copies too. Raises ChannelException (403)."""
+    session = channel.connection.session
+    for key in routing_keys:
+        if not session.allows_topic(Action.WRITE, exchange, key):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED,
+                f"write access to topic '{key}' in exchange '{exchange}' in vhost '{channel.vhost.name}' "
+                f"refused for user '{session.user}'",
+            )
+
+
+def _check_reply_queue(channel: Channel, reply_to: str | None) -> None:
+    """The broker's answers go to a queue as if the user had published them there, so the user has to be allowed to.
+    Raises ChannelException (403)."""
+    if reply_to and not reply_to.startswith(REPLY_PREFIX):
+        channel.connection.session.check(Action.WRITE, "exchange", "")

@@ -1,0 +1,1 @@
+"""What a connection says, and when it is not read."""

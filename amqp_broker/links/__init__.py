@@ -1,0 +1,1 @@
+"""Links between nodes: the handshake, frames, and who is known."""

@@ -1,0 +1,555 @@
+"""Acquaintances: before two members count for each other, each has found in its own folder all that the other has seen
+of it. One that has not has forgotten what it has promised, and its node ends (decision 0020).
+
+    link up -> GREETING   who I am, how far my memory reaches, the last that I have seen of you
+            <- REMEMBERS  all that you have seen of me is in my folder
+            -> RECORDED   how far your memory reaches is on my disk: you are held to it, and what you say counts
+    both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
+
+Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
+node of another generation of the cluster says counts for nothing, and one that meets a later generation that replaces
+its own is over (generation.py).
+
+It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
+`take_output`. All of them are an application's frame of one kind, whose octets are JSON.
+
+Invariants:
+1. Nobody is admitted before both have recorded each other, on the disk.
+2. A member that has forgotten admits nobody any more, and what makes it so is in its folder first (`Memory.give_up`).
+3. In the first moments after a start (an election's time-out) nobody is admitted before all members that are there
+   have been asked: whoever knows better is heard first.
+4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
+   and so has everybody in a cluster that was restored.
+5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why_refused, why_strange
+from amqp_broker.links.members_file import KnownMembers
+from raft.leadership import Leadership
+from raft.memory import Point, Witness
+from raft.messages import Application
+from raft.wire import encode
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.settings.kinds import MemberAddress
+    from queues.timers import Timers
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: The kind of an application's frame.
+ACQUAINTANCE = 12
+#: How often a member says how far its memory has come, milliseconds: so much of what it has promised may be known to
+#: leaders only, and not to their disks.
+TELL_MS = 500
+
+GREETING = "greeting"
+REMEMBERS = "remembers"
+RECORDED = "recorded"
+POINT = "point"
+FORGOTTEN = "forgotten"
+GENERATION = "generation"
+
+_HEAD = encode(Application(bytes([ACQUAINTANCE])))
+
+
+class Acquaintance:
+    """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
+    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
+
+    def __init__(self) -> None:
+        self.since = 0
+        self.is_current = False  # of this version: it names its generation
+        self.is_removed = False  # by the metadata, after it was added
+        self.generation = FIRST
+        self.point: Point | None = None
+        self.told: Point | None = None
+        self.remembers = False
+        self.is_on_disk = False  # where it is
+        self.has_said_so = False
+        self.is_recorded = False  # this node, by that one
+        self.is_admitted = False
+
+
+class Acquaintances:
+    """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
+    it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster; replaces: nodes of earlier
+    ones end."""
+
+    def __init__(self, replication: Replication, random_bytes: Callable[[int], bytes]) -> None:
+        self.links: dict[str, Acquaintance] = {}
+        self.joined_at = 0
+        self.joins = False
+        self.generation = FIRST
+        self.replaces = False
+        self._refused: dict[str, bool] = {}
+        self._identity = ""  # of a folder that was made with one, hexadecimal
+        self.on_admitted: Callable[[str, int], None]
+        self.on_dismissed: Callable[[str, int], None]
+        self.on_farewell: Callable[[str, bytes, int], bool]
+        self.wants_sync = False
+        self._replication = replication
+        self._host = replication.host
+        self._memory = replication.host.memory
+        self._random_bytes = random_bytes
+        self.output: dict[str, list[bytes]] = {}
+        self._is_patient = True
+        self._has_warned: dict[str, str] = {}
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def reason(self) -> str:
+        """Why this folder is not to be used any more; "" if it is."""
+        return self._memory.reason
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the folder was given up, and says so on the disk."""
+        return bool(self.reason) and self._memory.position <= self._replication.synced_position
+
+    def is_admitted(self, name: str) -> bool:
+        """Whether what this one says counts."""
+        link = self.links.get(name)
+        return link is not None and link.is_admitted
+
+    def older_versions(self) -> list[str]:
+        """Who is linked, and of a version that says nothing of generations and folders that were added."""
+        return [name for name, link in self.links.items() if link.is_admitted and not link.is_current]
+
+    # -- the folder ----------------------------------------------------------------------------------------------------
+
+    def take_folder(self, known: KnownMembers | None, *, joins: bool) -> None:
+        """What the MEMBERS file says of the folder. For a node that has not been recovered yet."""
+        self.joins = joins
+        if known is not None:
+            self.joined_at, self.generation, self._identity = known.since, known.generation, known.identity
+            self.replaces = known.replaces
+
+    def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
+        """What its MEMBERS file has to say, with these members."""
+        own = self._replication.own_node
+        # A journal that is emptied goes on under the same identity, so that its lives are missed.
+        identity = self._memory.identity.hex() or self._identity
+        return KnownMembers(own, members, joins, self.joined_at, identity, self.generation, self.replaces)
+
+    @property
+    def _belongs_nowhere(self) -> bool:
+        """The folder was made to be added to a cluster, and has not been: it has promised nothing."""
+        groups = self._host.groups.values()
+        return self.joins and not any(group.members or group.learners for group in groups)
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def open(self, timers: Timers, now: int) -> None:
+        """A life begins."""
+        self._memory.open(self._replication.port, self._random_bytes, bytes.fromhex(self._identity))
+        self.wants_sync = self._replication.is_busy = True
+        timers.at(now + self._host.settings.election_timeout_max_ms, self._be_patient_no_more)
+        self._tell_later(timers, now)
+
+    def link_up(self, name: str, now: int) -> None:
+        """There is a link to another node."""
+        if self.reason:
+            return
+        self.links[name] = Acquaintance()
+        if not self._memory.is_open:  # a node that has no others, as far as it knows
+            self._admit(name, now)
+        elif self._memory.position <= self._replication.synced_position:
+            self._greet(name)
+        else:
+            self.wants_sync = self._replication.is_busy = True
+
+    def link_down(self, name: str, now: int) -> None:
+        """It is gone."""
+        self.output.pop(name, None)
+        link = self.links.pop(name, None)
+        if link is not None and link.is_admitted:
+            self.on_dismissed(name, now)
+
+    def receive(self, name: str, frame: bytes, now: int) -> bytes | None:
+        """A frame of one that is not admitted. Returns it if it counts all the same."""
+        link = self.links.get(name)
+        if link is None:
+            return None
+        if frame.startswith(_HEAD):
+            self.on_said(name, frame[len(_HEAD) :], now)
+            return None
+        if self.reason or self._is_refused(name, link):
+            return None
+        if self.on_farewell(name, frame, now) or link.point is not None:
+            return None
+        if name in self._memory.witnesses:
+            self._warn(name, "once it said who it is, and now it does not: is it of an older version?")
+            return None
+        log.info("%s is of a version that does not say what it remembers", name)
+        self._admit(name, now)
+        return frame
+
+    def synced(self, position: int, now: int) -> None:
+        """The journal is on the disk up to there; while this is waited for (`wants_sync`)."""
+        self.wants_sync = False
+        if self._memory.position > position:
+            self.wants_sync = True
+        if self.reason:
+            return
+        for name, link in list(self.links.items()):
+            if link.told is None and not link.is_admitted and self._memory.position <= position:
+                self._greet(name)
+            if link.remembers and not link.is_on_disk:
+                self._record(name, link)
+        self._admit_all(now)
+
+    def member_removed(self, name: str, index: int, now: int) -> None:
+        """By the metadata, at this index."""
+        witness = self._memory.witnesses.get(name)
+        if witness is None or witness.as_of >= index:
+            return  # it has been added again since: this is an old entry that is applied once more
+        self._memory.forget(name)
+        link = self.links.get(name)
+        if link is not None and link.since < index:
+            link.is_removed = True
+        if link is not None and not link.is_admitted and link.told is not None and not self.reason:
+            self._greet(name)
+
+    def member_added(self, name: str, index: int, now: int) -> None:
+        """By the metadata, at this index; maybe with a new folder, and its old one is still linked."""
+        link = self.links.get(name)
+        if link is None or link.point is None or self.reason:
+            return
+        if not link.is_removed and not self._is_another(name, link.point, link.since, index):
+            return
+        self._warn(name, self._why_another(name, link.point))
+        self._leave([name], now)
+        self.links[name] = Acquaintance()  # nothing that was said on it counts any more, and it greets no second time
+        self.links[name].generation = link.generation
+        if link.told is not None:
+            self._greet(name)
+
+    def members_replaced(self, members: dict[str, str], index: int, now: int) -> None:
+        """The metadata are others."""
+        for name in members:
+            self.member_added(name, index, now)
+        for name in [name for name in self._memory.witnesses if members and name not in members]:
+            self.member_removed(name, index, now)
+
+    def joined(self, index: int) -> None:
+        """A node that was made to be added knows all that was decided up to this index, and that it is a member."""
+        if not self.joins or self.joined_at:
+            return
+        self.joined_at = index
+        for name, link in self.links.items():
+            if not link.is_admitted and link.told is not None:
+                self._greet(name)
+
+    def give_up(self, reason: str) -> None:
+        """The folder is not to be used any more."""
+        if self._memory.is_open and not self.reason:
+            self._memory.give_up(reason)
+            self.wants_sync = self._replication.is_busy = True
+
+    # -- what they say -------------------------------------------------------------------------------------------------
+
+    def on_said(self, name: str, payload: bytes, now: int) -> None:
+        """The octets of a frame of this kind."""
+        link = self.links.get(name)
+        if link is None or self.reason:
+            return
+        try:
+            said = json.loads(payload)
+            point = _point(said["point"]) if "point" in said else None
+            what = said["what"]
+            if what in (GREETING, GENERATION):
+                link.is_current = "generation" in said
+                self._hear_generation(name, link, said.get("generation", FIRST), bool(said.get("replaces")), now)
+            if self.reason or self._is_refused(name, link):
+                return
+            if what == GREETING:
+                self._on_greeting(name, link, said, point, now)
+            elif what == REMEMBERS:
+                link.remembers = True
+                self._record(name, link)
+            elif what == RECORDED:
+                link.is_recorded = True
+            elif what == POINT and point is not None:
+                self._on_point(name, link, point)
+            elif what == FORGOTTEN:
+                self._warn(name, f"it has forgotten what it has promised, and ends: {said['text']}")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.error("%s says what it remembers in a way that is not understood: %s", name, error)
+            return
+        self._admit_all(now)
+
+    def _on_greeting(self, name: str, link: Acquaintance, said: dict[str, Any], point: Point | None, now: int) -> None:
+        seen = _point(said["seen"]) if said["seen"] is not None else None
+        leads = {int(group_id): (int(term), int(index)) for group_id, (term, index) in said["leads"].items()}
+        link.point, link.since = point, int(said.get("since", 0))
+        if link.remembers:
+            self._record(name, link)  # it has said so before it could say who it is
+        recorded = Point(bytes.fromhex(said.get("recorded", "")), 0, 0, 0)  # of its lives the metadata know nothing
+        missing = ""
+        for known, as_of in ((seen, said["as_of"]), (recorded, said.get("applied", 0))):
+            if known is None or not known.identity or missing or self._is_made_anew(known, int(as_of)):
+                continue
+            missing = self._memory.missing(known)
+            if missing and self._is_waiting_to_join(known):
+                log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
+                return
+        if seen is not None and seen.identity == self._memory.identity:  # else it is of another one that it has heard
+            missing = missing or self._unacknowledged(leads)
+        if missing:
+            self._forget(name, missing, now)
+            return
+        self._say(name, REMEMBERS)
+
+    def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, replaces: bool, now: int) -> None:
+        """theirs: None of a node that belongs to no cluster yet, and will take this node's. replaces: earlier ones."""
+        link.generation = self.generation if theirs is None else int(theirs)
+        if compare(self.generation, link.generation) is not Standing.LATER:
+            return
+        if self._belongs_nowhere:
+            self.generation, self.replaces = link.generation, replaces
+            self._leave([other for other, each in self.links.items() if each.generation != self.generation], now)
+            return
+        if not replaces:
+            return  # it is refused
+        own = self._replication.own_node
+        self.give_up(why_over(own, self.generation, name, link.generation))
+        log.warning("%s is of a later generation of the cluster: this node ends", name)
+        self.output.clear()
+        self._leave(self.links, now)
+
+    def _is_refused(self, name: str, link: Acquaintance) -> bool:
+        """Whether nothing counts that it says."""
+        if compare(self.generation, link.generation) is Standing.SAME:
+            return False
+        self._refuse(name, link.generation)
+        if link.told is None and self._memory.is_open:  # it is to know why
+            link.told = self._point()
+            self._say(name, GENERATION, generation=self.generation, replaces=self.replaces)
+        return True
+
+    def _refuse(self, name: str, theirs: int) -> None:
+        is_later = compare(self.generation, theirs) is Standing.LATER
+        self._warn(name, (why_strange if is_later else why_refused)(self.generation, theirs))
+        self._refused[name] = True
+
+    def refusal(self, name: str, frame: bytes) -> list[bytes]:
+        """What one is told whose first frame this is, and which is not let in while another link to that member counts;
+        nothing for who may take its place."""
+        if not frame.startswith(_HEAD) or self.reason:
+            return []
+        try:
+            said = json.loads(frame[len(_HEAD) :])
+            theirs = said.get("generation", FIRST)
+            standing = Standing.SAME if theirs is None else compare(self.generation, int(theirs))
+        except (ValueError, TypeError, AttributeError):
+            return []
+        if standing is Standing.SAME or (standing is Standing.LATER and said.get("replaces")):
+            return []
+        is_later = standing is Standing.LATER
+        why = (why_strange if is_later else why_refused)(self.generation, int(theirs))
+        self._warn(f"another {name}", why)
+        return [self._own_generation()]
+
+    def _own_generation(self) -> bytes:
+        said = {"what": GENERATION, "generation": self.generation, "replaces": self.replaces}
+        return _HEAD + json.dumps(said).encode()
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether `take_refused` has something to say."""
+        return bool(self._refused)
+
+    def take_refused(self) -> list[tuple[str, bool]]:
+        """Who is of another generation (True), and with whom there is nothing to be said; or who was let in since."""
+        refused, self._refused = self._refused, {}
+        return list(refused.items())
+
+    def _leave(self, names: Iterable[str], now: int) -> None:
+        """What these say counts no more."""
+        for name in list(names):
+            if self.links[name].is_admitted:
+                self.links[name].is_admitted = False
+                self.on_dismissed(name, now)
+
+    def _is_made_anew(self, seen: Point, as_of: int) -> bool:
+        """What was seen was an earlier folder: this one was added after that."""
+        return seen.identity != self._memory.identity and self.joined_at > as_of
+
+    def _is_waiting_to_join(self, seen: Point) -> bool:
+        """It has promised nobody anything yet."""
+        return seen.identity != self._memory.identity and self.joins and not self.joined_at
+
+    def _is_another(self, name: str, point: Point, since: int, applied: int) -> bool:
+        """Whether the metadata, applied up to there, have another folder for a member than that of this point."""
+        identity = self._replication.recorded_identity(name)
+        return bool(identity) and point.identity.hex() != identity and since <= applied
+
+    def _why_another(self, name: str, point: Point) -> str:
+        shown, recorded = point.identity.hex()[:8], self._replication.recorded_identity(name)[:8] or "another one"
+        return f"its folder is {shown}, and the cluster has added it with {recorded}: it is an old one of its name"
+
+    def _unacknowledged(self, leads: dict[int, tuple[int, int]]) -> str:
+        """What the leader of a group has from this node, and its log has not."""
+        for group_id, (term, index) in leads.items():
+            group = self._host.groups.get(group_id)
+            if group is None or group.term > term:
+                continue  # a later leader may have cut it
+            if group.term < term or group.last_index < index:
+                return (
+                    f"it had acknowledged entry {index} of group {group_id} in term {term}, and this folder ends at "
+                    f"entry {group.last_index} in term {group.term}: it is an older copy"
+                )
+        return ""
+
+    def _forget(self, name: str, missing: str, now: int) -> None:
+        own = self._replication.own_node
+        reason = (
+            f"this folder has forgotten what {name} knows of node {own}: {missing}. It must not be used: what it has "
+            f"confirmed could be lost. Bring the node back with `amqp-broker cluster rejoin --node-name {own} ...`, "
+            f"which gives it a new folder and a vote once it has caught up"
+        )
+        self.give_up(reason)
+        log.warning("%s knows more of this node than its folder does: it ends", name)
+        self.output.clear()
+        self._leave(self.links, now)
+        for other in self.links:
+            self._say(other, FORGOTTEN, text=missing)
+
+    def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
+        members = self._replication.recorded_members()
+        if link.is_admitted and not link.is_removed and (not members or name in members):
+            link.point = point
+            self._memory.saw(name, point, max(self._applied, link.since))
+
+    # -- what this node says -------------------------------------------------------------------------------------------
+
+    @property
+    def _applied(self) -> int:
+        return int(self._replication.metadata_group.last_applied)
+
+    def _point(self) -> Point:
+        return self._memory.point(self._host.promised_position)
+
+    def _greet(self, name: str) -> None:
+        link = self.links[name]
+        link.told = self._point()
+        witness: Witness | None = self._memory.witnesses.get(name)
+        leads = {}
+        for group_id, group in self._host.groups.items():
+            role = group.member.role
+            if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
+                leads[group_id] = [role.term, role.progress[name].match_index]
+        recorded = Point(bytes.fromhex(self._replication.recorded_identity(name)), 0, 0, 0)
+        self._say(
+            name,
+            GREETING,
+            generation=None if self._belongs_nowhere and not self.generation else self.generation,
+            replaces=self.replaces,
+            point=_show(link.told),
+            since=self.joined_at,
+            # Versions that know nothing of `recorded` know this.
+            seen=_show(witness.point) if witness is not None else _show(recorded) if recorded.identity else None,
+            as_of=witness.as_of if witness is not None else self._applied,
+            recorded=recorded.identity.hex(),
+            applied=self._applied,
+            leads=leads,
+        )
+
+    def _record(self, name: str, link: Acquaintance) -> None:
+        """Have on the disk where the other one is."""
+        if link.point is None:
+            return
+        if self._is_another(name, link.point, link.since, self._applied):
+            self._warn(name, self._why_another(name, link.point))
+            return
+        witness = self._memory.witnesses.get(name)
+        if witness is None or witness.point != link.point:
+            self._memory.saw(name, link.point, max(self._applied, link.since))
+        if self._memory.written(name) <= self._replication.synced_position:
+            link.is_on_disk = True
+        else:
+            self.wants_sync = self._replication.is_busy = True
+
+    def _tell_later(self, timers: Timers, now: int) -> None:
+        def tell(now: int) -> None:
+            if self.reason:
+                return
+            point = self._point()
+            for name, link in self.links.items():
+                if link.is_admitted and link.point is not None and link.told != point:
+                    link.told = point
+                    self._say(name, POINT, point=_show(point))
+            self._tell_later(timers, now)
+
+        timers.at(now + TELL_MS, tell)
+
+    def _say(self, name: str, what: str, **fields: object) -> None:
+        octets = json.dumps({"what": what, **fields}).encode()
+        self.output.setdefault(name, []).append(_HEAD + octets)
+        self._replication.is_busy = True
+
+    def introduction(self) -> list[bytes]:
+        """What goes before the only word that somebody is told who is no member. Not in the first generation: it says
+        nothing that silence does not, and versions without generations need not hear it."""
+        if self.generation == FIRST:
+            return []
+        return [self._own_generation()]
+
+    def take_output(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for each node, before whatever else it is sent."""
+        taken = list(self.output.items())
+        self.output.clear()
+        return taken
+
+    # -- admission -----------------------------------------------------------------------------------------------------
+
+    def _admit_all(self, now: int) -> None:
+        if self._is_patient and all(self._is_heard(name) for name in self._replication.members()):
+            self._is_patient = False
+        if self._is_patient:
+            return
+        for name, link in list(self.links.items()):
+            if link.is_on_disk and not link.has_said_so:
+                link.has_said_so = True
+                self._say(name, RECORDED)
+            if link.has_said_so and link.is_recorded and not link.is_admitted:
+                self._admit(name, now)
+
+    def _is_heard(self, name: str) -> bool:
+        link = self.links.get(name)
+        return name == self._replication.own_node or (link is not None and (link.is_on_disk or link.is_admitted))
+
+    def _be_patient_no_more(self, now: int) -> None:
+        self._is_patient = False
+        if not self.reason:
+            self._admit_all(now)
+
+    def _admit(self, name: str, now: int) -> None:
+        self.links[name].is_admitted = True
+        if self._has_warned.pop(name, None) is not None:
+            self._refused[name] = False
+        self.on_admitted(name, now)
+
+    def _warn(self, name: str, text: str) -> None:
+        """Once, and not for each link."""
+        if self._has_warned.get(name) != text:
+            self._has_warned[name] = text
+            log.warning("%s is not let in: %s", name, text)
+
+
+def _show(point: Point) -> list[object]:
+    return [point.identity.hex(), point.number, point.mark, point.position]
+
+
+def _point(shown: list[Any]) -> Point:
+    identity, number, mark, position = shown
+    return Point(bytes.fromhex(identity), int(number), int(mark), int(position))

@@ -1,0 +1,1 @@
+"""What is behind amq.system: verbs, statistics, definitions."""

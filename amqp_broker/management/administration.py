@@ -1,0 +1,30 @@
+"""Administration: metadata commands for whoever administers the broker (system.py), and for definitions.
+
+AMQP's own declarations go through vhosts/declarations.py, which checks what a client may do. What a command does at run
+time is in vhosts/projection.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.stream import Proposal
+from queues.arguments import QUORUM
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+
+
+class Administration:
+    """Proposes commands. The caller has checked that they make sense."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def execute(self, command: Command) -> Proposal:
+        """Propose one command. Returns what has to be applied before it is reported done. A classic queue that is said
+        to live nowhere lives on this node."""
+        if command["op"] == "queue.declare" and command["type"] != QUORUM:
+            command = {**command, "home": command.get("home") or self._node.replication.own_node}
+        return self._node.broker.propose(command)

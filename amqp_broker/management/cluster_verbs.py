@@ -1,0 +1,289 @@
+"""ClusterVerbs: what administrators may ask about the cluster, and of it, over `amq.system` (system.py).
+
+Each node answers with what it knows itself: of the groups that it leads, how far the others are. What changes the
+cluster may be asked of any node: members are metadata, and who leads a group hears of a transfer from the node that was
+asked. An answer says that it is on its way; `cluster.status` says when it has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.management.request import Request
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.stream import Proposal
+from amqp_broker.settings.kinds import MemberAddress, parse_member
+from raft.membership import TransferResult
+from raft.memory import IDENTITY_BYTES
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.node import Node
+    from raft.group import Group
+
+#: An answer's fields, which may change until it is given, and what has to be applied before that.
+Answer = tuple[dict[str, Any], Proposal | None]
+
+METADATA = "metadata"
+QUORUM_QUEUES = "quorum queues"
+#: So many names of queues are listed in an answer.
+MAX_LISTED_QUEUES = 1000
+
+
+class ClusterVerbs:
+    """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.verbs: dict[str, Callable[[Request], Answer]] = {
+            "cluster.status": self._status,
+            "cluster.add": self._add,
+            "cluster.remove": self._remove,
+            "cluster.transfer": self._transfer,
+            "cluster.rebalance": self._rebalance,
+        }
+
+    @property
+    def _membership(self) -> Membership:
+        membership: Membership = self._node.membership
+        return membership
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    def _status(self, request: Request) -> Answer:
+        """With `node`: whether it has left all groups for certain, too (`Membership.has_left`)."""
+        node = request.text("node", "")
+        config, replication = self._node.config, self._node.replication
+        groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
+        queues = self._quorum_queues()
+        for row in groups:
+            row["queues"] = len(queues.get(row["group"], ()))
+        critical = [
+            {"vhost": vhost, "name": name, "group": row["group"]}
+            for row in groups
+            if row["is_critical"]
+            for vhost, name in queues.get(row["group"], ())
+        ]
+        return {
+            "cluster": config.cluster_name,
+            "node": replication.own_node,
+            "members": self._describe_members(),
+            "groups": groups,
+            "critical_queues": critical[:MAX_LISTED_QUEUES],
+            "critical_queue_count": len(critical),
+            **({"has_left": self._has_left(node)} if node else {}),
+        }, None
+
+    def _has_left(self, name: str) -> bool:
+        return name not in self._node.broker.metadata.members() and self._membership.has_left(name)
+
+    def _describe_members(self) -> list[dict[str, Any]]:
+        replication, membership = self._node.replication, self._membership
+        own = replication.own_node
+        recorded = self._node.broker.metadata.members()
+        addresses = {name: str(address) for name, address in membership.addresses().items()}
+        addresses[own] = str(membership.own_address or "")
+        return [
+            {
+                "node": name,
+                "address": addresses.get(name, ""),
+                "is_linked": membership.is_linked(name),
+                "is_this_node": name == own,
+                "is_leaving": bool(recorded) and name not in recorded,
+            }
+            for name in sorted({*recorded, *replication.members(), own})
+        ]
+
+    def _describe_group(self, group_id: int, group: Group) -> dict[str, Any]:
+        state = group.statistics()
+        linked = [name for name in state.voters if self._membership.is_linked(name)]
+        return {
+            "group": group_id,
+            "holds": QUORUM_QUEUES if group_id else METADATA,
+            "role": state.role,
+            "leader": state.leader,
+            "term": state.term,
+            "commit_index": state.commit_index,
+            "applied_index": state.last_applied,
+            "last_index": state.last_index,
+            "voters": list(state.voters),
+            "learners": list(state.learners),
+            "lag": {peer.name: peer.lag for peer in state.peers},
+            "log_bytes": state.log_bytes,
+            # With one more voter gone there would be no majority. A node alone has nobody to lose.
+            "is_critical": len(state.voters) > 1 and 2 * (len(linked) - 1) <= len(state.voters),
+        }
+
+    def _quorum_queues(self) -> dict[int, list[tuple[str, str]]]:
+        """Virtual host and name of the quorum queues of each group."""
+        replication, metadata = self._node.replication, self._node.broker.metadata
+        found: dict[int, list[tuple[str, str]]] = {}
+        for vhost in metadata.vhosts():
+            for queue in metadata.queues(vhost.name):
+                if queue.type == "quorum":
+                    group_id = replication.group_of(queue.queue_id).raft.group_id
+                    found.setdefault(group_id, []).append((vhost.name, queue.name))
+        return found
+
+    # -- members -------------------------------------------------------------------------------------------------------
+
+    def _add(self, request: Request) -> Answer:
+        """A node is to be a member: `node` is NAME=HOST:PORT, `identity` that of its folder, if that has one."""
+        text, identity = request.text("node"), _identity(request)
+        try:
+            name, address = parse_member(text)
+        except ValueError as error:
+            raise ValueError(f"node '{text}' is {error}") from None
+        config, recorded = self._node.config, self._node.broker.metadata.members()
+        own = self._node.replication.own_node
+        if self._membership.own_address is None or own not in recorded:
+            raise ValueError(
+                f"node {own} has no address for other members: start it with cluster_listen and cluster_secret_file "
+                f"(and cluster, if it listens on all addresses)"
+            )
+        for other, known in recorded.items():
+            if other != name and known == str(address):
+                raise ValueError(f"{address} is the address of {other} already")
+        self._check_is_new(name, recorded, identity)
+        members = [*self._known_members(), MemberAddress(name, address)]
+        answer: dict[str, Any] = {
+            "cluster": config.cluster_name,
+            "queue_groups": config.queue_groups,
+            "members": [str(each) for each in sorted(set(members))],
+            "generation": self._node.replication.acquaintances.generation,
+            "replaces": self._node.replication.acquaintances.replaces,
+        }
+        replication, metadata = self._node.replication, self._node.broker.metadata
+        put = commands.add_member(name, str(address), identity) if identity else commands.put_member(name, str(address))
+        proposal = replication.propose(put)
+
+        def look(_: object) -> None:
+            if identity and metadata.identity_of(name) != identity:
+                answer.update(ok=False, error=f"cluster.add: {_already(name)}")
+            # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
+            answer.update(index=replication.metadata_group.last_applied)
+
+        proposal.when_done(look)
+        return answer, proposal
+
+    def _check_is_new(self, name: str, recorded: Container[str], identity: str) -> None:
+        """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
+        added is not the way back for a member whose folder is lost. Raises ValueError."""
+        replication = self._node.replication
+        older = replication.acquaintances.older_versions() if identity else []
+        if older:
+            raise ValueError(
+                f"{', '.join(older)} would not understand it, of an older version: upgrade all members before {name} "
+                f"joins"
+            )
+        if name in recorded and (name in replication.host.memory.witnesses or self._votes(name)):
+            raise ValueError(_already(name))
+        if name not in recorded and not self._membership.has_left(name):
+            raise ValueError(
+                f"{name} is leaving, or another change of members is going on, or no majority of the members is "
+                f"linked: it may still be in some group; ask again, `amqp-broker cluster status` shows it"
+            )
+
+    def _votes(self, name: str) -> bool:
+        return any(name in group.members for group in self._node.replication.host.groups.values())
+
+    def _known_members(self) -> list[MemberAddress]:
+        membership, own = self._membership, self._node.replication.own_node
+        known = [MemberAddress(name, address) for name, address in membership.addresses().items()]
+        if membership.own_address is not None:
+            known.append(MemberAddress(own, membership.own_address))
+        return known
+
+    def _remove(self, request: Request) -> Answer:
+        """`node` is to be no member any more. Refused if the others could not go on without it."""
+        name, drops_queues = request.text("node"), request.flag("drops_queues")
+        membership, recorded = self._membership, self._node.broker.metadata.members()
+        if name not in recorded:
+            if any(row["node"] == name and row["is_leaving"] for row in self._describe_members()):
+                return {"remaining": list(recorded), "dropped_queues": 0}, None
+            names = ", ".join(recorded) or "none but this node"
+            raise ValueError(f"no member '{name}'; there are {names}")
+        if not membership.is_settled:
+            raise ValueError(
+                f"another change of members is going on; `amqp-broker cluster status` shows when all groups have the "
+                f"members {', '.join(recorded)}"
+            )
+        for group in self._node.replication.host.groups.values():
+            rest = [other for other in group.members if other != name]
+            gone = [other for other in rest if not membership.is_linked(other)]
+            if 2 * len(gone) >= len(rest):
+                raise ValueError(
+                    f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "
+                    f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
+                )
+        lost = [queue for queue in self._node.broker.metadata.queues_at(name) if queue.durable]
+        if lost and not drops_queues:
+            listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
+            raise ValueError(
+                f"{len(lost)} durable classic queues live on {name} and would be gone: {listed}; "
+                f"delete them, or say that they may be dropped (--drop-queues)"
+            )
+        fields = {"remaining": [other for other in recorded if other != name], "dropped_queues": len(lost)}
+        propose = self._node.replication.propose
+        fate = commands.DROP if drops_queues else commands.REFUSE
+        proposal = propose(commands.remove_member(name, expected=list(recorded), queues=fate))
+
+        def look(changed: object) -> None:
+            if not changed:
+                text = f"somebody else has changed the members, or declared a queue on {name}; ask again"
+                fields.update(ok=False, error=f"cluster.remove: {text}")
+
+        proposal.when_done(look)
+        return fields, proposal
+
+    # -- leaders -------------------------------------------------------------------------------------------------------
+
+    def _transfer(self, request: Request) -> Answer:
+        """The group of a quorum queue is to be led by `node`."""
+        vhost, name, target = request.text("vhost"), request.text("queue"), request.text("node")
+        queue = self._node.broker.metadata.queue(vhost, name)
+        if queue is None:
+            raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
+        if queue.type != "quorum":
+            raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
+        group_id = self._node.replication.group_of(queue.queue_id).raft.group_id
+        result = self._membership.request_transfer(group_id, target)
+        if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
+            raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")
+        return {"group": group_id, "leader": target}, None
+
+    def _rebalance(self, request: Request) -> Answer:
+        """Leaders are to be spread evenly over the linked members."""
+        moves = []
+        for move in self._membership.plan():
+            result = self._membership.request_transfer(move.group_id, move.target)
+            moves.append(
+                {
+                    "group": move.group_id,
+                    "from": move.source,
+                    "to": move.target,
+                    "is_started": result is TransferResult.STARTED,
+                    "note": "" if result is TransferResult.STARTED else result.value,
+                }
+            )
+        return {"moves": moves}, None
+
+
+def _identity(request: Request) -> str:
+    """Of a folder, hexadecimal; "" where none is given."""
+    identity = request.text("identity", "")
+    try:
+        is_one = len(bytes.fromhex(identity)) in (0, IDENTITY_BYTES)
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError(f"field identity has to be {IDENTITY_BYTES} octets in hexadecimal, got '{identity}'")
+    return identity.lower()
+
+
+def _already(name: str) -> str:
+    return (
+        f"{name} is a member already: start it with the folder that it has; if that is lost, `amqp-broker cluster "
+        f"rejoin --node-name {name} ...` gives it a new one"
+    )

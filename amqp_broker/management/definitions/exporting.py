@@ -1,0 +1,203 @@
+"""Exports the metadata as RabbitMQ's definitions.
+
+RabbitMQ imports the result, save two things that it does not have: our scrypt hashes (give such a user a
+new password there) and queue arguments of its own plugins.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+from amqp_broker.auth import passwords
+from amqp_broker.management.definitions.arguments import describe_arguments
+from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.version import __version__
+from exchanges.bindings import EXCHANGE, QUEUE
+
+RABBIT_VERSION: Final = "3.13.0"
+"""The release of RabbitMQ whose form of definitions this is."""
+SCRYPT_ALGORITHM: Final = "amqp_broker_scrypt"
+OPERATOR_POLICY: Final = "operator_policy"
+LIMITS_PARAMETER: Final = "vhost-limits"
+
+Definitions = dict[str, Any]
+Items = Iterator[dict[str, Any]]
+
+
+def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
+    """All definitions, or those inside of one vhost (which then is not named in them), as a JSON object."""
+    about, categories = export_items(metadata, vhost)
+    return about | {category: list(items) for category, items in categories.items()}
+
+
+def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definitions, dict[str, Items]]:
+    """The same in parts: what is said of the whole, and the items by category, each described when it is taken: as it
+    is now, whatever becomes of the metadata meanwhile."""
+    vhosts = [found for found in metadata.vhosts() if vhost in (None, found.name)]
+    about: Definitions = {
+        "rabbit_version": RABBIT_VERSION,
+        "rabbitmq_version": RABBIT_VERSION,
+        "product_name": "amqp-broker",
+        "product_version": __version__,
+    }
+    inside = _inside(metadata, vhosts)
+    if vhost is not None:
+        return about, {category: map(_without_vhost, items) for category, items in inside.items()}
+    return about, _shared(metadata) | inside
+
+
+def _without_vhost(item: dict[str, Any]) -> dict[str, Any]:
+    del item["vhost"]
+    return item
+
+
+def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
+    """What lies in the vhosts. Lists of records are taken at once: these never change."""
+    names = [found.name for found in vhosts]
+    queues, exchanges = map(metadata.queues, names), map(metadata.exchanges, names)
+    held = list(zip(names, exchanges, queues, map(metadata.bindings, names), strict=True))
+    return {
+        "parameters": iter([item for found in vhosts for item in _parameters(metadata, found)]),
+        "policies": map(_policy, [item for name in names for item in metadata.policies(name)]),
+        "queues": (_queue(item) for _, _, each, _ in held for item in each if item.durable),
+        "exchanges": (_exchange(item) for _, each, _, _ in held for item in each if _is_own(item)),
+        "bindings": (item for each in held for item in _bindings(*each)),
+    }
+
+
+def _shared(metadata: Metadata) -> dict[str, Items]:
+    """What lies outside of the vhosts, and the vhosts themselves."""
+    return {
+        "users": map(_user, metadata.users()),
+        "vhosts": map(_vhost, metadata.vhosts()),
+        "permissions": (
+            {
+                "user": grant.user,
+                "vhost": grant.vhost,
+                "configure": grant.configure,
+                "write": grant.write,
+                "read": grant.read,
+            }
+            for grant in metadata.permissions()
+        ),
+        "topic_permissions": (
+            {
+                "user": grant.user,
+                "vhost": grant.vhost,
+                "exchange": grant.exchange,
+                "write": grant.write,
+                "read": grant.read,
+            }
+            for grant in metadata.topic_permissions()
+        ),
+        "global_parameters": (
+            {"name": parameter.name, "value": copy.deepcopy(parameter.value)}
+            for parameter in metadata.global_parameters()
+        ),
+    }
+
+
+def _user(user: User) -> dict[str, Any]:
+    algorithm, password_hash = passwords.to_rabbit(user.password_hash) or (
+        SCRYPT_ALGORITHM,
+        user.password_hash,
+    )
+    return {
+        "name": user.name,
+        "password_hash": password_hash,
+        "hashing_algorithm": algorithm,
+        "tags": list(user.tags),
+        "limits": dict(user.limits),
+    }
+
+
+def _vhost(vhost: VHost) -> dict[str, Any]:
+    about = {
+        "description": vhost.description,
+        "tags": list(vhost.tags),
+        "default_queue_type": vhost.default_queue_type,
+    }
+    return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": copy.deepcopy(about)}
+
+
+def _parameters(metadata: Metadata, vhost: VHost) -> list[dict[str, Any]]:
+    """The vhost's parameters, and what RabbitMQ holds as such: operator policies and limits."""
+    found = [
+        (parameter.component, parameter.name, copy.deepcopy(parameter.value))
+        for parameter in metadata.parameters(vhost.name)
+    ]
+    found += [
+        (OPERATOR_POLICY, policy.name, _policy_value(policy))
+        for policy in metadata.operator_policies(vhost.name)
+    ]
+    if vhost.limits:
+        found.append((LIMITS_PARAMETER, "limits", dict(vhost.limits)))
+    return [
+        {"vhost": vhost.name, "component": component, "name": name, "value": value}
+        for component, name, value in found
+    ]
+
+
+def _policy_value(policy: Policy) -> dict[str, Any]:
+    return {
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": copy.deepcopy(dict(policy.definition)),
+        "priority": policy.priority,
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    return {"vhost": policy.vhost, "name": policy.name, **_policy_value(policy)}
+
+
+def _is_own(exchange: ExchangeRecord) -> bool:
+    return exchange.durable and not exchange.is_predeclared
+
+
+def _bindings(
+    vhost: str, exchanges: list[ExchangeRecord], queues: list[QueueRecord], bindings: list[BindingRecord]
+) -> Items:
+    """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them declares."""
+    sources = {each.name for each in exchanges if each.durable}
+    ends = {EXCHANGE: sources, QUEUE: {each.name for each in queues if each.durable}}
+    for each in bindings:
+        if each.source in sources and each.destination in ends[each.destination_kind]:
+            yield _binding(vhost, each)
+
+
+def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": True,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        **describe_arguments(exchange.arguments_raw),
+    }
+
+
+def _queue(queue: QueueRecord) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.type,
+        "durable": True,
+        "auto_delete": queue.auto_delete,
+        **describe_arguments(queue.arguments_raw),
+    }
+
+
+def _binding(vhost: str, binding: BindingRecord) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "vhost": vhost,
+        "destination": binding.destination,
+        "destination_type": binding.destination_kind,
+        "routing_key": binding.binding_key,
+        **describe_arguments(binding.arguments_raw),
+    }

@@ -1,0 +1,101 @@
+"""Snapshots of a node for whoever renders them: plain dictionaries of plain values, made when asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.leases.lease_source import group_list
+from amqp_broker.queue_types.quorum.queue import QuorumQueue
+from amqp_broker.turn.task import Steps
+from queues.classic import ClassicQueue
+from queues.queue import Queue
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+    from amqp_broker.routing.vhost import VHost
+
+
+#: So many queues are looked at in one slice.
+_SLICE = 50
+
+
+def count_node(node: Node) -> Steps:
+    """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
+    broker, store = node.broker, node.store
+    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    consumers = ready = unacked = leased = 0
+    for number, queue in enumerate(queues):
+        # What other nodes hold, they count themselves.
+        if not queue.is_remote and not queue.is_deleted:
+            consumers += queue.consumer_count()
+            ready += queue.message_count()
+            unacked += queue.unacked_count()
+            leased += queue.leased_count()
+        if number % _SLICE == 0:
+            yield None
+    groups = list(node.replication.queue_groups.values())
+    delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
+    return {
+        "node": node.config.node_name,
+        "connections": node.open_count,
+        "channels": sum(len(connection.channels) for connection in node.connections.values()),
+        "vhosts": len(broker.vhosts),
+        "queues": len(queues),
+        "consumers": consumers,
+        "messages_ready": ready,
+        "messages_unacked": unacked,
+        "messages_delayed": sum(len(each) for each in delayed),
+        "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
+        "memory_quorum_queues": sum(group.ram_bytes for group in groups),
+        "memory_assembling": store.pager.assembling,
+        "memory_budget": store.pager.budget_bytes,
+        "pages_stored": store.pager.pages_stored,
+        "pages_loaded": store.pager.pages_loaded,
+        "journal_bytes": store.journal.total_bytes,
+        "unsynced_bytes": node.backlog_bytes(),
+        "unapplied_bytes": sum(group.backlog_bytes() for group in groups),
+        "unroutable": broker.unroutable,
+        "messages_leased": leased,
+        "lease_requests": node.leases.requests,
+        "lease_claims_waiting": node.leases.claims.waiting_count,
+        "txn_staged_messages": broker.apps.staged_messages(),
+        "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
+        "delivery_limit_dropped": broker.discards.total,
+        "is_blocked": node.alarms.is_on,
+        "is_full": node.alarms.is_full,
+        "timings": {} if node.timings is None else node.timings.statistics(),
+    }
+
+
+def delayed_statistics(vhost: VHost) -> list[dict[str, Any]]:
+    """How many messages the exchanges of a virtual host hold back: those of durable ones that are persistent on all
+    nodes, the others on this one."""
+    return [{"exchange": name, "messages": len(delayed)} for name, delayed in vhost.delayed.items()]
+
+
+def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
+    """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
+    found: dict[str, Any] = {
+        "name": queue.name,
+        "type": "quorum" if isinstance(queue, QuorumQueue) else "classic",
+        "durable": bool(queue.is_durable),
+        "messages_ready": queue.message_count(),
+        "messages_unacked": queue.unacked_count(),
+        "consumers": queue.consumer_count(),
+        "leased": queue.leased_count(),
+    }
+    if isinstance(queue, QuorumQueue):
+        figures = queue.statistics()
+        found |= {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+        found |= {"lease_groups": group_list(queue.leases.groups(), now)}
+    elif isinstance(queue, ClassicQueue):
+        found |= {
+            "message_bytes_ready": queue.ready.message_bytes,
+            "published": queue.published,
+            "delivered": queue.delivered,
+            "redelivered": queue.redelivered,
+            "settled": queue.settled_count,
+            "dead_letters": queue.letters.count if queue.letters is not None else 0,
+            "lease_groups": group_list(queue.lease_groups, now),
+        }
+    return found

@@ -1,0 +1,457 @@
+"""The commands of the metadata machine: JSON objects, made and checked here.
+
+A command is written to the log of the metadata group and applied on every node, so that its form is a file
+format: a field once introduced keeps its name and meaning, and a new one must have a default (`DEFAULTS`) for the
+logs that were written without it. `arguments_raw` is base64 of the octets of a field table.
+
+This module knows the form of each command. What a command does is in metadata.py; whether it makes sense
+is for the caller to find out before it proposes one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from amqp_broker.metadata.entities import DESTINATION_KINDS, BindingRecord
+
+Command = dict[str, Any]
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encode(value: object) -> bytes:
+    """JSON in ASCII, so that lone surrogates (octets of a name that are not UTF-8) survive."""
+    return _to_json(value).encode("ascii")
+
+
+class _Form(NamedTuple):
+    name: str
+    fits: Callable[[object], bool]
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+#: Levels of lists and objects in a value: copying one, and writing it, takes some of the interpreter's stack for each.
+MAX_JSON_DEPTH = 64
+
+
+def _is_json(value: object, depth: int = MAX_JSON_DEPTH) -> bool:
+    if isinstance(value, dict):
+        return depth > 0 and all(isinstance(key, str) and _is_json(item, depth - 1) for key, item in value.items())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_json(item, depth - 1) for item in value)
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) and _is_json(value)
+
+
+def _is_limits(value: object) -> bool:
+    return (
+        isinstance(value, dict) and _is_object(value) and all(_is_number(limit) for limit in value.values())
+    )
+
+
+def _is_base64(value: object) -> bool:
+    if value == "":
+        return True
+    try:
+        return isinstance(value, str) and base64.b64decode(value, validate=True) is not None
+    except (binascii.Error, ValueError):
+        return False
+
+
+_TEXT: Final = _Form("a string", lambda value: isinstance(value, str))
+_TEXTS: Final = _Form("a list of strings", _is_texts)
+_FLAG: Final = _Form("true or false", lambda value: isinstance(value, bool))
+_NUMBER: Final = _Form("an integer", _is_number)
+_ID: Final = _Form(
+    "an integer above zero", lambda value: isinstance(value, int) and _is_number(value) and value > 0
+)
+_LIMITS: Final = _Form("an object of integers", _is_limits)
+_OBJECT: Final = _Form(f"an object of at most {MAX_JSON_DEPTH} levels", _is_object)
+_ANY: Final = _Form(f"a JSON value of at most {MAX_JSON_DEPTH} levels", _is_json)
+_RAW: Final = _Form("base64", _is_base64)
+_KIND: Final = _Form(f"one of {', '.join(DESTINATION_KINDS)}", lambda value: value in DESTINATION_KINDS)
+
+#: What becomes of durable classic queues that live on a member that is removed: they stay (so it was once), go, or have
+#: the command change nothing.
+KEEP, DROP, REFUSE = "keep", "drop", "refuse"
+_QUEUES: Final = _Form(f"one of {KEEP}, {DROP}, {REFUSE}", lambda value: value in (KEEP, DROP, REFUSE))
+
+_POLICY: Final = {
+    "vhost": _TEXT,
+    "name": _TEXT,
+    "pattern": _TEXT,
+    "apply_to": _TEXT,
+    "priority": _NUMBER,
+    "definition": _OBJECT,
+}
+_BINDING: Final = {
+    "vhost": _TEXT,
+    "source": _TEXT,
+    "destination_kind": _KIND,
+    "destination": _TEXT,
+    "binding_key": _TEXT,
+    "arguments_raw": _RAW,
+}
+
+FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
+    "vhost.put": {
+        "vhost": _TEXT,
+        "description": _TEXT,
+        "tags": _TEXTS,
+        "default_queue_type": _TEXT,
+        "tracing": _FLAG,
+    },
+    "vhost.limits": {"vhost": _TEXT, "limits": _LIMITS},
+    "vhost.delete": {"vhost": _TEXT},
+    "user.put": {"user": _TEXT, "password_hash": _TEXT, "tags": _TEXTS},
+    "user.limits": {"user": _TEXT, "limits": _LIMITS},
+    "user.delete": {"user": _TEXT},
+    "permission.set": {"user": _TEXT, "vhost": _TEXT, "configure": _TEXT, "write": _TEXT, "read": _TEXT},
+    "permission.clear": {"user": _TEXT, "vhost": _TEXT},
+    "topic_permission.set": {"user": _TEXT, "vhost": _TEXT, "exchange": _TEXT, "write": _TEXT, "read": _TEXT},
+    "topic_permission.clear": {"user": _TEXT, "vhost": _TEXT, "exchange": _TEXT},
+    "policy.set": _POLICY,
+    "policy.clear": {"vhost": _TEXT, "name": _TEXT},
+    "operator_policy.set": _POLICY,
+    "operator_policy.clear": {"vhost": _TEXT, "name": _TEXT},
+    "parameter.set": {"vhost": _TEXT, "component": _TEXT, "name": _TEXT, "value": _ANY},
+    "parameter.clear": {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
+    "global_parameter.set": {"name": _TEXT, "value": _ANY},
+    "global_parameter.clear": {"name": _TEXT},
+    "exchange.declare": {
+        "vhost": _TEXT,
+        "name": _TEXT,
+        "type": _TEXT,
+        "auto_delete": _FLAG,
+        "internal": _FLAG,
+        "arguments_raw": _RAW,
+        "durable": _FLAG,
+        "numbered": _FLAG,
+    },
+    "exchange.number": {"vhost": _TEXT, "name": _TEXT, "number": _ID},
+    "exchange.delete": {"vhost": _TEXT, "name": _TEXT},
+    "queue.declare": {
+        "vhost": _TEXT,
+        "name": _TEXT,
+        "queue_id": _ID,
+        "type": _TEXT,
+        "auto_delete": _FLAG,
+        "arguments_raw": _RAW,
+        "durable": _FLAG,
+        "exclusive": _FLAG,
+        "home": _TEXT,
+    },
+    "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID},
+    "queue_id.reserve": {"next_queue_id": _ID},
+    "app.put": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT, "user": _TEXT},
+    "app.delete": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT},
+    "binding.add": _BINDING,
+    "binding.remove": _BINDING,
+    "node.started": {"node": _TEXT},
+    "node.gone": {"node": _TEXT},
+    "member.put": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
+    "member.add": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
+    "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
+}
+"""Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
+
+DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "exchange.declare": {"durable": True, "numbered": False},
+    "queue.declare": {"durable": True, "exclusive": False, "home": ""},
+    "member.put": {"identity": ""},
+    "member.remove": {"expected": [], "queues": KEEP},
+}
+"""What an optional field means where it is left out."""
+
+
+def check_command(command: Mapping[str, Any]) -> None:
+    """Raises ValueError naming the command, the field and what it should be, where the form is not kept."""
+    op = command.get("op")
+    fields = FIELDS.get(op) if isinstance(op, str) else None
+    if fields is None:
+        raise ValueError(f"unknown metadata command {op!r}: it is of a newer version, or no command at all")
+    optional = DEFAULTS.get(op, {}) if isinstance(op, str) else {}
+    absent = 0
+    for name, form in fields.items():
+        if name not in command:
+            if name in optional:
+                absent += 1
+                continue
+            raise ValueError(f"metadata command {op} lacks {name}, {form.name}")
+        if not form.fits(command[name]):
+            raise ValueError(f"metadata command {op}: {name} is {command[name]!r} and must be {form.name}")
+    if len(command) != len(fields) + 1 - absent:
+        unknown = [name for name in command if name != "op" and name not in fields]
+        raise ValueError(f"metadata command {op} has unknown fields {unknown}: it is of a newer version")
+
+
+def encode_arguments(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def decode_arguments(encoded: str) -> bytes:
+    return b"" if not encoded else base64.b64decode(encoded, validate=True)
+
+
+def put_vhost(
+    vhost: str,
+    *,
+    description: str = "",
+    tags: Iterable[str] = (),
+    default_queue_type: str = "classic",
+    tracing: bool = False,
+) -> Command:
+    """Creates a vhost with its predeclared exchanges, or changes what describes it."""
+    return {
+        "op": "vhost.put",
+        "vhost": vhost,
+        "description": description,
+        "tags": list(tags),
+        "default_queue_type": default_queue_type,
+        "tracing": tracing,
+    }
+
+
+def limit_vhost(vhost: str, limits: Mapping[str, int]) -> Command:
+    """Replaces all limits of a vhost."""
+    return {"op": "vhost.limits", "vhost": vhost, "limits": dict(limits)}
+
+
+def delete_vhost(vhost: str) -> Command:
+    return {"op": "vhost.delete", "vhost": vhost}
+
+
+def put_user(user: str, password_hash: str, tags: Iterable[str]) -> Command:
+    """Creates a user, or replaces password hash and tags of one; limits stay."""
+    return {"op": "user.put", "user": user, "password_hash": password_hash, "tags": list(tags)}
+
+
+def limit_user(user: str, limits: Mapping[str, int]) -> Command:
+    """Replaces all limits of a user."""
+    return {"op": "user.limits", "user": user, "limits": dict(limits)}
+
+
+def delete_user(user: str) -> Command:
+    return {"op": "user.delete", "user": user}
+
+
+def set_permission(user: str, vhost: str, configure: str, write: str, read: str) -> Command:
+    return {
+        "op": "permission.set",
+        "user": user,
+        "vhost": vhost,
+        "configure": configure,
+        "write": write,
+        "read": read,
+    }
+
+
+def clear_permission(user: str, vhost: str) -> Command:
+    return {"op": "permission.clear", "user": user, "vhost": vhost}
+
+
+def set_topic_permission(user: str, vhost: str, exchange: str, write: str, read: str) -> Command:
+    return {
+        "op": "topic_permission.set",
+        "user": user,
+        "vhost": vhost,
+        "exchange": exchange,
+        "write": write,
+        "read": read,
+    }
+
+
+def clear_topic_permission(user: str, vhost: str, exchange: str) -> Command:
+    return {"op": "topic_permission.clear", "user": user, "vhost": vhost, "exchange": exchange}
+
+
+def set_policy(
+    vhost: str,
+    name: str,
+    *,
+    pattern: str,
+    definition: Mapping[str, object],
+    apply_to: str = "all",
+    priority: int = 0,
+    operator: bool = False,
+) -> Command:
+    """Creates or replaces a policy, or an operator policy."""
+    return {
+        "op": "operator_policy.set" if operator else "policy.set",
+        "vhost": vhost,
+        "name": name,
+        "pattern": pattern,
+        "apply_to": apply_to,
+        "priority": priority,
+        "definition": dict(definition),
+    }
+
+
+def clear_policy(vhost: str, name: str, *, operator: bool = False) -> Command:
+    return {"op": "operator_policy.clear" if operator else "policy.clear", "vhost": vhost, "name": name}
+
+
+def set_parameter(vhost: str, component: str, name: str, value: object) -> Command:
+    return {"op": "parameter.set", "vhost": vhost, "component": component, "name": name, "value": value}
+
+
+def clear_parameter(vhost: str, component: str, name: str) -> Command:
+    return {"op": "parameter.clear", "vhost": vhost, "component": component, "name": name}
+
+
+def set_global_parameter(name: str, value: object) -> Command:
+    return {"op": "global_parameter.set", "name": name, "value": value}
+
+
+def clear_global_parameter(name: str) -> Command:
+    return {"op": "global_parameter.clear", "name": name}
+
+
+def declare_exchange(
+    vhost: str,
+    name: str,
+    type_name: str,
+    *,
+    auto_delete: bool = False,
+    internal: bool = False,
+    arguments_raw: bytes = b"",
+    durable: bool = True,
+    numbered: bool = False,
+) -> Command:
+    """numbered: it gets a number that no other exchange ever has."""
+    return _with_options(
+        {"durable": durable, "numbered": numbered},
+        {
+        "op": "exchange.declare",
+        "vhost": vhost,
+        "name": name,
+        "type": type_name,
+        "auto_delete": auto_delete,
+        "internal": internal,
+        "arguments_raw": encode_arguments(arguments_raw),
+        },
+    )
+
+
+def number_exchange(vhost: str, name: str, number: int) -> Command:
+    """The number that an exchange has. For snapshots: whoever declares one does not know it yet."""
+    return {"op": "exchange.number", "vhost": vhost, "name": name, "number": number}
+
+
+def _with_options(options: Mapping[str, object], command: Command) -> Command:
+    """The command with those of its optional fields that are not at their defaults."""
+    defaults = DEFAULTS[command["op"]]
+    return command | {name: value for name, value in options.items() if value != defaults[name]}
+
+
+def delete_exchange(vhost: str, name: str) -> Command:
+    return {"op": "exchange.delete", "vhost": vhost, "name": name}
+
+
+def declare_queue(
+    vhost: str,
+    name: str,
+    queue_id: int,
+    *,
+    type_name: str = "classic",
+    auto_delete: bool = False,
+    arguments_raw: bytes = b"",
+    durable: bool = True,
+    exclusive: bool = False,
+    home: str = "",
+) -> Command:
+    """Declares a queue. `queue_id` is the lowest id that it may get. home: the node where a classic queue lives; ""
+    is every node's own (as in definitions): where the command comes from."""
+    return _with_options(
+        {"durable": durable, "exclusive": exclusive, "home": home},
+        {
+            "op": "queue.declare",
+            "vhost": vhost,
+            "name": name,
+            "queue_id": queue_id,
+            "type": type_name,
+            "auto_delete": auto_delete,
+            "arguments_raw": encode_arguments(arguments_raw),
+        },
+    )
+
+
+def delete_queue(vhost: str, name: str, queue_id: int) -> Command:
+    """Deletes the queue of that name if it still is the one with that id."""
+    return {"op": "queue.delete", "vhost": vhost, "name": name, "queue_id": queue_id}
+
+
+def node_started(node: str) -> Command:
+    """A node begins anew: its queues that do not survive that are gone."""
+    return {"op": "node.started", "node": node}
+
+
+def node_gone(node: str) -> Command:
+    """A node was away for too long: its queues that do not survive that are gone."""
+    return {"op": "node.gone", "node": node}
+
+
+def put_member(node: str, address: str, identity: str = "") -> Command:
+    """Where the other members reach a node, HOST:PORT. identity: of its folder from now on; "" leaves it as it is."""
+    return _with_options({"identity": identity}, {"op": "member.put", "node": node, "address": address})
+
+
+def add_member(node: str, address: str, identity: str) -> Command:
+    """A node on a new folder of this identity is a member, unless there is one of its name with another folder."""
+    return {"op": "member.add", "node": node, "address": address, "identity": identity}
+
+
+def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP) -> Command:
+    """A node is no member any more. expected: only if these are the members then; nothing: whoever they are. queues:
+    what becomes of those that live on it (KEEP, DROP, REFUSE)."""
+    return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
+
+
+def reserve_queue_ids(next_queue_id: int) -> Command:
+    """No later queue gets an id below `next_queue_id`."""
+    return {"op": "queue_id.reserve", "next_queue_id": next_queue_id}
+
+
+def put_app(vhost: str, app: str, home: str, user: str) -> Command:
+    """The transactions of an application live on a node, and the application is a user's, if it has no home yet."""
+    return {"op": "app.put", "vhost": vhost, "app": app, "home": home, "user": user}
+
+
+def delete_app(vhost: str, app: str, home: str) -> Command:
+    """An application is forgotten, if that is its home."""
+    return {"op": "app.delete", "vhost": vhost, "app": app, "home": home}
+
+
+def add_binding(vhost: str, binding: BindingRecord) -> Command:
+    return _binding("binding.add", vhost, binding)
+
+
+def remove_binding(vhost: str, binding: BindingRecord) -> Command:
+    """Removes the binding that equals this one octet for octet (take it from the metadata's listings)."""
+    return _binding("binding.remove", vhost, binding)
+
+
+def _binding(op: str, vhost: str, binding: BindingRecord) -> Command:
+    return {
+        "op": op,
+        "vhost": vhost,
+        "source": binding.source,
+        "destination_kind": binding.destination_kind,
+        "destination": binding.destination,
+        "binding_key": binding.binding_key,
+        "arguments_raw": encode_arguments(binding.arguments_raw),
+    }

@@ -1,0 +1,475 @@
+"""Metadata: the state machine of all that outlives a restart, save messages.
+
+Vhosts, users, permissions, policies, parameters, exchanges, queues, bindings. It is fed by a log of commands
+(commands.py) and is the same on every node that has applied the same commands. It knows no AMQP error, no clock,
+no disk and no other node: whether a command makes sense is checked before it is proposed. One that has been
+overtaken (its vhost is gone, its name is taken) changes nothing, and the proposer sees so by looking.
+
+Invariants:
+1. `apply` depends on the state and the command only; applied twice in a row, a command changes nothing the second time.
+2. A queue id is used once: ids of declared queues rise, also across deletions (`next_queue_id`).
+3. Nothing refers to what is not there: permissions to their user and vhost, bindings to both of their ends.
+4. Each look-up by name or id costs the same whatever the number of things; each listing is in the order of creation.
+5. A machine that applies all of `snapshot()` in an empty state is equal to this one, the orders included.
+6. `access_generation` rises when users or permissions change, `policy_generation` when policies do: while
+   one stays equal, what was computed from it stays true.
+7. Where members are known, no queue is declared that lives on a node that is none; with a member go the queues that
+   live there, if its removal says so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.access import Access
+from amqp_broker.metadata.app_records import AppRecords
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.entities import (
+    BindingRecord,
+    ExchangeRecord,
+    GlobalParameter,
+    Parameter,
+    Policy,
+    QueueRecord,
+    VHost,
+    is_same,
+)
+from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
+from amqp_broker.metadata.vhost_state import VHostState
+from exchanges.bindings import EXCHANGE, QUEUE
+
+
+class Metadata(Access, AppRecords):
+    """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._vhosts: dict[str, VHostState] = {}
+        self._global_parameters: dict[str, GlobalParameter] = {}
+        self._queues_by_id: dict[int, QueueRecord] = {}
+        self._queue_lines: dict[int, bytes] = {}
+        self._next_queue_id = 1
+        self._members: dict[str, str] = {}
+        self._identities: dict[str, str] = {}  # of those members' folders of which one was told
+        self.policy_generation = 0
+        self._handlers: dict[str, Callable[[Command], bool]] = {
+            "vhost.put": self._put_vhost,
+            "vhost.limits": self._limit_vhost,
+            "vhost.delete": self._delete_vhost,
+            **self.access_handlers(),
+            "policy.set": self._set_policy,
+            "policy.clear": self._clear_policy,
+            "operator_policy.set": self._set_policy,
+            "operator_policy.clear": self._clear_policy,
+            "parameter.set": self._set_parameter,
+            "parameter.clear": self._clear_parameter,
+            "global_parameter.set": self._set_global_parameter,
+            "global_parameter.clear": self._clear_global_parameter,
+            "exchange.declare": self._declare_exchange,
+            "exchange.number": self._number_exchange,
+            "exchange.delete": self._delete_exchange,
+            "queue.declare": self._declare_queue,
+            "queue.delete": self._delete_queue,
+            "queue_id.reserve": self._reserve_queue_ids,
+            **self.app_handlers(),
+            "binding.add": self._add_binding,
+            "binding.remove": self._remove_binding,
+            "node.started": self._drop_transients,
+            "node.gone": self._drop_transients,
+            "member.put": self._put_member,
+            "member.add": self._add_member,
+            "member.remove": self._remove_member,
+        }
+
+    def apply(self, command: Command) -> bool:
+        """Applies one command. True: something changed. False: it was so already, or was overtaken.
+
+        Raises ValueError where the command has no known form, and only then; nothing has changed then.
+        """
+        commands.check_command(command)
+        return self._handlers[command["op"]](command)
+
+    def snapshot(self) -> list[Command]:
+        """The commands that make this state out of an empty one."""
+        return snapshot_of(self)
+
+    def snapshot_lines(self) -> list[bytes]:
+        """The same, each as JSON. Those of queues and bindings were made when these were declared: there may be very
+        many, and a checkpoint is taken within a turn."""
+        return lines_of(self)
+
+    def queue_lines(self) -> list[bytes]:
+        """See `snapshot_lines`; in the order of `all_queues`."""
+        return list(self._queue_lines.values())
+
+    def binding_lines(self, vhost: str) -> list[bytes]:
+        """See `snapshot_lines`; in the order of `bindings`."""
+        return self._vhosts[vhost].bindings.lines()
+
+    def become(self, other: Metadata) -> None:
+        """Take over the state of another machine, which is not to be used any more. The generations rise."""
+        access, policy = self.access_generation, self.policy_generation
+        handlers = self._handlers
+        self.__dict__.update(other.__dict__)
+        self._handlers = handlers
+        self.access_generation, self.policy_generation = access + 1, policy + 1
+
+    def draft(self) -> Metadata:
+        """A machine in the same state, but for its bindings, of which it has none: to try commands out on. It costs
+        little: copies of tables whose entries never change."""
+        other = Metadata()
+        other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
+        self.copy_access_to(other)
+        other._global_parameters = dict(self._global_parameters)
+        other._queues_by_id = dict(self._queues_by_id)
+        other._queue_lines = dict(self._queue_lines)
+        other._next_queue_id = self._next_queue_id
+        other._members = dict(self._members)
+        other._identities = dict(self._identities)
+        other.policy_generation = self.policy_generation
+        return other
+
+    # Vhosts (users and what they may do are in access.py)
+
+    def has_vhost(self, name: str) -> bool:
+        return name in self._vhosts
+
+    def vhost(self, name: str) -> VHost | None:
+        state = self._vhosts.get(name)
+        return state.vhost if state else None
+
+    def vhosts(self) -> list[VHost]:
+        return [state.vhost for state in self._vhosts.values()]
+
+    def _put_vhost(self, command: Command) -> bool:
+        name = command["vhost"]
+        state = self._vhosts.get(name)
+        vhost = VHost(
+            name,
+            command["description"],
+            tuple(command["tags"]),
+            command["default_queue_type"],
+            command["tracing"],
+            state.vhost.limits if state else {},
+        )
+        if state is None:
+            self._vhosts[name] = VHostState(vhost)
+            return True
+        changed = state.vhost != vhost
+        state.vhost = vhost
+        return changed
+
+    def _limit_vhost(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None or state.vhost.limits == command["limits"]:
+            return False
+        state.vhost = replace(state.vhost, limits=dict(command["limits"]))
+        return True
+
+    def _delete_vhost(self, command: Command) -> bool:
+        name = command["vhost"]
+        state = self._vhosts.pop(name, None)
+        if state is None:
+            return False
+        for queue in state.queues.values():
+            del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
+        self.drop_permissions(1, name)
+        self.access_generation += 1
+        self.policy_generation += 1
+        return True
+
+    # Policies and parameters
+
+    def policies(self, vhost: str) -> list[Policy]:
+        state = self._vhosts.get(vhost)
+        return list(state.policies.values()) if state else []
+
+    def operator_policies(self, vhost: str) -> list[Policy]:
+        state = self._vhosts.get(vhost)
+        return list(state.operator_policies.values()) if state else []
+
+    def parameters(self, vhost: str) -> list[Parameter]:
+        state = self._vhosts.get(vhost)
+        return list(state.parameters.values()) if state else []
+
+    def parameter(self, vhost: str, component: str, name: str) -> Parameter | None:
+        state = self._vhosts.get(vhost)
+        return state.parameters.get((component, name)) if state else None
+
+    def global_parameters(self) -> list[GlobalParameter]:
+        return list(self._global_parameters.values())
+
+    def global_parameter(self, name: str) -> GlobalParameter | None:
+        return self._global_parameters.get(name)
+
+    def _policies_of(self, command: Command) -> dict[str, Policy] | None:
+        state = self._vhosts.get(command["vhost"])
+        if state is None:
+            return None
+        return state.operator_policies if command["op"].startswith("operator_") else state.policies
+
+    def _set_policy(self, command: Command) -> bool:
+        policies = self._policies_of(command)
+        policy = Policy(
+            command["vhost"],
+            command["name"],
+            command["pattern"],
+            command["apply_to"],
+            command["priority"],
+            copy.deepcopy(command["definition"]),
+        )
+        if policies is None or is_same(policies.get(policy.name), policy, "definition"):
+            return False
+        policies[policy.name] = policy
+        self.policy_generation += 1
+        return True
+
+    def _clear_policy(self, command: Command) -> bool:
+        policies = self._policies_of(command)
+        if policies is None or policies.pop(command["name"], None) is None:
+            return False
+        self.policy_generation += 1
+        return True
+
+    def _set_parameter(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        key, value = (command["component"], command["name"]), copy.deepcopy(command["value"])
+        parameter = Parameter(command["vhost"], *key, value)
+        if state is None or is_same(state.parameters.get(key), parameter, "value"):
+            return False
+        state.parameters[key] = parameter
+        return True
+
+    def _clear_parameter(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        key = (command["component"], command["name"])
+        return state is not None and state.parameters.pop(key, None) is not None
+
+    def _set_global_parameter(self, command: Command) -> bool:
+        parameter = GlobalParameter(command["name"], copy.deepcopy(command["value"]))
+        if is_same(self._global_parameters.get(parameter.name), parameter, "value"):
+            return False
+        self._global_parameters[parameter.name] = parameter
+        return True
+
+    def _clear_global_parameter(self, command: Command) -> bool:
+        return self._global_parameters.pop(command["name"], None) is not None
+
+    # Exchanges, queues and bindings
+
+    @property
+    def next_queue_id(self) -> int:
+        """The lowest id that a new queue may have."""
+        return self._next_queue_id
+
+    def exchange(self, vhost: str, name: str) -> ExchangeRecord | None:
+        state = self._vhosts.get(vhost)
+        return state.exchanges.get(name) if state else None
+
+    def exchanges(self, vhost: str) -> list[ExchangeRecord]:
+        """All exchanges of the vhost, the predeclared ones first."""
+        state = self._vhosts.get(vhost)
+        return list(state.exchanges.values()) if state else []
+
+    def queue(self, vhost: str, name: str) -> QueueRecord | None:
+        state = self._vhosts.get(vhost)
+        return state.queues.get(name) if state else None
+
+    def queue_by_id(self, queue_id: int) -> QueueRecord | None:
+        return self._queues_by_id.get(queue_id)
+
+    def all_queues(self) -> list[QueueRecord]:
+        """Those of all virtual hosts, in the order of their ids."""
+        return list(self._queues_by_id.values())
+
+    def queues(self, vhost: str) -> list[QueueRecord]:
+        state = self._vhosts.get(vhost)
+        return list(state.queues.values()) if state else []
+
+    def queue_count(self, vhost: str) -> int:
+        state = self._vhosts.get(vhost)
+        return len(state.queues) if state else 0
+
+    def bindings(self, vhost: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.all() if state else []
+
+    def has_binding(self, vhost: str, binding: BindingRecord) -> bool:
+        """Whether this very binding is there, octet for octet."""
+        state = self._vhosts.get(vhost)
+        return state is not None and binding in state.bindings
+
+    def bindings_from(self, vhost: str, source: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.from_source(source) if state else []
+
+    def bindings_to(self, vhost: str, destination_kind: str, destination: str) -> list[BindingRecord]:
+        state = self._vhosts.get(vhost)
+        return state.bindings.to_destination(destination_kind, destination) if state else []
+
+    def _declare_exchange(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None or command["name"] in state.exchanges:
+            return False
+        number = 0
+        if command.get("numbered", False):
+            number = self._next_queue_id
+            self._next_queue_id += 1
+        state.exchanges[command["name"]] = ExchangeRecord(
+            state.vhost.name,
+            command["name"],
+            command["type"],
+            command["auto_delete"],
+            command["internal"],
+            commands.decode_arguments(command["arguments_raw"]),
+            durable=command.get("durable", True),
+            number=number,
+        )
+        return True
+
+    def _number_exchange(self, command: Command) -> bool:
+        exchange, number = self.exchange(command["vhost"], command["name"]), command["number"]
+        if exchange is None or exchange.is_predeclared or exchange.number == number:
+            return False
+        self._vhosts[exchange.vhost].exchanges[exchange.name] = replace(exchange, number=number)
+        self._next_queue_id = max(self._next_queue_id, number + 1)
+        return True
+
+    def _delete_exchange(self, command: Command) -> bool:
+        exchange = self.exchange(command["vhost"], command["name"])
+        if exchange is None or exchange.is_predeclared:
+            return False
+        state = self._vhosts[exchange.vhost]
+        del state.exchanges[exchange.name]
+        state.bindings.remove_exchange(exchange.name)
+        return True
+
+    def _declare_queue(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        home = command.get("home", "")
+        if state is None or command["name"] in state.queues or not self.may_be_home(home):
+            return False
+        # Another node may have been faster: the id that was proposed is the lowest that may be given.
+        queue_id = max(command["queue_id"], self._next_queue_id)
+        queue = QueueRecord(
+            state.vhost.name,
+            command["name"],
+            queue_id,
+            command["type"],
+            command["auto_delete"],
+            commands.decode_arguments(command["arguments_raw"]),
+            durable=command.get("durable", True),
+            exclusive=command.get("exclusive", False),
+            home=home,
+        )
+        state.queues[queue.name] = queue
+        self._queues_by_id[queue_id] = queue
+        self._queue_lines[queue_id] = commands.encode(describe_queue(queue))
+        self._next_queue_id = queue_id + 1
+        return True
+
+    def _delete_queue(self, command: Command) -> bool:
+        queue = self.queue(command["vhost"], command["name"])
+        if queue is None or queue.queue_id != command["queue_id"]:
+            return False
+        state = self._vhosts[queue.vhost]
+        del state.queues[queue.name]
+        del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
+        state.bindings.remove_destination(QUEUE, queue.name)
+        return True
+
+    def _reserve_queue_ids(self, command: Command) -> bool:
+        if command["next_queue_id"] <= self._next_queue_id:
+            return False
+        self._next_queue_id = command["next_queue_id"]
+        return True
+
+    def transients(self, node: str) -> list[QueueRecord]:
+        """The queues of a node that do not survive its restart."""
+        return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
+
+    def _drop_transients(self, command: Command) -> bool:
+        queues = self.transients(command["node"])
+        self._drop_queues(queues)
+        return bool(queues)
+
+    def _drop_queues(self, queues: list[QueueRecord]) -> None:
+        for queue in queues:
+            self._delete_queue({"vhost": queue.vhost, "name": queue.name, "queue_id": queue.queue_id})
+
+    def queues_at(self, node: str) -> list[QueueRecord]:
+        """All queues that live on a node."""
+        return [queue for queue in self._queues_by_id.values() if queue.home == node]
+
+    def may_be_home(self, node: str) -> bool:
+        """Whether a queue or an app may live there: nobody who is no member (any more) is anybody's home."""
+        return not node or not self._members or node in self._members
+
+    def members(self) -> Mapping[str, str]:
+        """The addresses, HOST:PORT, of the nodes of which one was told, by name."""
+        return self._members
+
+    def identity_of(self, node: str) -> str:
+        """Of the folder that a member was added with, hexadecimal; "" of one that was added without, or is none."""
+        return self._identities.get(node, "")
+
+    def _put_member(self, command: Command) -> bool:
+        node, address, known = command["node"], command["address"], self.identity_of(command["node"])
+        identity = command.get("identity") or known
+        if self._members.get(node) == address and identity == known:
+            return False
+        self._members[node] = address
+        if identity:
+            self._identities[node] = identity
+        return True
+
+    def _add_member(self, command: Command) -> bool:
+        node = command["node"]
+        is_another = node in self._members and self.identity_of(node) != command["identity"]
+        return not is_another and self._put_member(command)
+
+    def _remove_member(self, command: Command) -> bool:
+        node, fate = command["node"], command.get("queues", commands.KEEP)
+        if node not in self._members or (command.get("expected") and set(command["expected"]) != set(self._members)):
+            return False
+        queues = self.queues_at(node) if node and fate != commands.KEEP else []
+        if fate == commands.REFUSE and any(queue.durable for queue in queues):
+            return False
+        del self._members[node]
+        self._identities.pop(node, None)
+        self._drop_queues(queues)
+        self.drop_apps_of(node)
+        return True
+
+    def _add_binding(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None:
+            return False
+        source = state.exchanges.get(command["source"])
+        ends: Mapping[str, ExchangeRecord | QueueRecord]
+        ends = state.queues if command["destination_kind"] == QUEUE else state.exchanges
+        destination = ends.get(command["destination"])
+        if source is None or destination is None:
+            return False
+        # The names of the two ends are taken from there: of many bindings, each keeps no copy of its own.
+        kind = QUEUE if command["destination_kind"] == QUEUE else EXCHANGE
+        raw = commands.decode_arguments(command["arguments_raw"])
+        binding = BindingRecord(source.name, kind, destination.name, command["binding_key"], raw)
+        if binding in state.bindings:
+            return False
+        return state.bindings.add(binding, commands.encode(commands.add_binding(state.vhost.name, binding)))
+
+    def _remove_binding(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        return state is not None and state.bindings.remove(
+            BindingRecord(
+                command["source"],
+                command["destination_kind"],
+                command["destination"],
+                command["binding_key"],
+                commands.decode_arguments(command["arguments_raw"]),
+            )
+        )

@@ -1,0 +1,1 @@
+"""Queues: the contract, and a package for each type."""

@@ -1,0 +1,1 @@
+"""A queue whose log is elsewhere: commands go there, effects come back."""

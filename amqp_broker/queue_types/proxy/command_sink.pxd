@@ -1,0 +1,35 @@
+cimport cython
+from queues.message cimport Entry, Message
+from queues.quorum.effects cimport Delivered
+from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer
+
+cdef Py_ssize_t _FLAGS_AT
+cdef int _HAS_HEADERS, _ACK_REST_MS
+cdef long long _HANDED_AT_ONCE, _REMADE
+
+cdef class CommandSink:
+    cdef public unsigned int epoch
+    cdef public int rest_ms
+    cdef public dict holders
+    cdef public list settling
+    cdef public dict _fetching
+    cdef public object _tallying
+    cdef public object background
+    cdef public bint may_hand_out
+    cdef long long _to_hand_out
+    cdef object _late
+    cdef bint _is_handing_out
+    cdef dict __dict__
+
+    cpdef object submit(self, object command, object receipt=*)
+    cpdef void touch(self) except *
+    cpdef void limit_rest(self, int rest_ms) except *
+    @cython.locals(settling=list, holder=ProxyConsumer)
+    cpdef void flush(self, object receipt=*) except *
+    cpdef void handed_out(self, Entry entry) except *
+    cpdef void hand_out_later(self, ProxyConsumer holder) except *
+    cpdef void other_effect(self, object effect) except *
+    @cython.locals(holder=ProxyConsumer)
+    cpdef void take_effects(self, object effects) except *
+    @cython.locals(content=bytes)
+    cpdef int publish(self, Message message, object proxies, object receipt, bint is_again=*) except -1

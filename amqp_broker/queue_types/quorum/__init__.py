@@ -1,0 +1,1 @@
+"""Quorum queues on one node: their groups, leases and dead letters."""

@@ -1,0 +1,61 @@
+cimport cython
+from amqp_broker.cluster.replication cimport Replication
+from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
+from queues.pager cimport Pager
+from queues.quorum.machine cimport QueueGroupMachine
+from queues.quorum.session cimport OwnStream
+from raft.group cimport Group
+
+cdef long long _RESEND_MS, _REST_MS, _NEVER
+
+cdef class QueueGroup(CommandSink):
+    cdef public long long group_id
+    cdef public long long now
+    cdef public dict queues
+    cdef public Pager pager
+    cdef public QueueGroupMachine machine
+    cdef public Group raft
+    cdef public OwnStream stream
+    cdef public object letters
+    cdef public object broker
+    cdef Replication _replication
+    cdef long long _node_down_ms
+    cdef long long _role_changes
+    cdef long long _leads_from
+    cdef long long _led_term
+    cdef bint _is_session_closed
+    cdef bint _is_waiting
+    cdef long long _progress_at
+    cdef long long _rests_until
+    cdef long long _rested_from
+    cdef long long _rested_until
+    cdef dict _gone
+    cdef dict _downed
+    cdef long long _ticked
+    cdef dict _unreconciled
+    cdef dict _opened
+    cdef dict _ended
+    cdef dict _watchers
+    cdef object _timed
+
+    cpdef Py_ssize_t backlog_bytes(self) except -1
+    cpdef object submit(self, object command, object receipt=*)
+    cpdef void touch(self) except *
+    cpdef void other_effect(self, object effect) except *
+    cpdef bint synced(self, long long position) except -1
+    cpdef bint written(self, long long position) except -1
+    cdef bint _awaits_disk(self) except -1
+    @cython.locals(machine=QueueGroupMachine, effects=list, outcomes=list, before=Py_ssize_t)
+    cpdef void absorb(self, long long now) except *
+    @cython.locals(batches=list)
+    cpdef void end_turn(self, long long now) except *
+    cdef bint _let_settling_rest(self, long long now) except -1
+    cdef bint _send(self, object leader, bytes batch, long long now) except -1
+    cdef bint _has_waited(self, long long now) except -1
+    @cython.locals(commands=list)
+    cdef void _do_chores(self, long long now) except *
+    cdef bint _is_past(self, long long due, long long now) except -1
+    @cython.locals(earliest="long long")
+    cpdef long long next_deadline(self) except -1
+    @cython.locals(earliest="long long")
+    cdef long long _next_chore(self) except -1

@@ -1,0 +1,529 @@
+"""QueueGroup: one group of quorum queues on this node: its machine, this node's stream of commands, and who waits.
+
+    proxies -> submit -> OwnStream -> end_turn -> the leader proposes (this node, or the one that gets the batch)
+    ... -> committed -> QueueGroupMachine.apply -> absorb: deliveries, answers, receipts
+
+On the node that leads there are chores: the passing of time (Tick), nodes that are gone (NodeDown), queues that the
+metadata have and the log has not, or the other way round (OpenQueue, DropQueue), dead letters (LetterCarrier).
+
+Invariants:
+1. A receipt is complete when the own machine has applied its command, and not before.
+2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news.
+   The machine skips what it has.
+3. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
+   alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.metadata.queue_ids import is_known, is_numbered
+from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.proxy.command_sink import CommandSink
+from amqp_broker.queue_types.quorum.dead_letters import LetterCarrier
+from amqp_broker.queue_types.quorum.queue import QuorumQueue
+from amqp_broker.queue_types.receipts import Receipt
+from queues.pager import Pager
+from queues.quorum.commands import (
+    Command,
+    Dispatched,
+    DropQueue,
+    Enqueue,
+    NodeDown,
+    OpenQueue,
+    Settle,
+    Tick,
+    encode_leader_batch,
+    origin_of,
+)
+from queues.quorum.effects import DeadLettered, Discarded, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
+from queues.quorum.machine import QueueGroupMachine
+from queues.quorum.reader import Malformed
+from queues.quorum.session import SESSION_BITS, OwnStream, session_above
+from queues.quorum.settings import QuorumSettings
+from raft.entry import REGULAR
+from raft.errors import PeerProtocolError
+from raft.group import Group
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.settings.config import Config
+    from amqp_broker.vhosts.broker import Broker
+
+log = logging.getLogger("amqp_broker.proxies")
+
+#: What was sent and is not applied after this time goes again, milliseconds.
+RESEND_MS = 1000
+#: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
+#: milliseconds.
+_REST_MS = 50
+# Names as integers of this module, which a compiled one compares in C.
+_RESEND_MS = RESEND_MS
+_NEVER = 1 << 62
+
+
+class QueueGroup(CommandSink):
+    """queues: those that the metadata have, by id. now: the time of the turn, milliseconds."""
+
+    def __init__(self, group_id: int, replication: Replication, broker: Broker, config: Config) -> None:
+        super().__init__()
+        self.group_id = group_id
+        self.now = replication.now
+        self.queues: dict[int, QuorumQueue] = {}
+        pager = broker.store.pager
+        self.pager = Pager(
+            pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
+        )
+        self.machine = QueueGroupMachine(replication.own_node, self.pager)
+        self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
+        self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
+        self.letters = LetterCarrier(self, broker)
+        self._replication = replication
+        self.broker = broker
+        self.background = broker.background
+        self._node_down_ms = config.node_down_ms
+        self._role_changes = 0
+        self._leads_from = 0
+        self._led_term = 0  # the term in which this node leads; 0: it does not
+        self._is_session_closed = False
+        self._is_waiting = False
+        self._progress_at = 0
+        self._rests_until = 0
+        self._rested_from = 0
+        self._rested_until = 0
+        # Chores of the leader.
+        self._gone: dict[str, int] = {}
+        self._downed: dict[str, int] = {}
+        self._ticked = 0
+        self._unreconciled: dict[int, None] = {}
+        self._opened: dict[int, None] = {}
+        self._ended: dict[int, None] = {}
+        self._watchers: dict[int, Callable[[], None]] = {}
+        self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
+
+    def open(self, raft: Group, now: int) -> None:
+        """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
+        know of."""
+        self.raft = raft
+        own = self._replication.own_node
+        newest = self.machine.last_session_of(own)
+        for data, _, _, kind in raft.member.log.entries:
+            if kind == REGULAR and data:
+                origin, session = origin_of(data)
+                if origin == own:
+                    newest = max(newest, session)
+        self.stream = OwnStream(own, self._session_above(newest, now))
+        self.machine.own_session = self.stream.session
+
+    def _session_above(self, newest: int, now: int) -> int:
+        return session_above(newest, now << SESSION_BITS, self.broker.random_bytes)
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    def backlog_bytes(self) -> int:
+        """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
+        return self.stream.unapplied_bytes
+
+    @property
+    def ram_bytes(self) -> int:
+        """What its messages hold in RAM, octets."""
+        return int(self.pager.used)
+
+    def relieve(self, want_bytes: int, keeps_heads: bool) -> int:
+        """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
+        return self.machine.relieve(want_bytes, keeps_heads)
+
+    # -- queues of the metadata --------------------------------------------------------------------------------------
+
+    def open_queue(
+        self, declaration: QueueDeclaration, queue_id: int, find_settings: Callable[[], QuorumSettings]
+    ) -> QuorumQueue:
+        """A queue that the metadata have from now on."""
+        queue = QuorumQueue(declaration, queue_id, self, find_settings)
+        self.add_queue(queue)
+        return queue
+
+    def add_queue(self, queue: QuorumQueue) -> None:
+        """The same, for a queue that was made elsewhere."""
+        self.queues[queue.queue_id] = queue
+        self._opened[queue.queue_id] = None
+        self._replication.is_active = True
+        self.settings_changed(queue)
+
+    def settings_changed(self, queue: QuorumQueue) -> None:
+        """The leader sees to it that the log has the present settings."""
+        if self.raft.is_leader:
+            self._unreconciled[queue.queue_id] = None
+            self._replication.touch(self.group_id)
+
+    def forget_queue(self, queue: QuorumQueue) -> None:
+        """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
+        nobody is to lose what is in it because of a deletion that never was."""
+        self.queues.pop(queue.queue_id, None)
+
+    def queue_ended(self, queue_id: int) -> None:
+        """A queue of which the metadata know nothing (a DelayQueue of old, with an id from its name) is to go from the
+        log, also if one with the same id comes at once."""
+        if self.machine.settings_of(queue_id) is not None:
+            self._ended[queue_id] = None
+            self.queue_deleted(queue_id)
+
+    def queue_deleted(self, queue_id: int) -> None:
+        """The metadata do not have this queue any more: the leader has the log forget it."""
+        if self.raft.is_leader:
+            self._unreconciled[queue_id] = None
+            self._replication.touch(self.group_id)
+
+    def had(self, queue_id: int) -> bool:
+        """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
+        return queue_id in self._opened or self.machine.has_files(queue_id)
+
+    def is_forgotten(self, queue_id: int) -> bool:
+        """Whether the metadata had this queue once and do not have it now."""
+        metadata = self.broker.metadata
+        return queue_id in self._ended or (is_numbered(queue_id, metadata) and not is_known(queue_id, metadata))
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def submit(self, command: Command, receipt: Receipt | None = None) -> int:
+        """See CommandSink."""
+        if self.settling and (self._rested_until or not (type(command) is Enqueue or type(command) is Settle)):
+            # What a client has settled comes before what it fetches then, or publishes in a later turn.
+            self._rested_until = 0
+            self.flush()
+        if receipt is not None:
+            receipt.expect()
+        self._replication.touch(self.group_id)
+        return self.stream.submit(command, receipt)
+
+    def touch(self) -> None:
+        """See CommandSink."""
+        self._replication.touch(self.group_id)
+
+    def new_consumer(self) -> int:
+        """See CommandSink."""
+        return self.stream.new_consumer()
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, name: str, now: int) -> None:
+        """There is a link to a node."""
+        self._gone.pop(name, None)
+        if name == self.raft.leader:
+            self.stream.resend()
+
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """The link to a node is gone."""
+        self._gone[name] = now
+
+    def receive_batch(self, node: str, payload: bytes, now: int) -> None:
+        """Commands of another node; this one was the leader when they were sent. Raises PeerProtocolError."""
+        if not self.raft.is_leader:
+            return
+        try:
+            origin, _ = origin_of(payload)
+            if origin != node:
+                raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
+            self.machine.propose(self.raft, payload, now)
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
+
+    def synced(self, position: int) -> bool:
+        """The journal is on the disk so far. Returns whether there is more to wait for. Raises OSError."""
+        self.machine.synced(position)
+        if self.letters.is_active:
+            self.letters.synced(position)
+        return self._awaits_disk()
+
+    def written(self, position: int) -> bool:
+        """What was done in this turn is in the journal, which ends there. Returns whether something waits for the disk.
+        For turns in which something was done."""
+        self.machine.end_turn(position)
+        return self._awaits_disk()
+
+    def _awaits_disk(self) -> bool:
+        return bool(self.machine.awaits_disk or (self.letters.is_active and self.letters.awaits_disk))
+
+    def absorb(self, now: int) -> None:
+        """What was applied since the last call takes effect."""
+        self.now = now
+        machine = self.machine
+        if machine.role_changes != self._role_changes:
+            self._role_changes = machine.role_changes
+            self._on_role_changed(now)
+        effects = machine.take_effects()
+        if effects:
+            before = self.stream.unapplied
+            outcomes = self.stream.on_effects(effects)
+            if self.stream.unapplied != before:
+                self._progress_at = now
+            self.take_effects(effects)
+            for outcome in outcomes:
+                receipt: Any = outcome.token
+                receipt.complete(outcome.refusal)
+            if self._is_session_closed:
+                self._is_session_closed = False
+                self._reopen(self._session_above(self.stream.session, now))
+        if self._timed:
+            self._tell_times()
+        if self._watchers:
+            self._wake_watchers()
+        if self.letters.is_active and self.leads_and_knows:
+            self.letters.begin(now)
+
+    def _tell_times(self) -> None:
+        """How long what is applied now was under way."""
+        timings, timed, applied = self._replication.timings, self._timed, self.raft.last_applied
+        while timed and (timed[0][0] <= applied or not self.raft.is_leader):
+            _, began = timed.popleft()
+            if timings is not None and self.raft.is_leader:
+                timings.since("commit", began)
+
+    def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when a queue has ready messages, or is gone."""
+        self._watchers[queue_id] = wake
+        self._replication.touch(self.group_id)
+
+    def _wake_watchers(self) -> None:
+        for queue_id, wake in list(self._watchers.items()):
+            figures = self.machine.statistics(queue_id)
+            if (figures is not None and figures.ready) or queue_id not in self.queues:
+                del self._watchers[queue_id]
+                wake()
+
+    def other_effect(self, effect: Effect) -> None:
+        """See CommandSink."""
+        if isinstance(effect, DeadLettered):
+            self.letters.note(effect)
+        elif isinstance(effect, Discarded):
+            queue = self.queues.get(effect.queue_id)
+            if queue is not None:
+                self.broker.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
+        elif isinstance(effect, SessionClosed):
+            self._is_session_closed = True
+        elif isinstance(effect, QueueGone):
+            self._on_queue_gone(effect)
+        elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
+            # It was deleted while the command that opens it was on its way.
+            self._unreconciled[effect.queue_id] = None
+            self._replication.touch(self.group_id)
+
+    def _on_queue_gone(self, effect: QueueGone) -> None:
+        """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
+        queue = self.queues.get(effect.queue_id)
+        self._ended.pop(effect.queue_id, None)
+        if queue is not None:
+            queue.is_prepared = True  # it is not to be made again by who publishes to it now
+        if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
+            return
+        name = queue.name
+        vhost = self.broker.vhosts.get(queue.declaration.vhost)
+        if vhost is not None and vhost.queues.get(name) is queue:
+            log.info("queue '%s' in vhost '%s' expired", name, vhost.name)
+            self.broker.declarations.remove_queue(vhost, queue)
+
+    def _reopen(self, session: int) -> None:
+        """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
+        consumers held is back in the queues."""
+        log.warning("queue group %d: the session of this node is over, a new one begins", self.group_id)
+        reopened = self.stream.reopen(session)
+        self.machine.own_session = self.stream.session
+        self.renumber(reopened.consumers)
+        for token in reopened.dropped:
+            receipt: Any = token
+            receipt.complete(Refusal.UNKNOWN)
+
+    @property
+    def leads_and_knows(self) -> bool:
+        """Whether this node leads, and has applied what earlier leaders have left (they may have dispatched letters);
+        and knows the metadata."""
+        is_leader = self.raft.is_leader and self.raft.last_applied >= self._leads_from
+        return bool(is_leader and self._replication.is_ready)
+
+    def _on_role_changed(self, now: int) -> None:
+        self._leads_from = self.raft.last_index
+        self.stream.resend()
+        led_term = self._led_term
+        self._led_term = self.raft.term if self.raft.is_leader else 0
+        if not self._led_term or self._led_term != led_term:
+            # Not where a transfer was given up: nobody tells this node of its letters again.
+            self.letters.reset()
+        self._downed.clear()
+        self._ticked = 0
+        self._rests_until = 0
+        if self.raft.is_leader:
+            self.compare()
+            for name in self.machine.open_sessions():
+                if name != self.stream.origin and not self._replication.is_connected(name):
+                    self._gone.setdefault(name, now)
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def end_turn(self, now: int) -> None:
+        """What the turn has to say to the group is proposed, or goes to the leader."""
+        self.now = now
+        if self.machine.wants_checkpoint:
+            self.raft.take_checkpoint()
+        if not self._let_settling_rest(now):
+            self.flush()
+        self._replication.served(self.group_id)
+        leader = self.raft.leader
+        if leader is None or now < self._rests_until:
+            return
+        if self.raft.is_leader:
+            self._do_chores(now)
+        elif not self._replication.is_connected(leader):
+            return
+        if self._has_waited(now):
+            newest = self.machine.last_session_of(self.stream.origin)
+            if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
+                self._reopen(self._session_above(newest, now))
+            self.stream.resend()
+        batches = self.stream.take_batches()
+        if not batches:
+            return
+        if not self._is_waiting:
+            self._progress_at = now
+        self._is_waiting = True
+        for batch in batches:
+            if not self._send(leader, batch, now):
+                self.stream.resend()
+                self._rests_until = now + _REST_MS
+                return
+
+    def _let_settling_rest(self, now: int) -> bool:
+        """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for
+        `rest_ms`: alone, they would cost all members an entry and a sync, for which the next message has to wait."""
+        if not self.settling or self.stream.has_open:
+            self._rested_until = 0
+            return False
+        if not self._rested_until:
+            self._rested_from = now
+        if not 0 <= now - self._rested_from < self.rest_ms:  # below zero: the clock was set back
+            self._rested_until = 0
+            return False
+        self._rested_until = self._rested_from + self.rest_ms
+        return True
+
+    def _send(self, leader: str, batch: bytes, now: int) -> bool:
+        if self.raft.is_leader:
+            is_proposed = self.machine.propose(self.raft, batch, now)
+            timings = self._replication.timings
+            if timings is not None and is_proposed:
+                self._timed.append((self.raft.last_index, timings.clock()))
+            return is_proposed
+        return self._replication.send_batch(leader, self.group_id, batch)
+
+    def _has_waited(self, now: int) -> bool:
+        """Whether something was sent, and nothing was applied for long."""
+        if not self.stream.unapplied:
+            self._is_waiting = False
+            return False
+        if self._is_waiting and not 0 <= now - self._progress_at < _RESEND_MS:
+            self._progress_at = now
+            return True
+        return False
+
+    # -- chores of the leader ------------------------------------------------------------------------------------------
+
+    def _do_chores(self, now: int) -> None:
+        if self._unreconciled and self._replication.is_ready:
+            self._reconcile()
+        commands: list[Tick | NodeDown | Dispatched] = []
+        if self._gone:
+            commands += self._nodes_down(now)
+        if self.letters.is_active:
+            commands += self.letters.take_dispatched()
+        due = self.machine.next_deadline()
+        if due is not None and not commands and self._is_past(due, now) and self.raft.last_applied >= self._ticked:
+            commands.append(Tick())
+        if not commands:
+            return
+        if self.raft.propose(encode_leader_batch(now, commands)):
+            self._ticked = self.raft.last_index
+            return
+        self._rests_until = now + _REST_MS
+        self._downed.clear()
+        for command in commands:
+            if isinstance(command, Dispatched):
+                self.letters.put_back(command)
+
+    def _is_past(self, due: int, now: int) -> bool:
+        """Whether it is so late, by this node's clock or the group's."""
+        return due <= now or due <= self.machine.clock
+
+    def _nodes_down(self, now: int) -> list[NodeDown]:
+        """The nodes that have been gone for so long that their consumers go."""
+        found = []
+        for name, since in self._gone.items():
+            session = self.machine.session_of(name)
+            if session and now - since >= self._node_down_ms and self._downed.get(name) != session:
+                self._downed[name] = session
+                gone_ms = now - since
+                log.warning("queue group %d: %s is gone for %d ms, its consumers go", self.group_id, name, gone_ms)
+                found.append(NodeDown(name, session))
+        return found
+
+    def compare(self) -> None:
+        """The leader has to look at all queues: at its first, and once more when it is ready. What has changed in the
+        metadata before that was told to nobody."""
+        if self.raft.is_leader:
+            self._unreconciled = dict.fromkeys([*self.queues, *self.machine.queue_ids()])
+
+    def _reconcile(self) -> None:
+        """Queues that the metadata have and the log has not, or has otherwise, or the other way round."""
+        unreconciled, self._unreconciled = self._unreconciled, {}
+        for queue_id in unreconciled:
+            queue = self.queues.get(queue_id)
+            present = self.machine.settings_of(queue_id)
+            if queue_id in self._ended and present is not None:
+                self.drop(queue_id)
+                present = None
+            if queue is not None:
+                if present != queue.quorum_settings:
+                    queue.is_prepared = True
+                    self.submit(OpenQueue(queue_id, queue.quorum_settings))
+            elif present is not None and self.is_forgotten(queue_id):
+                self.drop(queue_id)
+
+    def drop(self, queue_id: int) -> None:
+        """Have the log forget a queue."""
+        self._ended.pop(queue_id, None)
+        self._tallying.append(lambda refusal, count: None)
+        self.submit(DropQueue(queue_id))
+
+    def next_deadline(self) -> int:
+        """When `end_turn` has something to do again; 0 for never."""
+        earliest = _NEVER
+        if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
+            earliest = self.now + _REST_MS
+        if self._rests_until > self.now:
+            earliest = min(earliest, self._rests_until)
+        if self.settling and self._rested_until:
+            earliest = min(earliest, self._rested_until)
+        if self._is_waiting and self.stream.unapplied:
+            earliest = min(earliest, self._progress_at + _RESEND_MS)
+        if self.raft.is_leader:
+            earliest = min(earliest, self._next_chore())
+        return 0 if earliest == _NEVER else max(earliest, self._rests_until)
+
+    def _next_chore(self) -> int:
+        """When the leader has something to do; _NEVER."""
+        earliest = _NEVER
+        due = self.machine.next_deadline()
+        if due is not None and self.raft.last_applied >= self._ticked:
+            earliest = due
+        if self.letters.is_active:
+            again = self.letters.next_deadline()
+            if again is not None:
+                earliest = min(earliest, again)
+        if self._gone:
+            for name, since in self._gone.items():
+                session = self.machine.session_of(name)
+                if session and self._downed.get(name) != session:
+                    earliest = min(earliest, since + self._node_down_ms)
+        return earliest

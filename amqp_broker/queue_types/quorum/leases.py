@@ -1,0 +1,92 @@
+"""QuorumLeases: the lease groups of a quorum queue, as this node asks for them and sees them.
+
+    open | claim | ack | release -> a command in the log -> applied here -> `then`
+    groups -> what this node has applied, to be read at once
+
+Every node has all that the groups hold, so that any of them can be asked; a read sees what this node has applied, and
+whoever was told by `then` of a change finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.queue_types.receipts import Receipt
+from queues.quorum.effects import Refusal
+from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
+from queues.quorum.leases import QuorumLease
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.quorum.queue import QuorumQueue
+
+#: Called with why it was refused, None for success: NO_QUEUE, FENCED, LEASE_GONE; UNKNOWN if nobody knows, so that it
+#: has to be asked again.
+Done = Callable[[Refusal | None], None]
+
+
+class _DoneReceipt(Receipt):
+    def __init__(self, then: Done) -> None:
+        self._then = then
+
+    def expect(self) -> None:
+        """One command."""
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """It is applied on a majority's disks and here, or was refused."""
+        self._then(refusal)
+
+
+class QuorumLeases:
+    """The groups of one queue."""
+
+    def __init__(self, queue: QuorumQueue) -> None:
+        self._queue = queue
+
+    def groups(self) -> dict[str, QuorumLease]:
+        """By name, as of what this node has applied; to be read only."""
+        return self._queue.group.machine.lease_groups(self._queue.queue_id)
+
+    def ready_count(self) -> int:
+        """How many messages a claim would find, as of what this node has applied."""
+        return self._queue.message_count()
+
+    def open(self, name: str, incarnation: str, owner: str, then: Done) -> None:
+        """The group is there and has this owner; with this incarnation, if it was not there."""
+        self._submit(OpenLease(self._queue.queue_id, name, incarnation, owner), then)
+
+    def claim(
+        self,
+        name: str,
+        incarnation: str,
+        owner: str,
+        after: int,
+        messages: int,
+        octets: int,
+        adds: bool,
+        then: Done,
+    ) -> None:
+        """The group takes ready messages; unless it `adds`, only while it holds none beyond offset `after`."""
+        most = min(messages, (1 << 32) - 1)
+        self._submit(Claim(self._queue.queue_id, name, incarnation, owner, after, most, octets, adds), then)
+
+    def ack(self, name: str, incarnation: str, owner: str, upto: int, then: Done) -> None:
+        """Everything below `upto` is done with."""
+        self._submit(AckLease(self._queue.queue_id, name, incarnation, owner, upto), then)
+
+    def release(self, name: str, incarnation: str, owner: str, then: Done) -> None:
+        """What the group holds goes back to the queue, and the group is gone."""
+        self._submit(ReleaseLease(self._queue.queue_id, name, incarnation, owner), then)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once, when something is ready that no consumer takes. The last one who asks is called."""
+        self._queue.group.watch(self._queue.queue_id, wake)
+
+    def _submit(self, command: LeaseCommand, then: Done) -> None:
+        queue = self._queue
+        if queue.is_deleted:
+            then(Refusal.NO_QUEUE)
+            return
+        if not queue.is_prepared:
+            queue.prepare()
+        queue.group.submit(command, _DoneReceipt(then))

@@ -1,0 +1,108 @@
+"""QuorumQueue: a quorum queue as the channels of this node see it. Its log is that of a queue group.
+
+Every node of the cluster is a member of the group, so what the queue holds is known here: as far as this node has
+applied the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.errors import AmqpException, ConnectionException
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.proxy.queue import QueueProxy
+from amqp_broker.queue_types.quorum.leases import QuorumLeases
+from amqp_broker.queue_types.receipts import Receipt
+from queues.message import Message
+from queues.quorum.commands import OpenQueue
+from queues.quorum.queue import QueueStatistics
+from queues.quorum.settings import QuorumSettings
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+
+_NOTHING = QueueStatistics(0, 0, 0, 0, 0)
+
+
+class QuorumQueue(QueueProxy):
+    """find_settings: makes what is in force out of the declaration and the policies of the day. Made by
+    QueueGroup.open_queue."""
+
+    def __init__(
+        self,
+        declaration: QueueDeclaration,
+        queue_id: int,
+        group: QueueGroup,
+        find_settings: Callable[[], QuorumSettings],
+    ) -> None:
+        super().__init__(declaration.name, queue_id, True, group)
+        self.declaration = declaration
+        self.group = group
+        self.counts_returns = True
+        self.is_prepared = False
+        self.leases = QuorumLeases(self)
+        self._find_settings = find_settings
+        self._take_settings(find_settings())
+
+    def _take_settings(self, settings: QuorumSettings) -> None:
+        self.quorum_settings = settings
+        self.settings = settings.arguments
+        self.knows_message_ids = settings.deduplication_window > 0
+        self.refuses_get = settings.arguments.single_active_consumer
+
+    def policy_changed(self) -> None:
+        """A policy of its virtual host was changed."""
+        settings = self._find_settings()
+        if settings != self.quorum_settings:
+            self._take_settings(settings)
+            self.group.settings_changed(self)
+
+    def prepare(self) -> None:
+        """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
+        self.is_prepared = True
+        if self.group.machine.settings_of(self.queue_id) is None:
+            self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
+
+    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+        """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
+        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> QueueStatistics:
+        """Its figures, as of what this node has applied."""
+        return self.group.machine.statistics(self.queue_id) or _NOTHING
+
+    def message_count(self) -> int:
+        """How many messages are ready."""
+        return self.statistics().ready
+
+    def leased_count(self) -> int:
+        """How many messages its lease groups hold."""
+        return self.statistics().leased
+
+    def unacked_count(self) -> int:
+        """How many messages consumers hold, on all nodes."""
+        return self.statistics().unacked
+
+    def consumer_count(self) -> int:
+        """How many consumers there are on all nodes."""
+        return self.statistics().consumers
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def delete(self) -> int:
+        """The queue is no more. Returns how many messages were ready."""
+        count = super().delete()
+        self.group.forget_queue(self)
+        return count
+
+    def unavailable(self) -> AmqpException:
+        """What a client is told when nobody knows what became of its command."""
+        return ConnectionException(
+            ReplyCode.INTERNAL_ERROR,
+            f"queue '{self.name}' in vhost '{self.declaration.vhost}': the other nodes took this one for dead, and "
+            "what was not done then is not known: try again",
+        )

@@ -1,0 +1,1 @@
+"""Classic queues across nodes: those of others used here, and the other way round."""

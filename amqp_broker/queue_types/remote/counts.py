@@ -1,0 +1,61 @@
+"""RemoteCounts: the homes of queues that live elsewhere are asked for their counts, before somebody is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.queue_types.remote.queue import RemoteQueue
+
+if TYPE_CHECKING:
+    from queues.timers import Timer, Timers
+
+#: A home that has not answered by then is not waited for: its queues show what it said last.
+PATIENCE_MS = 1000
+
+
+class RemoteCounts:
+    """`ask` for each queue, then `asked`. Done when all homes have answered, or cannot, or the time is over; at once
+    where no queue is elsewhere."""
+
+    def __init__(self, timers: Timers, now: int) -> None:
+        self.is_done = False
+        self._then: list[Callable[[object], None]] = []
+        self._left = 1
+        self._timer: Timer | None = None
+        self._timers = timers
+        self._until = now + PATIENCE_MS
+
+    def ask(self, queue: Any) -> None:
+        """Ask the home of a queue, if it is elsewhere."""
+        if isinstance(queue, RemoteQueue) and queue.is_available:
+            self._left += 1
+            queue.count(self._counted, is_use=False)
+
+    def asked(self) -> RemoteCounts:
+        """That were all."""
+        self._counted(None)
+        if not self.is_done:
+            self._timer = self._timers.at(self._until, lambda now: self._finish())
+        return self
+
+    def when_done(self, then: Callable[[object], None]) -> None:
+        """Call `then`; at once if it is done already."""
+        if self.is_done:
+            then(None)
+        else:
+            self._then.append(then)
+
+    def _counted(self, refusal: object) -> None:
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            if self._timer is not None:
+                self._timer.cancel()
+            then, self._then = self._then, []
+            for each in then:
+                each(None)

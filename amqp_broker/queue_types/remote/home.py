@@ -1,0 +1,229 @@
+"""Home: serves the classic queues of this node to the other nodes of the cluster.
+
+    receive_commands -> HomeSession.run -> ClassicQueue -> effects
+    synced -> confirms;  end_turn -> frames of effects
+
+A node's session begins with its first frame and ends with the link, or with the first frame of a newer session. What a
+session is confirmed, fetches, counts and is delivered goes to it in order, in frames of effects_codec.py.
+
+Invariants:
+1. A persistent publish is confirmed after the journal is synced past it, and everything behind it after that.
+2. A frame of an older session, or of one that did not begin on this link, changes nothing.
+3. What comes before this node knows its queues waits until it does; that is at most what a node may have in flight.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.channel.consumer import unacked_allowed
+from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home
+from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
+from queues.classic import ClassicQueue
+from queues.page import AddressBook
+from queues.quorum.commands import Batch
+from queues.quorum.reader import Malformed
+from raft.errors import PeerProtocolError
+
+if TYPE_CHECKING:
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: Application frames between nodes by their kind: to a home, and from it.
+HOME_COMMANDS = 4
+HOME_EFFECTS = 5
+#: Consumers that had to wait for memory try again after this time, milliseconds.
+_MEMORY_RETRY_MS = 200
+#: So often those are looked at that hold something and stand in no dispatcher, for whether their queue is gone.
+_LOOK_MS = 5000
+
+Send = Callable[[str, int, bytes], bool]
+
+
+class Home:
+    """send(node, kind, payload): an application frame to another node. sessions: of the nodes that use queues here.
+    touched: those with something to send."""
+
+    def __init__(self, broker: Broker, send: Send) -> None:
+        self._broker = broker
+        self._send = send
+        self.sessions: dict[str, HomeSession] = {}
+        self._awaiting: dict[HomeSession, None] = {}
+        self._starved: dict[RemoteConsumer, None] = {}
+        self._retries_at = 0
+        self._watched: dict[RemoteConsumer, None] = {}
+        self._looks_at = 0
+        self._addresses = AddressBook()
+        self._queues: dict[int, ClassicQueue] = {}
+        self._queues_known_at: list[tuple[str, int]] = []
+        self._is_blocked = False
+        self._is_started = False
+        self._early: list[tuple[str, bytes]] = []
+        self._now = 0
+        self.touched: dict[HomeSession, None] = {}
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether confirms wait for the disk."""
+        return bool(self._awaiting)
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+        self._is_started = True
+        early, self._early = self._early, []
+        for node, payload in early:
+            try:
+                self.receive_commands(node, payload, now)
+            except PeerProtocolError as error:
+                log.error("%s; nothing more of its session is executed", error)
+                self._close(node)
+
+    def receive_commands(self, node: str, payload: bytes, now: int) -> None:
+        """A frame from another node. Raises PeerProtocolError."""
+        self._now = now
+        if not self._is_started:
+            self._early.append((node, payload))
+            return
+        try:
+            frame = decode_to_home(payload, self._addresses)
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: {error}") from error
+        session = self.sessions.get(node)
+        if isinstance(frame, Batch):
+            if frame.origin != node:
+                raise PeerProtocolError(f"{node} sends commands of '{frame.origin}'")
+            if session is None or frame.session > session.session:
+                session = self._open(node, frame)
+            if session is not None and session.session == frame.session:
+                session.run(frame, now)
+        elif session is None or session.session != frame.session:
+            log.debug("a frame of session %d of %s comes too late", frame.session, node)
+        elif isinstance(frame, Count):
+            session.count(frame, now)
+        elif isinstance(frame, Taken):
+            session.take(frame, now)
+
+    def _open(self, node: str, batch: Batch) -> HomeSession | None:
+        """A new session, if this is how one begins."""
+        if batch.first != 1:
+            log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
+            return None
+        self._close(node)
+        session = HomeSession(self, node, batch.session)
+        self.sessions[node] = session
+        if self._is_blocked:
+            session.writer.put(Blocked(True))
+        return session
+
+    def peer_disconnected(self, node: str, now: int) -> None:
+        """The link to a node is lost: everything that its consumers held returns."""
+        self._now = now
+        self._early = [each for each in self._early if each[0] != node]
+        self._close(node)
+
+    def _close(self, node: str) -> None:
+        session = self.sessions.pop(node, None)
+        if session is None:
+            return
+        self.touched.pop(session, None)
+        self._awaiting.pop(session, None)
+        session.close(self._now)
+        self.touched.pop(session, None)
+
+    # -- output ------------------------------------------------------------------------------------------------------
+
+    def end_turn(self, position: int, is_blocked: bool, now: int) -> None:
+        """Everything of this turn is in the journal, which ends at `position`. is_blocked: whether publishers have to
+        wait for memory or disk (Alarms)."""
+        self._now = now
+        if is_blocked != self._is_blocked:
+            self._is_blocked = is_blocked
+            for session in self.sessions.values():
+                session.writer.put(Blocked(is_blocked))
+                session.touch()
+        touched, self.touched = self.touched, {}
+        for session in touched:
+            if session.end_turn(position):
+                self._awaiting[session] = None
+            for frame in session.writer.take():
+                self._send(session.peer, HOME_EFFECTS, frame)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""
+        if self._awaiting:
+            self._awaiting = {session: None for session in self._awaiting if session.synced(position)}
+
+    # -- for the sessions --------------------------------------------------------------------------------------------
+
+    def find(self, queue_id: int) -> ClassicQueue | None:
+        """The classic queue of this node that has this id."""
+        queue = self._queues.get(queue_id)
+        if queue is None or queue.is_deleted:
+            queue = self._look_for(queue_id)
+            if queue is None:
+                return None
+        self.vhost_of(queue).now = self._now
+        return queue
+
+    def _look_for(self, queue_id: int) -> ClassicQueue | None:
+        vhosts = self._broker.vhosts
+        known_at = [(name, vhost.generation) for name, vhost in vhosts.items()]
+        if known_at == self._queues_known_at:
+            return None
+        self._queues_known_at = known_at
+        self._queues = {
+            queue.queue_id: queue
+            for vhost in vhosts.values()
+            for queue in vhost.queues.values()
+            if isinstance(queue, ClassicQueue)
+        }
+        return self._queues.get(queue_id)
+
+    def vhost_of(self, queue: ClassicQueue) -> VHost:
+        """The virtual host of a queue."""
+        return self._broker.vhosts[queue.declaration.vhost]
+
+    def remove_if_abandoned(self, queue: ClassicQueue) -> None:
+        """An auto-delete queue goes with its last consumer."""
+        if queue.declaration.is_auto_delete and not queue.is_deleted and not queue.dispatcher.consumers:
+            self._broker.declarations.remove_queue(self.vhost_of(queue), queue)
+
+    def watch(self, consumer: RemoteConsumer) -> None:
+        """It holds something and stands in no dispatcher: it does not hear of it when its queue goes."""
+        self._watched[consumer] = None
+        if self._looks_at <= self._now:
+            self._looks_at = self._now + _LOOK_MS
+            self._broker.timers.at(self._looks_at, self._look_at_watched)
+
+    def _look_at_watched(self, now: int) -> None:
+        self._now = now
+        watched, self._watched = self._watched, {}
+        for consumer in watched:
+            if consumer.queue.is_deleted:
+                consumer.let_go()
+            elif consumer.held:
+                self.watch(consumer)
+
+    def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
+        """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""
+        pager = self._broker.store.pager
+        if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < unacked_allowed(pager):
+            return False
+        self._starved[consumer] = None
+        if self._retries_at <= self._now:
+            self._retries_at = self._now + _MEMORY_RETRY_MS
+            self._broker.timers.at(self._retries_at, self._feed_starved)
+        return True
+
+    def _feed_starved(self, now: int) -> None:
+        self._now = now
+        starved, self._starved = self._starved, {}
+        for consumer in starved:
+            if consumer.is_attached:
+                consumer.session.retry(consumer, now)

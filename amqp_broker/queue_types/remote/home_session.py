@@ -1,0 +1,468 @@
+"""HomeSession: one other node's stream of commands to the classic queues of this node, executed as it comes.
+
+    receive -> run: one command after the other -> dispatch the queues that were touched -> effects, in order
+    end_turn -> Confirmed, once the journal is synced where something persistent was published -> frames
+
+A consumer of the other node stands in its queue's dispatcher as any other does, and every delivery is held here until
+that node settles it, also where the client wants no acknowledgements: what was on its way when the link was lost
+returns to the queue.
+
+Invariants:
+1. Commands are executed once each, in the order of their numbers, which begin at 1; a gap ends the link.
+2. At most `LINK_WINDOW_BYTES` of deliveries are on their way, and `CONSUMER_WINDOW_BYTES` of each consumer that its
+   client has not taken, besides one message each.
+3. A consumer's number is above all that the session had before; those of its deliveries begin at 1.
+4. `close` leaves nothing of the session in any queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
+from queues.classic import ClassicQueue
+from queues.consumer import Consumer
+from queues.message import Entry, Message
+from queues.quorum.commands import Attach, Batch, Detach, Enqueue, Get, How, Prefetch, Purge, Settle
+from queues.quorum.effects import (
+    AttachRefused,
+    Cancel,
+    Confirmed,
+    ConsumerCancelled,
+    Counted,
+    GetAnswered,
+    Refusal,
+    Refused,
+    SettleMissed,
+)
+from raft.errors import PeerProtocolError
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.remote.home import Home
+
+#: Deliveries that the other node has not taken off the link, octets of messages.
+LINK_WINDOW_BYTES = 8 * 1024 * 1024
+#: Deliveries that one consumer's client has not taken, octets of messages: they lie in the other node's RAM.
+CONSUMER_WINDOW_BYTES = 1024 * 1024
+
+# What becomes of a published message (VHost.publish).
+_STORED = 1
+_REJECTED = 2
+
+
+class RemoteConsumer(Consumer):
+    """A consumer of the other node, or the holder of one message that it has fetched.
+
+    prefetch: how many deliveries it may hold, 0 for any number. held: by delivery id, in order. sent, taken: octets of
+    its deliveries since it began. is_attached: it stands in its queue's dispatcher.
+    """
+
+    def __init__(self, session: HomeSession, command: Attach | Get, queue: ClassicQueue) -> None:
+        super().__init__(False, command.priority if isinstance(command, Attach) else 0)
+        self.queue: ClassicQueue = queue
+        self.session = session
+        self.number = command.consumer
+        self.tag = ""
+        self.is_exclusive = False
+        self.prefetch = 0
+        if isinstance(command, Attach):
+            self.tag = command.tag
+            self.is_exclusive = command.exclusive
+            # As on one node: without acknowledgements there is no limit.
+            self.prefetch = 0 if command.no_ack else command.prefetch
+        self.held: dict[int, Entry] = {}
+        self.next_delivery = 1
+        self.sent = 0
+        self.taken = 0
+        self.is_attached = False
+
+    def has_credit(self) -> bool:
+        if self.prefetch and len(self.held) >= self.prefetch:
+            return False
+        if self.sent - self.taken >= CONSUMER_WINDOW_BYTES:
+            return False
+        session = self.session
+        if session.sent - session.taken >= LINK_WINDOW_BYTES:
+            session.halted[self] = None
+            return False
+        return not session.home.is_short_of_memory(self)
+
+    def deliver(self, entry: Entry) -> None:
+        delivery_id = self.hold(entry)
+        # The count is a header of the delivery only where the queue limits it.
+        returns = entry.returns if self.queue.counts_returns else 0
+        self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
+        self.session.touch()
+
+    def hold(self, entry: Entry) -> int:
+        """An entry is on its way. Returns the number of the delivery."""
+        delivery_id = self.next_delivery
+        self.next_delivery = delivery_id + 1
+        self.held[delivery_id] = entry
+        self.sent += entry.message.size
+        self.session.sent += entry.message.size
+        return delivery_id
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
+        raise AssertionError("every delivery to another node is held until that settles it")
+
+    def on_queue_gone(self) -> None:
+        self.is_attached = False
+        self.session.writer.put(ConsumerCancelled(self.number, Cancel.QUEUE_GONE))
+        self.session.touch()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """The queue is gone, and with it everything that it holds."""
+        for entry in self.take_all():
+            self.queue.ack(entry)
+        self.session.forget_if_done(self)
+
+    def take(self, ranges: tuple[tuple[int, int], ...]) -> tuple[list[Entry], int]:
+        """The entries of deliveries first..last that it holds, and how many of these it does not hold."""
+        held = self.held
+        entries: list[Entry] = []
+        asked = 0
+        for first, last in ranges:
+            count = last - first + 1
+            asked += count
+            ids = range(first, last + 1) if count <= len(held) else [each for each in held if first <= each <= last]
+            for delivery_id in ids:
+                entry = held.pop(delivery_id, None)
+                if entry is not None:
+                    entries.append(entry)
+        return entries, asked - len(entries)
+
+    def take_all(self) -> list[Entry]:
+        """Everything that it holds."""
+        entries = list(self.held.values())
+        self.held.clear()
+        return entries
+
+
+class HomeSession:
+    """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn."""
+
+    def __init__(self, home: Home, peer: str, session: int) -> None:
+        self.home = home
+        self.peer = peer
+        self.session = session
+        self.writer = EffectsWriter(session)
+        self.consumers: dict[int, RemoteConsumer] = {}
+        self.halted: dict[RemoteConsumer, None] = {}
+        self.sent = 0
+        self.taken = 0
+        self.executed = 0
+        self._confirmed = 0
+        self._last_consumer = 0
+        self._refused: list[Refused] = []
+        self._has_stored = False
+        self._pending: deque[tuple[int, int]] = deque()
+        self._touched: dict[ClassicQueue, None] = {}
+        self._handlers = {
+            Enqueue: self._enqueue,
+            Settle: self._settle,
+            Attach: self._attach,
+            Detach: self._detach,
+            Prefetch: self._prefetch,
+            Get: self._get,
+            Purge: self._purge,
+        }
+
+    def touch(self) -> None:
+        """There is something to send."""
+        self.home.touched[self] = None
+
+    # -- input -------------------------------------------------------------------------------------------------------
+
+    def run(self, batch: Batch, now: int) -> None:
+        """Execute commands. Raises PeerProtocolError."""
+        self._check_next(batch.first)
+        for command in batch.commands:
+            handler: Any = self._handlers.get(type(command))
+            if handler is None:
+                said = type(command).__name__
+                raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
+            self.executed += 1
+            handler(command, now)
+        self.touch()
+        self._dispatch(now)
+
+    def count(self, command: Count, now: int) -> None:
+        """Execute a Count. Raises PeerProtocolError."""
+        self._check_next(command.sequence)
+        self.executed += 1
+        queue = self.home.find(command.queue_id)
+        messages = unacked = consumers = leased = 0
+        if queue is None:
+            self._refuse(Refusal.NO_QUEUE)
+        elif _is_locked(queue):
+            self._refuse(Refusal.EXCLUSIVE)
+        else:
+            if command.is_use:
+                queue.last_used = now
+            messages, unacked, consumers = queue.ready.count, queue.unacked, len(queue.dispatcher.consumers)
+            leased = queue.leased_count()
+        self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers, leased))
+        self.touch()
+
+    def _check_next(self, first: int) -> None:
+        if first != self.executed + 1:
+            raise PeerProtocolError(
+                f"{self.peer} sends command {first} of session {self.session}, and {self.executed + 1} is due"
+            )
+
+    def take(self, taken: Taken, now: int) -> None:
+        """Deliveries were taken: there is room for others. Raises PeerProtocolError."""
+        if not self.taken <= taken.octets <= self.sent:
+            raise PeerProtocolError(
+                f"{self.peer} has taken {taken.octets} octets of {self.sent}, and {self.taken} before"
+            )
+        self.taken = taken.octets
+        for number, octets in taken.consumers:
+            consumer = self.consumers.get(number)
+            if consumer is None:
+                continue
+            if not consumer.taken <= octets <= consumer.sent:
+                raise PeerProtocolError(
+                    f"{self.peer} has taken {octets} octets of {consumer.sent} for consumer {number}, "
+                    f"and {consumer.taken} before"
+                )
+            consumer.taken = octets
+            self.halted.setdefault(consumer)  # behind those who have waited for the link
+        self._go_on(now)
+
+    def _go_on(self, now: int) -> None:
+        """Consumers that a window kept waiting are served in turn; who is served goes to the end."""
+        waiting, self.halted = self.halted, {}
+        while waiting and self.sent - self.taken < LINK_WINDOW_BYTES:
+            consumer = next(iter(waiting))
+            del waiting[consumer]
+            self.retry(consumer, now)
+        if waiting:
+            self.halted = waiting | self.halted
+
+    def retry(self, consumer: RemoteConsumer, now: int) -> None:
+        """A consumer may have credit again."""
+        self._revive(consumer)
+        self._dispatch(now)
+
+    def _revive(self, consumer: RemoteConsumer) -> None:
+        if consumer.is_attached and not consumer.is_waiting:
+            consumer.queue.credit_returned(consumer)
+            if consumer.is_waiting:
+                self._touched[consumer.queue] = None
+
+    def _dispatch(self, now: int) -> None:
+        while self._touched:
+            touched, self._touched = self._touched, {}
+            for queue in touched:
+                if not queue.is_deleted:
+                    queue.dispatch(now)
+
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._refused.append(Refused(self.executed, refusal))
+
+    def _enqueue(self, command: Enqueue, now: int) -> None:
+        found = [self.home.find(queue_id) for queue_id in command.queue_ids]
+        queues = [queue for queue in found if queue is not None]
+        if not queues:
+            self._refuse(Refusal.NO_QUEUE)
+            return
+        outcome = self.home.vhost_of(queues[0]).publish(command.message, queues, now)
+        if outcome == _STORED:
+            self._has_stored = True
+        elif outcome == _REJECTED:
+            self._refuse(Refusal.FULL)
+
+    def _settle(self, command: Settle, now: int) -> None:
+        consumer = self.consumers.get(command.consumer)
+        if consumer is None:
+            missed = sum([last - first + 1 for first, last in command.ranges])
+        else:
+            entries, missed = consumer.take(command.ranges)
+            queue = consumer.queue
+            if command.how is How.REQUEUE:
+                queue.put_back(entries, now)
+            elif command.how is How.RETURN:
+                queue.take_back(entries, now)
+            elif command.how is How.REJECT:
+                for entry in entries:
+                    queue.reject(entry, now)
+            else:
+                for entry in entries:
+                    queue.ack(entry)
+            self._revive(consumer)
+            self._touched[queue] = None
+            self.forget_if_done(consumer)
+        if missed:
+            self.writer.put(SettleMissed(self.executed, command.consumer, min(missed, (1 << 64) - 1)))
+
+    def _attach(self, command: Attach, now: int) -> None:
+        queue = self.home.find(command.queue_id)
+        refusal: Refusal | None = None
+        if command.consumer <= self._last_consumer:
+            refusal = Refusal.ID_USED
+        elif queue is None:
+            refusal = Refusal.NO_QUEUE
+        elif _is_locked(queue) or _refuses_consumer(queue, command.exclusive):
+            refusal = Refusal.EXCLUSIVE
+        self._last_consumer = max(self._last_consumer, command.consumer)
+        if refusal is not None or queue is None:
+            self.writer.put(AttachRefused(self.executed, command.consumer, refusal or Refusal.NO_QUEUE))
+            return
+        consumer = RemoteConsumer(self, command, queue)
+        consumer.is_attached = True
+        self.consumers[command.consumer] = consumer
+        queue.had_consumers = True
+        queue.last_used = now
+        queue.add_consumer(consumer)
+        self._touched[queue] = None
+
+    def _detach(self, command: Detach, now: int) -> None:
+        consumer = self.consumers.get(command.consumer)
+        if consumer is None:
+            return
+        queue = consumer.queue
+        was_attached = consumer.is_attached
+        if was_attached:
+            self._leave(consumer, now)
+        unseen, _ = consumer.take(((command.seen + 1, consumer.next_delivery),))
+        queue.take_back(unseen, now)
+        if command.gives_back:
+            queue.put_back(consumer.take_all(), now)
+        self.forget_if_done(consumer)
+        self._touched[queue] = None
+        if was_attached:
+            self.home.remove_if_abandoned(queue)
+        if consumer.held:
+            self.home.watch(consumer)
+
+    def _leave(self, consumer: RemoteConsumer, now: int) -> None:
+        consumer.is_attached = False
+        consumer.queue.remove_consumer(consumer)
+        consumer.queue.last_used = now
+        self.halted.pop(consumer, None)
+
+    def forget_if_done(self, consumer: RemoteConsumer) -> None:
+        """A consumer that has left and holds nothing is not known any more."""
+        if not consumer.is_attached and not consumer.held:
+            self.consumers.pop(consumer.number, None)
+            self.halted.pop(consumer, None)
+
+    def _prefetch(self, command: Prefetch, now: int) -> None:
+        consumer = self.consumers.get(command.consumer)
+        if consumer is not None and consumer.is_attached:
+            consumer.prefetch = command.prefetch
+            self._revive(consumer)
+
+    def _get(self, command: Get, now: int) -> None:
+        queue = self.home.find(command.queue_id)
+        entry = None
+        if command.consumer <= self._last_consumer:
+            self._refuse(Refusal.ID_USED)
+        elif queue is None:
+            self._refuse(Refusal.NO_QUEUE)
+        elif _is_locked(queue):
+            self._refuse(Refusal.EXCLUSIVE)
+        else:
+            queue.last_used = now
+            entry = queue.get(now)
+        self._last_consumer = max(self._last_consumer, command.consumer)
+        if entry is None or queue is None:
+            self.writer.put(GetAnswered(self.executed, command.consumer, 0, None, False, 0, 0))
+            return
+        getter = RemoteConsumer(self, command, queue)
+        queue.take_held(entry, getter)
+        self.consumers[command.consumer] = getter
+        self.home.watch(getter)
+        returns = entry.returns if queue.counts_returns else 0
+        self.writer.put(
+            GetAnswered(
+                self.executed, command.consumer, getter.hold(entry), entry.message, entry.is_redelivered, returns,
+                queue.ready.count,
+            )
+        )  # fmt: skip
+
+    def _purge(self, command: Purge, now: int) -> None:
+        queue = self.home.find(command.queue_id)
+        count = 0
+        if queue is None:
+            self._refuse(Refusal.NO_QUEUE)
+        elif _is_locked(queue):
+            self._refuse(Refusal.EXCLUSIVE)
+        else:
+            count = queue.purge()
+        self.writer.put(Counted(self.executed, count))
+
+    # -- output ------------------------------------------------------------------------------------------------------
+
+    def end_turn(self, position: int) -> bool:
+        """Everything of this turn is in the journal, which ends at `position`. Returns whether a sync is awaited."""
+        if self._has_stored:
+            self._has_stored = False
+            self._pending.append((self.executed, position))
+        elif self._pending:
+            if self._pending[-1][0] != self.executed:
+                self._pending.append((self.executed, self._pending[-1][1]))
+        else:
+            self._confirm(self.executed)
+        return bool(self._pending)
+
+    def synced(self, position: int) -> bool:
+        """The journal is on the disk so far. Returns whether more is awaited."""
+        pending = self._pending
+        last = 0
+        while pending and pending[0][1] <= position:
+            last = pending.popleft()[0]
+        if last:
+            self._confirm(last)
+            self.touch()
+        return bool(pending)
+
+    def _confirm(self, last: int) -> None:
+        if last <= self._confirmed:
+            return
+        refused = tuple([each for each in self._refused if each.sequence <= last])
+        del self._refused[: len(refused)]
+        self.writer.put(Confirmed(self.session, self._confirmed + 1, last, refused))
+        self._confirmed = last
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self, now: int) -> None:
+        """The link is lost, or the node has begun a new session: its consumers go, and what they hold returns."""
+        queues: dict[ClassicQueue, None] = {}
+        attached: dict[ClassicQueue, None] = {}
+        consumers = list(self.consumers.values())
+        for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
+            queues[consumer.queue] = None
+            if consumer.is_attached:
+                attached[consumer.queue] = None
+                self._leave(consumer, now)
+        for consumer in consumers:
+            consumer.queue.put_back(consumer.take_all(), now)
+        self.consumers.clear()
+        self.halted.clear()
+        for queue in queues:
+            if not queue.is_deleted:
+                queue.dispatch(now)
+        for queue in attached:
+            self.home.remove_if_abandoned(queue)
+
+
+def _is_locked(queue: ClassicQueue) -> bool:
+    """An exclusive queue belongs to a connection of this node."""
+    return queue.declaration.owner is not None
+
+
+def _refuses_consumer(queue: ClassicQueue, is_exclusive: bool) -> bool:
+    """As basic.consume on one node has it."""
+    dispatcher = queue.dispatcher
+    first: Any = dispatcher.first()
+    return (first is not None and (is_exclusive or bool(first.is_exclusive))) or (
+        is_exclusive and dispatcher.is_single_active
+    )

@@ -1,0 +1,133 @@
+"""Homes: everything of a node that has to do with classic queues across nodes.
+
+    Home            this node's queues, used by others
+    HomeLink        another node's queues, used here; one for each node that is a home, made when it is first needed
+    ReplyConsumers  direct replies to and from other nodes
+
+What the node calls at its inputs and at the end of a turn, in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from amqp_broker.queue_types.remote.home import HOME_COMMANDS, HOME_EFFECTS, Home
+from amqp_broker.queue_types.remote.home_link import HomeLink
+from amqp_broker.routing.reply_to import DIRECT_REPLY
+from raft.errors import PeerProtocolError
+
+if TYPE_CHECKING:
+    from amqp_broker.vhosts.broker import Broker
+
+
+class Peers(Protocol):
+    """What is used of Replication."""
+
+    is_busy: bool
+
+    @property
+    def own_node(self) -> str: ...
+
+    def connected(self) -> Iterable[str]: ...
+
+    def send(self, node_id: str, kind: int, payload: bytes) -> bool: ...
+
+
+class Homes:
+    """peers: the node's Replication; its `own_node` is right when the first link is asked for.
+
+    While there are no `links`, the node need not call `begin_end_of_turn` and `is_behind`; while there are no
+    `sessions`, not `end_turn` and `wants_sync`: a node alone pays nothing.
+    """
+
+    def __init__(self, broker: Broker, peers: Peers) -> None:
+        self._broker = broker
+        self._peers = peers
+        self.home = Home(broker, self._send)
+        self.links: dict[str, HomeLink] = {}
+        self.sessions = self.home.sessions
+        self.handlers = {
+            HOME_COMMANDS: self.home.receive_commands,
+            HOME_EFFECTS: self._receive_effects,
+            DIRECT_REPLY: broker.reply_consumers.receive,
+        }
+
+    def open(self) -> None:
+        """The node knows its name among the others."""
+        self._broker.reply_consumers.own_node = self._peers.own_node
+        self._broker.reply_consumers.send = self._send
+        self._broker.reply_consumers.linked = self._peers.connected
+
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+        self.home.start(now)
+
+    def _send(self, node: str, kind: int, payload: bytes) -> bool:
+        self._peers.is_busy = True
+        return self._peers.send(node, kind, payload)
+
+    def link_to(self, home: str, now: int) -> HomeLink:
+        """The link to the queues of a node."""
+        link = self.links.get(home)
+        if link is None:
+            self.links[home] = link = HomeLink(self._peers.own_node, home, self._send, now)
+            link.background = self._broker.background
+            if home in self._peers.connected():
+                link.peer_connected(now)
+        return link
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def _receive_effects(self, node: str, payload: bytes, now: int) -> None:
+        link = self.links.get(node)
+        if link is None:
+            raise PeerProtocolError(f"{node} sends effects, and none of its queues is used here")
+        link.receive_effects(payload, now)
+
+    def peer_connected(self, node: str, now: int) -> None:
+        """There is a link to another node."""
+        link = self.links.get(node)
+        if link is not None:
+            link.peer_connected(now)
+
+    def peer_disconnected(self, node: str, now: int) -> None:
+        """It is lost, with what was on it."""
+        self.home.peer_disconnected(node, now)
+        self._broker.reply_consumers.peer_disconnected(node, now)
+        link = self.links.get(node)
+        if link is not None and link.is_connected:
+            link.peer_disconnected(now)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there."""
+        self.home.synced(position)
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def begin_end_of_turn(self, now: int) -> None:
+        """What this node has to say to homes. Before that, who waited for one that is down hears so, goes on, and may
+        have something for another one, a queue group or the journal."""
+        for link in self.links.values():
+            if not link.is_connected:
+                link.end_turn(now)
+        for link in self.links.values():
+            if link.is_connected:
+                link.end_turn(now)
+
+    def end_turn(self, position: int, is_blocked: bool, now: int) -> None:
+        """Everything of this turn is in the journal, which ends at `position`; is_blocked: Alarms.is_on."""
+        self.home.end_turn(position, is_blocked, now)
+
+    @property
+    def wants_sync(self) -> bool:
+        """Whether somebody waits for the disk."""
+        return self.home.wants_sync
+
+    def blocked_homes(self) -> list[str]:
+        """The names of the homes that have an alarm."""
+        return [link.home for link in self.links.values() if link.is_blocked]
+
+    def is_behind(self, limit_bytes: int) -> bool:
+        """Whether publishers have to wait: those that have published to a home that is (HomeLink.is_behind)."""
+        return any(link.is_behind(limit_bytes) for link in self.links.values())

@@ -1,0 +1,93 @@
+"""RemoteQueue: a classic queue of another node, its home, as the channels of this node see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp_broker.errors import ChannelException
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.proxy.queue import QueueProxy
+from amqp_broker.queue_types.remote.home_link import HomeLink
+from queues.quorum.effects import Refusal
+
+
+class RemoteQueue(QueueProxy):
+    """Its counts are those of the last `count`: how many there are now, only the home knows."""
+
+    def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
+        super().__init__(name, queue_id, is_durable, link)
+        self.link = link
+        self.is_remote = True
+        # The home says how often a message came back only where the queue counts that.
+        self.counts_returns = True
+        self._messages = 0
+        self._unacked = 0
+        self._leased = 0
+        self._consumers = 0
+
+    @property
+    def home(self) -> str:
+        """The node where it lives."""
+        return self.link.home
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there is a link to its home."""
+        return self.link.is_connected
+
+    def check_available(self) -> None:
+        """Raises ChannelException (404) with RabbitMQ's text while its home is down."""
+        if not self.link.is_connected:
+            raise self.unavailable()
+
+    def unavailable(self) -> ChannelException:
+        """What a client is told when the home is down, or was lost before it had answered."""
+        kind = "durable queue" if self.is_durable else "queue"
+        vhost = self.declaration.vhost if self.declaration is not None else ""
+        return ChannelException(
+            ReplyCode.NOT_FOUND,
+            f"home node '{self.home}' of {kind} '{self.name}' in vhost '{vhost}' is down or inaccessible",
+        )
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+
+    def ask(self, hold: Any, then: Callable[[], None]) -> None:
+        """Have the home count, and release the hold: `then` runs when the counts are right. If there is no answer the
+        client is told so instead."""
+
+        def go_on(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                raise self.refused(refusal)
+            then()
+
+        self.count(lambda refusal: hold.release(lambda: go_on(refusal)))
+
+    def count(self, then: Callable[[Refusal | None], None], is_use: bool = True) -> None:
+        """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now.
+        is_use: whether that is a use of the queue (x-expires)."""
+
+        def counted(refusal: Refusal | None, messages: int, unacked: int, leased: int, consumers: int) -> None:
+            if refusal is Refusal.NO_QUEUE:
+                refusal = None  # it has just been deleted, and that is on its way: it has nothing
+            if refusal is None:
+                self._messages, self._unacked, self._leased, self._consumers = messages, unacked, leased, consumers
+            then(refusal)
+
+        self.link.count(self.queue_id, counted, is_use)
+
+    def message_count(self) -> int:
+        """How many messages were ready when they were counted."""
+        return self._messages
+
+    def leased_count(self) -> int:
+        """How many messages its lease groups held when they were counted."""
+        return self._leased
+
+    def unacked_count(self) -> int:
+        """How many messages consumers held when they were counted."""
+        return self._unacked
+
+    def consumer_count(self) -> int:
+        """How many consumers there were on all nodes when they were counted."""
+        return self._consumers

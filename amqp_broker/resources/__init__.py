@@ -1,0 +1,1 @@
+"""Memory and disk: alarms, paging out, page checks."""

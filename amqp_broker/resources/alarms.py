@@ -1,0 +1,104 @@
+"""Alarms: when memory or disk run short, publishers are held and told so (connection.blocked): those of this node, and
+those of other nodes that have published to a queue that lives here. How they are held is in flow/readers.py."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from amqp_broker.connection.connection import OPEN
+from amqp_broker.protocol import methods
+from storage.disk import Disk
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.node import Node
+
+log = logging.getLogger("amqp_broker")
+
+#: How often memory and disk are looked at, milliseconds.
+_PERIOD_MS = 1000
+#: A sync that takes so long is a disk that is about to fail, milliseconds.
+STALL_MS = 2000
+
+
+class Alarms:
+    """The alarms of a node. `is_on` while any is; `reason` is what blocked clients are told."""
+
+    def __init__(self, node: Node, disk: Disk) -> None:
+        self._node = node
+        self._disk = disk
+        self.is_disk_low = False
+        self.is_disk_full = False
+        self.is_memory_high = False
+        self.is_full = False  # no more clients can be accepted; nobody is blocked by that
+        self.is_set = False  # any of the three
+
+    @property
+    def is_on(self) -> bool:
+        return self.is_set or self._node.store.pager.has_no_room
+
+    @property
+    def is_disk_useless(self) -> bool:
+        """Nothing can be written, or a sync has been running for very long: others should lead."""
+        return self.is_disk_full or self._node.sync_age() > STALL_MS
+
+    @property
+    def reason(self) -> str:
+        """As RabbitMQ words it."""
+        is_disk_on = self.is_disk_low or self.is_disk_full or self._node.store.pager.has_no_room
+        low = [name for name, is_low in (("disk", is_disk_on), ("memory", self.is_memory_high)) if is_low]
+        return f"low on {' & '.join(low)}"
+
+    def start(self, now: int) -> None:
+        """Look once, and then regularly."""
+        self._look(now)
+
+    def _look(self, now: int) -> None:
+        config = self._node.config
+        free = self._disk.free_bytes()
+        wanted = config.disk_free_limit_bytes
+        self._set("is_disk_low", free < wanted, f"{free} octets free, {wanted} wanted (disk_free_limit)")
+        pager = self._node.store.pager
+        if pager.has_no_room:
+            log.warning("a queue's page could not be stored: the disk is full; it is tried again")
+            pager.has_no_room = False
+        limit = config.memory_budget_bytes
+        # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
+        used = pager.used + pager.elsewhere + min(pager.assembling, limit // 4)
+        # Pages are stored long before this; what is left then is unacknowledged or delayed.
+        why = f"messages hold {used} octets, the budget is {limit} (memory_budget)"
+        self._set("is_memory_high", used > limit + limit // 4, why)
+        # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
+        self._node.feed_starved(now)
+        self._node.timers.at(now + _PERIOD_MS, self._look)
+
+    def disk_full(self, is_full: bool) -> None:
+        """A write has failed for want of room, or has worked again."""
+        self._set("is_disk_full", is_full, "a write failed for want of room")
+
+    def _set(self, name: str, is_on: bool, why: str) -> None:
+        if getattr(self, name) != is_on:
+            setattr(self, name, is_on)
+            self.is_set = self.is_disk_low or self.is_disk_full or self.is_memory_high
+            state = "on: publishers are blocked" if is_on else "off"
+            log.warning("alarm %s %s: %s", name.removeprefix("is_"), state, why)
+
+    def tell(self, connection: Connection) -> None:
+        """connection.blocked and connection.unblocked, to clients that can take them and that publish."""
+        is_blocked = connection.has_published and (self.is_on or self._blocking_home(connection) is not None)
+        if connection.is_told_blocked == is_blocked or connection.state != OPEN:
+            return
+        if "connection.blocked" not in connection.session.capabilities:
+            return
+        connection.is_told_blocked = is_blocked
+        if is_blocked:
+            reason = self.reason if self.is_on else f"low on disk or memory: node {self._blocking_home(connection)}"
+            connection.control.send(connection, 0, methods.ConnectionBlocked(reason))
+        else:
+            connection.control.send(connection, 0, methods.ConnectionUnblocked())
+
+    @staticmethod
+    def _blocking_home(connection: Connection) -> str | None:
+        """A node with an alarm to which the connection has published."""
+        return next((link.home for link in connection.homes if link.is_blocked), None)

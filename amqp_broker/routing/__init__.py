@@ -1,0 +1,1 @@
+"""A virtual host at run time, and the ways of its messages."""

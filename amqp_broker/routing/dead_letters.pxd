@@ -1,0 +1,44 @@
+cimport cython
+from amqp_broker.messages.deaths cimport Deaths
+from amqp_broker.queue_types.receipts cimport JointReceipt
+from amqp_broker.routing.vhost cimport VHost
+from queues.message cimport Entry, Message
+
+@cython.final
+cdef class Way:
+    cdef public object queue
+    cdef public VHost vhost
+    cdef public object settings
+    cdef public long long generation
+    cdef public bytes exchange
+    cdef public bytes own_key
+    cdef public bint is_plain
+    cdef public bint has_proxies
+    cdef public dict routes
+
+    cdef bint holds(self, dict vhosts) except -1
+    cdef list remember(self, Message letter)
+
+@cython.final
+cdef class DeadLetters:
+    cdef object _broker
+    cdef Deaths _deaths
+    cdef dict _ways
+    cdef Py_ssize_t _route_count
+    cdef object _receipt
+    cdef public Py_ssize_t backlog
+    cdef public bint is_posting
+    cdef public list refused
+    cdef public long long cycles_dropped
+
+    @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
+    cpdef Py_ssize_t post(self, object queue, Entry entry, str reason, long long now) except? -2
+    @cython.locals(way=Way, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
+    cdef Py_ssize_t _publish(self, object queue, Message message, str reason, long long now, object receipt,
+                             bint makes_receipt) except? -2
+    cdef Way _find_way(self, object queue)
+    cdef list _remember(self, Way way, Message letter)
+    cdef int _forget_all(self) except -1
+    @cython.locals(way=Way)
+    cpdef int forget(self, object queue) except -1
+    cdef list _without_cycles(self, object source, list queues, str reason, Message message, bint has_history)

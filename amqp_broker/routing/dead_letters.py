@@ -1,0 +1,238 @@
+"""DeadLetters: messages that queues give up go to the dead letter exchange, with RabbitMQ's x-death headers.
+
+A classic queue posts them in slices (queues/letters.py), and settles what it posts in the same turn, so the journal has
+the new place of a message in the same batch as the settlement of the old one. Where the new place is a queue of another
+node, the old one is settled when that has confirmed: a letter gets there at least once. A node alone has the log of a
+quorum queue in the same journal, and does not wait.
+
+Those of quorum queues come through `publish`, with a receipt (queue_types/quorum/dead_letters.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
+from amqp_broker.messages.facts import MessageFacts
+from amqp_broker.queue_types.receipts import JointReceipt, Receipt
+from exchanges.router import UnknownExchange
+from queues.classic import REJECTED
+from queues.letters import UNDER_WAY
+from queues.message import Entry, Message
+from queues.queue import Queue
+from queues.quorum.effects import Refusal
+
+if TYPE_CHECKING:
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
+
+log = logging.getLogger("amqp_broker")
+
+#: So many queues are remembered, and so many addresses of the letters of all of them together, with where they lead. An
+#: address takes up to 700 octets.
+_MOST_WAYS = 1000
+_MOST_ROUTES = 16_384
+
+
+class Way:
+    """Where the letters of one queue go, remembered while nothing changes.
+
+    exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
+    routing key decides; then `routes` has the queues by address. has_proxies: the log of some of them is elsewhere.
+    """
+
+    def __init__(self, queue: Any, vhost: VHost, exchange: str) -> None:
+        self.queue = queue
+        self.vhost = vhost
+        self.settings = queue.settings
+        self.generation = vhost.generation
+        self.exchange = short_string(exchange)
+        own_key = queue.settings.dead_letter_routing_key
+        self.own_key = None if own_key is None else short_string(own_key)
+        self.is_plain = not vhost.router.depends_on_message(exchange)
+        self.has_proxies = not self.is_plain
+        self.routes: dict[bytes, list[Any]] = {}
+
+    def holds(self, vhosts: dict[str, VHost]) -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.queue.settings is self.settings
+            and self.vhost.generation == self.generation
+            and vhosts.get(self.vhost.name) is self.vhost
+        )
+
+    def remember(self, letter: Message) -> list[Any]:
+        """The queues of a letter, which is plain; none where there is no exchange any more."""
+        address = letter.address
+        try:
+            found = self.vhost.router.route(address.exchange, [address.routing_key], None)
+        except UnknownExchange:
+            return []
+        queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]
+        self.has_proxies = self.has_proxies or _has_proxies(queues)
+        self.routes[letter.raw] = queues
+        return queues
+
+
+def _has_proxies(queues: list[Any]) -> bool:
+    return any(queue.is_proxy for queue in queues)
+
+
+class DeadLetters:
+    """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many that publishes to classic
+    queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
+    refused in this turn, and are to post."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._deaths = Deaths(broker.config.max_death_history_bytes)
+        self.backlog = 0
+        self.is_posting = False
+        self.refused: list[tuple[Any, Message]] = []
+        self._ways: dict[Any, Way] = {}
+        self._route_count = 0
+        self._receipt: JointReceipt | None = None
+        self.cycles_dropped = 0
+
+    def refuse(self, queue: Any, message: Message) -> None:
+        """A full queue refuses a message, which becomes a dead letter before the turn ends (`post_refused`)."""
+        self.refused.append((queue, message))
+
+    def post_refused(self, now: int) -> None:
+        """Post what full queues have refused in this turn, and what other full queues refuse of that. It is no mass
+        event: each is the work of its publish, and there is no copy of it that could wait."""
+        while self.refused:
+            refused, self.refused = self.refused, []
+            for queue, message in refused:
+                queue.post_refused(message, now)
+
+    def discard(self, queue: Queue) -> None:
+        """A queue without a dead letter exchange drops a message that is above its delivery limit."""
+        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.now)
+
+    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+        """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
+        is called when its fate is known."""
+        self._receipt = None
+        copies = self._publish(queue, entry.message, reason, now, None, not self._broker.replication.is_alone)
+        receipt = self._receipt
+        if receipt is None or not receipt.waiting:
+            return max(0, copies)
+        self._await(receipt, queue, entry)
+        return UNDER_WAY
+
+    def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
+        def done(refusals: list[Refusal]) -> None:
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.now)
+
+        receipt.seal(done)
+
+    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
+        whether it went somewhere, or nowhere because it was going round in a circle."""
+        return self._publish(queue, message, reason, now, receipt, False) >= 0
+
+    def _publish(
+        self, queue: Any, message: Message, reason: str, now: int, receipt: Receipt | None, makes_receipt: bool
+    ) -> int:
+        """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
+        receipt, if one is needed."""
+        way = self._ways.get(queue)
+        if way is None or not way.holds(self._broker.vhosts):
+            way = self._find_way(queue)
+            if way is None:
+                return -1
+        deaths, vhost = self._deaths, way.vhost
+        letter = deaths.letter(message, queue.name, reason, way.exchange, way.own_key, now)
+        delayed: list[str] = []
+        if way.is_plain and not deaths.copies:
+            queues = way.routes.get(letter.raw)
+            if queues is None:
+                queues = self._remember(way, letter)
+            if not queues:
+                return -1
+        else:
+            routing_keys = [letter.address.routing_key, *deaths.copies]
+            route = vhost.router.route(letter.address.exchange, routing_keys, MessageFacts(letter))
+            queues = [vhost.queues[name] for name in route.queues if name in vhost.queues]
+            delayed = route.delayed
+            if not route.queues and not delayed:
+                return -1
+        if reason != REJECTED:
+            queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
+        if makes_receipt and (delayed or (way.has_proxies and _has_proxies(queues))):
+            receipt = self._receipt = JointReceipt()
+        if queues:
+            self.is_posting = True
+            try:
+                vhost.publish(letter, queues, now, receipt, True)
+            finally:
+                self.is_posting = False
+        for name in delayed:
+            vhost.delayed[name].add(letter, now, receipt, True)
+        return len(queues) + len(delayed)
+
+    def _find_way(self, queue: Any) -> Way | None:
+        """Where the letters of a queue go now; None: nowhere."""
+        self.forget(queue)
+        vhost = self._broker.vhosts.get(queue.declaration.vhost)
+        exchange = queue.settings.dead_letter_exchange
+        if vhost is None or exchange is None or vhost.router.get(exchange) is None:
+            return None
+        way = Way(queue, vhost, exchange)
+        if not queue.is_deleted:
+            if len(self._ways) >= _MOST_WAYS:
+                self._forget_all()
+            self._ways[queue] = way
+        return way
+
+    def _remember(self, way: Way, letter: Message) -> list[Any]:
+        """The queues of a plain letter (Way.remember)."""
+        if self._route_count >= _MOST_ROUTES:
+            self._forget_all()
+        if way.queue in self._ways:
+            self._route_count += 1
+        return way.remember(letter)
+
+    def _forget_all(self) -> None:
+        self._ways.clear()
+        self._route_count = 0
+
+    def forget(self, queue: Any) -> None:
+        """A queue is gone, or something has changed: where its letters go is looked up again."""
+        way = self._ways.pop(queue, None)
+        if way is not None:
+            self._route_count -= len(way.routes)
+
+    def _without_cycles(
+        self, source: Any, queues: list[Any], reason: str, message: Message, has_history: bool
+    ) -> list[Any]:
+        """The queues to which the letter does not come back in a circle."""
+        name = source.name
+        for queue in queues:
+            if has_history or queue.name == name:
+                return [each for each in queues if not self._is_cycle(source, each.name, reason, message)]
+        return queues
+
+    def _is_cycle(self, source: Queue, target: str, reason: str, message: Message) -> bool:
+        """A message that comes back to a queue in a cycle without a single rejection is dropped."""
+        if reason == REJECTED:
+            return False
+        if target == source.name:
+            is_cycle = True
+        else:
+            is_cycle = False
+            for queue, past_reason in past_deaths(message):
+                if past_reason == REJECTED:
+                    return False
+                if queue == target:
+                    is_cycle = True
+                    break
+        if is_cycle:
+            self.cycles_dropped += 1
+            log.warning(
+                "dead letter cycle: a message from queue '%s' is dropped before queue '%s'", source.name, target
+            )
+        return is_cycle
+

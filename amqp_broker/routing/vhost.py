@@ -1,0 +1,254 @@
+"""VHost: one virtual host at run time: its exchanges, its queues, and the way of a message from a route into queues.
+
+Declarations live in vhosts/declarations.py, dead letters in dead_letters.py; both work on this object.
+
+Invariants:
+1. `generation` rises whenever a route or a permission may have changed.
+2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission what the
+   user has, a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to
+   it.
+3. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.routing.routes import PublishRoute, RouteTable
+from amqp_broker.turn.task import Task
+from exchanges.router import ExchangeEntry, Router
+from queues.message import Message
+from queues.queue import Queue
+from queues.store import MessageStore
+
+# What becomes of a published message.
+_ACCEPTED = 0
+_STORED = 1
+_REJECTED = 2
+
+
+class VHost:
+    """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
+    routes are remembered. forgotten: how often all of them were forgotten."""
+
+    def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
+        self.name = name
+        self.store = store
+        self.now = now
+        self.generation = 1
+        self.queues: dict[str, Any] = {}
+        self.dead_letters: list[Any] = []
+        self.delayed: dict[str, Any] = {}
+        self.connections = 0
+        #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
+        self.look: Task | None = None
+        self.next_look: Task | None = None
+        self._max_routes = max_cached_routes
+        self._tables: dict[str, RouteTable] = {}
+        self._route_count = 0
+        self.forgotten = 0
+        # By exchange and queues; and what is there of an exchange, or with a queue: the routes themselves, because a
+        # name of ten thousand queues takes long to look up.
+        self._shared: dict[tuple[str, ...], PublishRoute] = {}
+        self._shared_from: dict[str, dict[PublishRoute, None]] = {}
+        self._shared_with: dict[str, dict[PublishRoute, None]] = {}
+        self.router = Router(self.queues.__contains__, self._touched)
+
+    def routes_of(self, user: str) -> RouteTable:
+        """The routes that all channels of a user share."""
+        table = self._tables.get(user)
+        if table is None:
+            table = self._tables[user] = RouteTable()
+        return table
+
+    def enter(self, user: str) -> None:
+        """A connection of this user is open."""
+        self.connections += 1
+        self.routes_of(user).connections += 1
+
+    def leave(self, user: str) -> None:
+        """It is not any more. What nobody uses and holds nothing is not kept: there is no end of names."""
+        self.connections -= 1
+        table = self._tables[user]
+        table.connections -= 1
+        if not table.connections and not table.routes:
+            del self._tables[user]
+
+    def remember_route(self, table: RouteTable, address: bytes, route: PublishRoute) -> int:
+        """Put a route among those of `routes_of`. Returns its number, which holds until they are `forgotten`. When
+        there are too many, they are all forgotten."""
+        if self._route_count >= self._max_routes:
+            self._forget_routes()
+        known = len(table.routes)
+        number = table.put(address, route)
+        self._route_count += len(table.routes) - known
+        return number
+
+    def _forget_routes(self) -> None:
+        self.forgotten += 1
+        for table in self._tables.values():
+            table.clear()
+        self._tables = {user: table for user, table in self._tables.items() if table.connections}
+        self._route_count = 0
+
+    def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
+        """The plain route from an exchange to the queues of these names, as far as they are there. Many addresses
+        share it."""
+        key = (entry.name, *names)
+        route = self._shared.get(key)
+        if route is None:
+            queues = [self.queues[name] for name in names if name in self.queues]
+            route = PublishRoute(entry, queues, True, self.generation)
+            if len(queues) == len(names):
+                self._share(key, route)
+        return route
+
+    def _share(self, key: tuple[str, ...], route: PublishRoute) -> None:
+        if len(self._shared) >= self._max_routes:
+            for each in (self._shared, self._shared_from, self._shared_with):
+                each.clear()
+        self._shared[key] = route
+        self._shared_from.setdefault(key[0], {})[route] = None
+        for name in key[1:]:
+            self._shared_with.setdefault(name, {})[route] = None
+
+    def _unshare(self, routes: list[PublishRoute]) -> None:
+        for route in routes:
+            exchange, names = route.entry.name, [queue.name for queue in route.queues]
+            del self._shared[(exchange, *names)]
+            _take_out(self._shared_from, exchange, route)
+            for name in names:
+                _take_out(self._shared_with, name, route)
+
+    def changed(self) -> None:
+        """Routes that were found before are no longer valid, whichever they are."""
+        self.generation += 1
+        self._forget_routes()
+
+    def access_changed(self, user: str) -> None:
+        """What a user may do has changed. The routes of all others hold."""
+        self.generation += 1
+        table = self._tables.get(user)
+        if table is not None:
+            table.drop_each()
+
+    def queue_changed(self, name: str) -> None:
+        """There is a queue of this name, or another one, or none any more."""
+        self._unshare(list(self._shared_with.get(name, ())))
+        self.router.touch_queue(name)
+
+    def exchange_removed(self, name: str) -> None:
+        """An exchange is gone."""
+        self._unshare(list(self._shared_from.get(name, ())))
+
+    def _touched(self, exchanges: list[str], routing_key: str | None) -> None:
+        """Routes from these exchanges may have changed: of one routing key, or (None) of all."""
+        self.generation += 1
+        begins = [_octets(name) for name in exchanges]
+        end = None if routing_key is None else _octets(routing_key)
+        for table in self._tables.values():
+            for begin in begins:
+                if end is None:
+                    table.drop_all(begin)
+                else:
+                    table.drop(begin + end)
+
+    def publish(
+        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
+    ) -> int:
+        """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
+        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt. is_again:
+        it was published before, and comes back from a dead letter or a delay: no duplicate of itself."""
+        if len(queues) > 1:
+            return self._publish_to_many(message, queues, now, receipt, is_again)
+        first: Queue = queues[0]
+        if first.is_proxy:
+            proxy: Any = first
+            proxy.sink.publish(message, queues, receipt, is_again)
+            return _ACCEPTED
+        return self.publish_to(message, first, now)
+
+    def publish_to(self, message: Message, queue: Any, now: int) -> int:
+        """Hand a message to one queue of this node. Returns as `publish`."""
+        if queue.rejects_overflow and queue.rejects(message, now):
+            return _REJECTED
+        expires_at = queue.expiry_of(message, now)
+        taker = queue.taker()
+        segment = 0
+        if message.is_persistent and queue.is_durable and (taker is None or not taker.no_ack):
+            store = self.store
+            segment = store.segment(queue)
+            store.append_message(message, queue.queue_id, queue.next_sequence, expires_at, 0)
+            queue.enqueue(message, expires_at, segment, taker, now)
+            return _STORED
+        queue.enqueue(message, expires_at, 0, taker, now)
+        return _ACCEPTED
+
+    @staticmethod
+    def _publish_elsewhere(
+        message: Message, queues: list[Any], receipt: Receipt | None, is_again: bool
+    ) -> list[Any]:
+        """Hand a message to those of its queues whose log is elsewhere: one command for all that share one. Returns the
+        other queues."""
+        there: dict[Any, list[Any]] = {}
+        here = []
+        for queue in queues:
+            if queue.is_proxy:
+                there.setdefault(queue.sink, []).append(queue)
+            else:
+                here.append(queue)
+        for sink, proxies in there.items():
+            sink.publish(message, proxies, receipt, is_again)
+        return here
+
+    def _publish_to_many(
+        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None, is_again: bool
+    ) -> int:
+        outcome = _ACCEPTED
+        for each in queues:
+            if each.is_proxy:
+                queues = self._publish_elsewhere(message, queues, receipt, is_again)
+                break
+        accepting = queues
+        refusing = None
+        for queue in queues:
+            if queue.rejects_overflow and queue.rejects(message, now):
+                if refusing is None:
+                    refusing = []
+                refusing.append(queue)
+                outcome = _REJECTED
+        if refusing is not None:
+            accepting = [queue for queue in queues if queue not in refusing]
+        places = None
+        segment = 0
+        if message.is_persistent:
+            for queue in accepting:
+                if queue.is_durable:
+                    if places is None:
+                        places = []
+                    segment = self.store.segment(queue)
+                    places.append((queue.queue_id, queue.next_sequence, queue.expiry_of(message, now)))
+            if places is not None:
+                self.store.append_message_for(message, places)
+                if outcome == _ACCEPTED:
+                    outcome = _STORED
+        for queue in accepting:
+            queue.enqueue(
+                message, queue.expiry_of(message, now), segment if queue.is_durable else 0, queue.taker(), now
+            )
+        return outcome
+
+
+def _octets(name: str) -> bytes:
+    """A name as a short string; one that is too long for that is nobody's."""
+    octets = name.encode("utf-8", "surrogateescape")
+    return bytes([len(octets) & 0xFF]) + octets
+
+
+def _take_out(index: dict[str, dict[PublishRoute, None]], name: str, route: PublishRoute) -> None:
+    routes = index.get(name)
+    if routes is not None:
+        routes.pop(route, None)
+        if not routes:
+            del index[name]

@@ -1,0 +1,1 @@
+"""What a node is told before it starts: settings, their kinds, where they come from."""

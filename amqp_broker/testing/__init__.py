@@ -1,0 +1,1 @@
+"""A broker, or a cluster of them, inside somebody's tests."""

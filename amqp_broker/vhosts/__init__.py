@@ -1,0 +1,1 @@
+"""Declarations, policies, and the run-time side of the metadata."""

@@ -1,0 +1,571 @@
+"""Broker: what the connections of a node share: the metadata, the virtual hosts made from it, users, and the store.
+
+A change that others have to know, or that has to outlive a restart, is a command: `propose` puts it into this node's
+stream to the metadata group (cluster/); when it is committed every node applies it, and vhosts/projection.py changes
+the run-time side with the verbs of this module. At a start the run-time side is built from the recovered metadata.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.entities import QueueRecord
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.metadata.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
+from amqp_broker.metadata.stored_groups import METADATA_GROUP
+from amqp_broker.metadata.stream import Proposal
+from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.remote.queue import RemoteQueue
+from amqp_broker.resources.page_check import PageCheck, page_checks
+from amqp_broker.routing.dead_letters import DeadLetters
+from amqp_broker.routing.delays import DelayedMessages
+from amqp_broker.routing.discards import Discards
+from amqp_broker.routing.reply_to import ReplyConsumers
+from amqp_broker.routing.vhost import VHost
+from amqp_broker.settings.config import Config
+from amqp_broker.turn.task import Steps, Task
+from amqp_broker.vhosts.policies import effective_policies
+from exchanges.bindings import QUEUE, Binding, Destination
+from exchanges.registry import create_exchange
+from queues.arguments import (
+    CLASSIC,
+    QUORUM,
+    ArgumentError,
+    QueueArguments,
+    UnsupportedQueueType,
+    parse_arguments,
+    with_policy,
+)
+from queues.background import Background
+from queues.classic import ClassicQueue
+from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
+from queues.leases import restore_lease
+from queues.queue import Queue
+from queues.quorum.arguments import leads_locally, parse_quorum_arguments
+from queues.quorum.settings import QuorumSettings
+from queues.recovery import Recovery
+from queues.store import MessageStore
+from queues.timers import Timer, Timers
+from raft.journal_records import FIRST_RAFT_KIND
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
+
+log = logging.getLogger("amqp_broker")
+
+
+class _Elsewhere:
+    """The owner of an exclusive queue whose connection is another node's."""
+
+    exclusive_queues: ClassVar[dict[Any, None]] = {}
+    vhost = None
+
+
+ELSEWHERE = _Elsewhere()
+
+
+class Broker:
+    """Everything of a node that is not a connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: MessageStore,
+        timers: Timers,
+        background: Background,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.timers = timers
+        self.background = background
+        self.random_bytes = random_bytes
+        self.metadata = Metadata()
+        self.passwords = VerifiedPasswords(random_bytes)
+        self.vhosts: dict[str, VHost] = {}
+        self.reply_consumers = ReplyConsumers(random_bytes)
+        self.discards = Discards(timers)
+        self.dead_letters = DeadLetters(self)
+        self.now = 0
+        self.queue_count = 0
+        self._next_transient_id = TRANSIENT_IDS
+        self.unroutable = 0
+        self.page_checks: list[PageCheck] = []
+        self._recovery = Recovery(store.pager)
+        # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
+        self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
+        # When queues expire if nobody uses them, by id.
+        self._unused: dict[int, Timer] = {}
+        #: Connections whose exclusive queues are being declared, by virtual host and name.
+        self.owners: dict[tuple[str, str], Any] = {}
+
+    # -- changes that others know ----------------------------------------------------------------------------------
+
+    def propose(self, command: commands.Command, then: Callable[[Any], None] | None = None) -> Proposal:
+        """Have a metadata command applied on all nodes; `then(changed)` is called when it is, and what it did is true
+        at run time. Raises ValueError when it has no known form."""
+        return self.replication.propose(command, then)
+
+    def unsettled_proposal(self) -> Proposal | None:
+        """For an answer that relies on what this node has removed before, maybe for another client: the newest proposal
+        that is not applied yet."""
+        return self.replication.stream.last
+
+    def ticket(self) -> int:
+        """Covers everything that has been written to the journal so far."""
+        return int(self.store.journal.position)
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether other nodes have to know of what does not outlive a restart, too."""
+        return self.replication.is_clustered
+
+    def is_recorded(self, queue: Any) -> bool:
+        """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
+        return bool(queue.queue_id < DELAY_IDS)
+
+    def is_recorded_binding(self, vhost: VHost, source: str, binding: Binding) -> bool:
+        """Whether the metadata know a binding: both of its ends."""
+        entry = vhost.router.get(source)
+        if entry is None or self.metadata.exchange(vhost.name, source) is None:
+            return False
+        destination = binding.destination
+        if destination.kind == QUEUE:
+            return self.metadata.queue(vhost.name, destination.name) is not None
+        return self.metadata.exchange(vhost.name, destination.name) is not None
+
+    # -- start ---------------------------------------------------------------------------------------------------
+
+    def recover(self, now: int) -> None:
+        """Read the journal. Raises StorageError."""
+        self.now = now
+        host = self.replication.host
+        for segment, kind, payload in self.store.journal.recover(self.config.recover):
+            if kind >= FIRST_RAFT_KIND:
+                host.feed_recovered(segment, kind, bytes(payload))
+            else:
+                self._recovery.take(segment, kind, bytes(payload))
+        self.store.synced(self.store.journal.position)
+        journal = self.store.journal
+        if journal.torn_tail is not None:
+            log.warning("cut a torn tail: %s", journal.torn_tail)
+        for part in journal.set_aside:
+            log.warning("set a damaged part aside: %s", part)
+        if journal.set_aside and METADATA_GROUP not in host.recovered_groups:
+            log.warning("nothing is left of the metadata: virtual hosts, users and queues are those of a first start")
+
+    def start(self, now: int) -> None:
+        """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
+        StorageError."""
+        self.now = now
+        recovery = self._recovery
+        ids = [
+            queue.queue_id
+            for vhost in self.metadata.vhosts()
+            for queue in self.metadata.queues(vhost.name)
+            if queue.type != QUORUM and self._is_here(queue)
+        ]
+        for vhost in self.metadata.vhosts():
+            ids += [delay_id(vhost.name, each.name, each.number) for each in self._delayed(vhost.name)]
+        ids += self.apps.recover(recovery.notes, now)
+        if self.config.recover:
+            for line in recovery.set_bad_pages_aside([*ids, *recovery.leases]):
+                log.warning("set a damaged page aside: %s", line)
+        seen = list(recovery.queues)
+        recovery.finish(ids, self.config.recover)
+        held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
+        ids += recovery.leases
+        ids += [queue_id for queue_id, letters in recovery.last_letters.items() if letters.items]
+        if self.config.recover:
+            self._keep_what_is_unknown(ids, held, seen)
+        else:
+            self._drop_orphans({*ids, *held}, seen)
+        for record in self.metadata.vhosts():
+            self.build_vhost(record.name)
+        self.apps.restore(recovery.queues, now)
+        self._take_up_last_letters()
+        if not self.config.recover:
+            self.page_checks = page_checks(self.store.pager.page_store, recovery)
+        recovery.queues = {}
+        recovery.leases = {}
+        recovery.last_letters = {}
+        recovery.notes = {}
+
+    def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
+        """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
+        now, and not be on this disk: its files go when it is."""
+        page_store = self.store.pager.page_store
+        of_journal = {queue_id for queue_id in seen if queue_id < TRANSIENT_IDS}
+        gone = [each for each in page_store.stored_queues() if each in of_journal and each not in known]
+        page_store.drop_orphans(known, gone)
+        for queue_id in gone:
+            self.store.drop_pages(queue_id)
+
+    def _take_up_last_letters(self) -> None:
+        """What queues had given up that are deleted goes on to where it was to go."""
+        recovery = self._recovery
+        for queue_id in recovery.undone:
+            forget_last_letters(self.store, queue_id)
+        for letters in recovery.last_letters.values():
+            for line in letters.lost:
+                log.warning("set a damaged page aside: %s", line)
+            if not letters.items:
+                continue
+            queue = ClassicQueue(
+                letters.name, letters.queue_id, True, settings_of(letters), self.store, self.timers, self.background,
+                self.dead_letters,
+            )  # fmt: skip
+            queue.declaration = QueueDeclaration(letters.name, True, False, None, Table({}), letters.vhost)
+            post_last_letters(queue, letters)
+            self.store.drop_pages(queue.queue_id)
+
+    def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
+        """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
+        given again, or their messages would turn up in new queues."""
+        journal, page_store = self.store.journal, self.store.pager.page_store
+        unknown = [queue_id for queue_id in held if self.metadata.queue_by_id(queue_id) is None]
+        seen += [*held, *page_store.stored_queues()]
+        if not journal.set_aside and not self.replication.host.losses:
+            page_store.drop_orphans({*ids, *held})
+        else:
+            for queue_id in page_store.stored_queues():
+                if queue_id >= TRANSIENT_IDS:
+                    page_store.drop_queue(queue_id)
+            copies = journal.copy_aside()
+            log.warning("what was left of the journal was copied: %s to %s", copies[0], copies[-1])
+            for path in page_store.set_orphans_aside({*ids, *held}, unknown):
+                log.warning("set pages aside that belong to no queue that is known: %s", path)
+        self.propose(commands.reserve_queue_ids(max((each for each in seen if each < DELAY_IDS), default=0) + 1))
+
+    def _delayed(self, vhost: str) -> list[Any]:
+        return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
+
+    def populate(self) -> Task:
+        """The first start: one virtual host, one administrator. Who is there already keeps the password."""
+        return Task(self.background, self._populate())
+
+    def _populate(self) -> Steps:
+        config = self.config
+        if config.default_user and self.metadata.user(config.default_user) is None:
+            stored = yield self.hashing.hash(NewPassword(config.default_password, self.random_bytes))
+            self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
+        self.propose(commands.put_vhost(config.default_vhost))
+        if config.default_user:
+            self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
+
+    # -- virtual hosts ---------------------------------------------------------------------------------------------
+
+    def build_vhost(self, name: str) -> VHost:
+        """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
+        now = self.now
+        vhost = VHost(name, self.store, now, self.config.max_cached_routes)
+        self.vhosts[name] = vhost
+        metadata = self.metadata
+        for record in metadata.exchanges(name):
+            if not record.is_predeclared:
+                self.add_exchange(
+                    vhost, record.name, record.type, record.durable, record.auto_delete, record.internal,
+                    decode_table(record.arguments_raw),
+                )  # fmt: skip
+        for queue_record in metadata.queues(name):
+            self.add_recorded_queue(vhost, queue_record)
+        for binding in metadata.bindings(name):
+            vhost.router.bind(
+                binding.source,
+                Destination(binding.destination_kind, binding.destination),
+                binding.binding_key,
+                decode_table(binding.arguments_raw),
+            )
+        for delayed in vhost.delayed.values():
+            delayed.restore(self._recovery.queues.get(delayed.queue_id), now)
+        vhost.changed()
+        return vhost
+
+    def forget_vhost(self, name: str) -> Task:
+        """Take a virtual host with all that is in it out of the run-time side; it has no connections any more. It is
+        gone at once, and what its queues hold is given back in slices; done when all of it is."""
+        vhost = self.vhosts.pop(name)
+        for queue in vhost.queues.values():
+            queue.is_deleted = True  # nothing expires any more
+            if not queue.is_proxy and queue.letters is not None:
+                # They are for nobody: where they were to go there may soon be others of the same names.
+                queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
+        for delayed in vhost.delayed.values():
+            delayed.delete()
+        self.apps.forget_vhost(name)
+        vhost.changed()
+        return Task(self.background, self._forget_queues(vhost))
+
+    def _forget_queues(self, vhost: VHost) -> Steps:
+        for queue in list(vhost.queues.values()):
+            self.forget_queue(vhost, queue)
+            if not queue.is_proxy:
+                self.store.drop_pages(queue.queue_id)
+            elif not queue.is_remote:
+                queue.group.queue_deleted(queue.queue_id)
+            yield None
+        vhost.router.tell_nobody()
+
+    def access_changed(self, user: str, name: str | None) -> None:
+        """A user, or what one may do in a virtual host (None: in all), changed: what publishers remember of routes
+        includes permissions."""
+        for vhost in self.vhosts.values():
+            if name is None or vhost.name == name:
+                vhost.access_changed(user)
+
+    # -- exchanges and queues at run time ----------------------------------------------------------------------------
+
+    def add_exchange(
+        self, vhost: VHost, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> Any:
+        """Make an exchange. Raises ValueError when the arguments do not suit its type."""
+        exchange = create_exchange(kind, arguments)
+        alternate = arguments.get("alternate-exchange")
+        entry = vhost.router.add(
+            name,
+            exchange,
+            alternate=alternate if isinstance(alternate, str) else None,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+        )
+        entry.arguments = arguments
+        self.apply_exchange_policy(vhost, entry)
+        if exchange.delays:
+            record = self.metadata.exchange(vhost.name, name)
+            queue_id = delay_id(vhost.name, name, record.number if record is not None else 0)
+            vhost.delayed[name] = DelayedMessages(self, vhost, name, queue_id, durable)
+        return entry
+
+    def forget_exchange(self, vhost: VHost, name: str) -> list[tuple[str, Binding]]:
+        """Take an exchange out of the run-time side. Returns the bindings that went with it. What the metadata know of
+        it keeps what it holds back until they do not, when this is called again."""
+        for queue_id in self._ending.pop((vhost.name, name), ()):
+            self.replication.group_of(queue_id).queue_deleted(queue_id)
+        if vhost.router.get(name) is None:
+            return []
+        removed = vhost.router.remove(name)
+        delayed = vhost.delayed.pop(name, None)
+        if delayed is not None:
+            delayed.delete()
+            if self.metadata.exchange(vhost.name, name) is not None:
+                self._ending[vhost.name, name] = (delayed.queue_id,)
+        vhost.exchange_removed(name)
+        return [each for each in removed if each[0] != name]
+
+    def add_recorded_queue(self, vhost: VHost, record: QueueRecord) -> None:
+        """Make the queue that the metadata have, unless it is there. Raises ArgumentError, UnsupportedQueueType."""
+        present = vhost.queues.get(record.name)
+        if present is not None:
+            if present.queue_id == record.queue_id:
+                return
+            self.forget_queue(vhost, present)
+        owner: Any = None
+        if record.exclusive:
+            owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
+        declaration = QueueDeclaration(
+            record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
+            record.type,
+        )  # fmt: skip
+        if record.type == QUORUM:
+            self._add_quorum_queue(vhost, declaration, record.queue_id)
+            return
+        if not self._is_here(record):
+            self._add_remote_queue(vhost, declaration, record)
+            return
+        queue = self.add_queue(vhost, declaration, record.queue_id)
+        if record.exclusive and record.home == self.replication.own_node:
+            if owner is ELSEWHERE or owner.vhost is not vhost:
+                self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
+                return
+            owner.exclusive_queues[queue] = None
+        recovered = self._recovery.queues.get(record.queue_id)
+        if recovered is not None:
+            queue.restore(recovered, self.now)
+        for lease in self._recovery.leases_of(record.queue_id):
+            restore_lease(queue, lease, self.now)
+
+    def _is_here(self, record: QueueRecord) -> bool:
+        """Whether this node is the home of a classic queue."""
+        return record.home in ("", self.replication.own_node)
+
+    def _add_quorum_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int) -> None:
+        """A queue whose log is that of a queue group."""
+
+        def settings() -> QuorumSettings:
+            policies = effective_policies(self.metadata, vhost.name, "quorum_queues", declaration.name)
+            return parse_quorum_arguments(declaration.arguments, *policies)
+
+        group = self.replication.group_of(queue_id)
+        self._take_in(vhost, group.open_queue(declaration, queue_id, settings), declaration)
+
+    def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
+        """A queue is there at run time."""
+        queue.declaration = declaration
+        queue.last_used = self.now
+        vhost.queues[declaration.name] = queue
+        self.queue_count += 1
+        vhost.queue_changed(declaration.name)
+
+    def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
+        """A classic queue of another node."""
+        link = self.homes.link_to(record.home, self.now)
+        queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
+        queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
+        self._take_in(vhost, queue, declaration)
+
+    def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
+        """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
+        that went with it."""
+        removed: list[tuple[str, Binding]] = []
+        queue = vhost.queues.get(name)
+        if queue is not None and queue.queue_id == queue_id:
+            removed = vhost.router.remove_queue(name)
+            self.forget_queue(vhost, queue)
+        group = self.replication.group_of(queue_id)
+        if group.had(queue_id):
+            group.queue_deleted(queue_id)
+        else:
+            self.store.drop_pages(queue_id)
+        return removed
+
+    def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:
+        """Make a queue. Raises ArgumentError, UnsupportedQueueType."""
+        if queue_id is None:
+            queue_id = self._next_transient_id
+            self._next_transient_id += 1
+        settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
+        queue = ClassicQueue(
+            declaration.name,
+            queue_id,
+            declaration.is_durable,
+            settings,
+            self.store,
+            self.timers,
+            self.background,
+            self.dead_letters,
+        )
+        self._take_in(vhost, queue, declaration)
+        self.watch_unused(vhost, queue)
+        return queue
+
+    def default_queue_type(self, vhost: str, is_lasting: bool) -> str:
+        """The type of a queue that is declared without one: the virtual host's for those that may be of any type
+        (`is_lasting`: durable, not exclusive, not auto-delete)."""
+        record = self.metadata.vhost(vhost)
+        return record.default_queue_type if record is not None and is_lasting else CLASSIC
+
+    def queue_settings(self, vhost: str, declaration: QueueDeclaration, arguments: QueueArguments) -> QueueArguments:
+        """Arguments, policies and the node's default delivery limit together."""
+        policy, operator = effective_policies(self.metadata, vhost, "classic_queues", declaration.name)
+        settings = with_policy(arguments, policy or {}, operator)
+        if settings.delivery_limit is None and self.config.delivery_limit >= 0:
+            settings = with_policy(settings, {"delivery-limit": self.config.delivery_limit})
+        return settings
+
+    def leads_locally(self, vhost: VHost, name: str, arguments: Mapping[str, object]) -> bool:
+        """Whether a new quorum queue's leader should be this node."""
+        policy, _ = effective_policies(self.metadata, vhost.name, "quorum_queues", name)
+        return leads_locally(arguments, policy)
+
+    def apply_policies(self, vhost: VHost) -> Task:
+        """A policy changed: every queue and exchange of the virtual host looks again, a few in a slice. Done when all
+        have. What is declared meanwhile looks by itself. Changes that come while all look are for one look behind."""
+        following = vhost.next_look
+        if following is None:
+            vhost.next_look = following = Task(self.background, self._look_again(vhost, vhost.look))
+        return following
+
+    def _look_again(self, vhost: VHost, before: Task | None) -> Steps:
+        if before is not None:
+            yield before
+        vhost.look, vhost.next_look = vhost.next_look, None
+        for queue in list(vhost.queues.values()):
+            if not queue.is_deleted:
+                self._apply_queue_policy(vhost, queue)
+            yield None
+        for entry in vhost.router.entries():
+            if vhost.router.get(entry.name) is entry:
+                self.apply_exchange_policy(vhost, entry)
+            yield None
+
+    def _apply_queue_policy(self, vhost: VHost, queue: Any) -> None:
+        if queue.is_proxy:
+            queue.policy_changed()
+            return
+        try:
+            arguments = parse_arguments(queue.declaration.arguments)
+        except (ArgumentError, UnsupportedQueueType) as error:
+            log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, vhost.name, error)
+            return
+        queue.apply_settings(self.queue_settings(vhost.name, queue.declaration, arguments))
+        self.watch_unused(vhost, queue)
+        self.lease_expiry.watch_all(queue)
+
+    def apply_exchange_policy(self, vhost: VHost, entry: Any) -> None:
+        arguments = entry.arguments or {}
+        alternate = arguments.get("alternate-exchange")
+        if not isinstance(alternate, str):
+            policy, _ = effective_policies(self.metadata, vhost.name, "exchanges", entry.name)
+            alternate = (policy or {}).get("alternate-exchange")
+        vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
+
+    def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
+        """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
+        keeps its pages until they do not: should a crash undo the deletion, they are needed."""
+        vhost.queues.pop(queue.name, None)
+        vhost.queue_changed(queue.name)
+        self.queue_count -= 1
+        self._watch_no_more(queue)
+        if not queue.is_proxy:
+            self.lease_expiry.forget_all(queue)
+        count = queue.delete()
+        if not queue.is_proxy and keep_last_letters(queue, vhost.name):
+            # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
+            self.replication.stream.wait_for_disk(self.store.journal.position)
+        self.dead_letters.forget(queue)
+        if not self.is_recorded(queue):
+            self.store.drop_pages(queue.queue_id)
+        return count
+
+    def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
+        """Argument x-expires: delete the queue once it was unused for so long. It has one timer for that, in the place
+        of the one that it had."""
+        self._watch_no_more(queue)
+        if queue.settings.expires is not None:
+            self._look_at(vhost, queue, queue.last_used + queue.settings.expires)
+
+    def _look_at(self, vhost: VHost, queue: ClassicQueue, due: int) -> None:
+        # A function that names itself would keep the queue until the collector comes.
+        self._unused[queue.queue_id] = self.timers.at(due, partial(self._look_for_use, vhost, queue))
+
+    def _look_for_use(self, vhost: VHost, queue: ClassicQueue, now: int) -> None:
+        expires = queue.settings.expires
+        if queue.is_deleted or expires is None:
+            return  # it goes with its virtual host, and is about to be given back
+        if queue.dispatcher.consumers or queue.leased_count():
+            queue.last_used = now
+        if queue.last_used + expires > now:
+            self._look_at(vhost, queue, queue.last_used + expires)
+            return
+        log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
+        self.declarations.remove_queue(vhost, queue)
+
+    def _watch_no_more(self, queue: Any) -> None:
+        timer = self._unused.pop(queue.queue_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    hashing: Any = None
+    apps: Any = None
+    lease_expiry: Any = None
+    declarations: Any = None
+    homes: Any = None
+    replication: Replication = None  # type: ignore[assignment]  # the node sets them

@@ -1,0 +1,497 @@
+"""Declarations: declare, delete, bind, unbind and purge inside one virtual host, with RabbitMQ's rules and texts.
+
+The order of checks is part of what clients know: permission, reserved names, existence, exclusive lock, equivalence.
+
+What others have to know, or has to survive a restart, is a command. To make something is asked for with `Wanted`: the
+caller proposes its command and asks again when that is applied, and then it is there (or is somebody else's, and
+differs). What is removed goes at once, and its Proposal is returned: the client is answered when that is applied.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amqp_broker.auth.permissions import Action
+from amqp_broker.errors import (
+    ChannelException,
+    ConnectionException,
+    inequivalent,
+    locked,
+    not_found,
+    precondition_failed,
+)
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.entities import BindingRecord
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.queue_types.declaration import (
+    QueueDeclaration,
+    check_equivalent_argument,
+    check_equivalent_flag,
+    check_equivalent_queue,
+    check_quorum_declaration,
+    kind_name,
+)
+from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
+from amqp_broker.turn.task import Steps, Task
+from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.delayed import DelayedExchange
+from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
+from exchanges.router import ExchangeEntry
+from queues.arguments import (
+    CLASSIC,
+    QUORUM,
+    ArgumentError,
+    UnsupportedQueueType,
+    WrongArgument,
+    parse_arguments,
+    queue_type_of,
+)
+from queues.classic import ClassicQueue
+from queues.quorum.arguments import parse_quorum_arguments
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.metadata.stream import Proposal
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
+
+_RESERVED = "amq."
+_PREDECLARED = {each.name for each in PREDECLARED}
+
+#: So many queues are deleted in one slice.
+_QUEUES_AT_ONCE = 16
+
+
+class Wanted(NamedTuple):
+    """This command has to be applied first."""
+
+    command: commands.Command
+
+
+class Declarations:
+    """The verbs on exchanges, queues and bindings, for AMQP and for whoever administers the broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._condemned: set[Any] = set()
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def _look_up(self, vhost: VHost, name: str) -> Any:
+        """The queue of that name; None where there is none, or one that is condemned, which goes now."""
+        queue = vhost.queues.get(name)
+        if queue is None or queue not in self._condemned:
+            return queue
+        self.remove_queue(vhost, queue)
+        return None
+
+    def find_queue(self, connection: Connection, name: str) -> Any:
+        """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
+        vhost = connection.vhost
+        queue = self._look_up(vhost, name)
+        if queue is None:
+            raise not_found("queue", name, vhost.name)
+        owner = queue.declaration.owner
+        if owner is not None and owner is not connection:
+            raise locked(name, vhost.name)
+        return queue
+
+    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
+        """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
+        Raises ChannelException."""
+        vhost, session = connection.vhost, connection.session
+        name = method.queue.replace("\r", "").replace("\n", "")
+        if name == REPLY_TO or name.startswith(REPLY_PREFIX):
+            if name != REPLY_TO and not self._broker.reply_consumers.may_exist(name):
+                raise not_found("queue", name, vhost.name)
+            return name, None
+        if method.passive:
+            session.check_any("queue", name)
+            asked = self.find_queue(connection, name)
+            asked.last_used = self._broker.now
+            return name, asked
+        is_durable = method.durable and not method.exclusive
+        present = self._look_up(vhost, name) if name else None
+        if present is not None:
+            session.check(Action.CONFIGURE, "queue", name)
+            self._check_same_queue(connection, present, method, is_durable)
+            present.last_used = self._broker.now
+            return name, present
+        if not name:
+            name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
+        elif name.startswith(_RESERVED):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
+        session.check(Action.CONFIGURE, "queue", name)
+        self._check_arguments(connection, name, method)
+        return self._add_queue(connection, name, method, is_durable)
+
+    def _check_same_queue(self, connection: Connection, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
+        declaration = queue.declaration
+        owner = declaration.owner
+        if (owner is not None and owner is not connection) or (owner is not None) != method.exclusive:
+            raise locked(queue.name, connection.vhost.name)
+        is_lasting = is_durable and not method.auto_delete
+        default = self._broker.default_queue_type(connection.vhost.name, is_lasting)
+        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default)
+
+    def _check_arguments(self, connection: Connection, name: str, method: Any) -> None:
+        """Values of the arguments, and the permissions that dead-lettering needs."""
+        vhost, session = connection.vhost, connection.session
+        kind = CLASSIC
+        try:
+            kind = self._type_of(vhost, method)
+            if kind == QUORUM:
+                check_quorum_declaration(method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete)
+                settings = parse_quorum_arguments(method.arguments).arguments
+            else:
+                settings = parse_arguments(method.arguments)
+        except UnsupportedQueueType as error:
+            raise ConnectionException(
+                ReplyCode.NOT_IMPLEMENTED,
+                f"queue type '{error}' of queue '{name}' in vhost '{vhost.name}' is not implemented yet; use 'classic'",
+            ) from None
+        except WrongArgument as error:
+            raise precondition_failed(
+                f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}' of queue type {error.queue_type}"
+            ) from None
+        except ArgumentError as error:
+            if error.is_name:
+                raise precondition_failed(
+                    f"invalid type '{kind_name(method.arguments, error.key)}' for arg '{error.key}' in queue '{name}' "
+                    f"in vhost '{vhost.name}'"
+                ) from None
+            raise precondition_failed(
+                f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
+            ) from None
+        if kind == "quorum":
+            check_quorum_declaration(
+                method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete
+            )
+        if settings.dead_letter_exchange is not None:
+            session.check(Action.READ, "queue", name)
+            session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
+
+    def _type_of(self, vhost: VHost, method: Any) -> str:
+        """The type of queue that is asked for. Raises ArgumentError, UnsupportedQueueType."""
+        is_lasting = method.durable and not method.exclusive and not method.auto_delete
+        return queue_type_of(method.arguments, self._broker.default_queue_type(vhost.name, is_lasting))
+
+    def _add_queue(
+        self, connection: Connection, name: str, method: Any, is_durable: bool
+    ) -> tuple[str, ClassicQueue | Wanted]:
+        broker, vhost = self._broker, connection.vhost
+        self._check_queue_limits(vhost, name)
+        kind = self._type_of(vhost, method)
+        if is_durable or broker.is_clustered:
+            home = "" if kind == QUORUM else broker.replication.own_node
+            if not broker.metadata.may_be_home(home):
+                text = f"node '{home}' is no member of the cluster any more: connect to another one"
+                raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
+            if method.exclusive:
+                broker.owners[vhost.name, name] = connection
+            next_queue_id = broker.metadata.next_queue_id
+            if kind == QUORUM:
+                next_queue_id = broker.replication.place_queue(
+                    next_queue_id, broker.leads_locally(vhost, name, method.arguments)
+                )
+            command = commands.declare_queue(
+                vhost.name,
+                name,
+                next_queue_id,
+                type_name=kind,
+                auto_delete=method.auto_delete,
+                arguments_raw=method.arguments.raw,
+                durable=is_durable,
+                exclusive=method.exclusive,
+                home=home,
+            )
+            return name, Wanted(command)
+        owner = connection if method.exclusive else None
+        declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
+        queue = broker.add_queue(vhost, declaration)
+        if method.exclusive:
+            connection.exclusive_queues[queue] = None
+        return name, queue
+
+    def _check_queue_limits(self, vhost: VHost, name: str) -> None:
+        broker = self._broker
+        if broker.queue_count >= broker.config.max_queues:
+            raise precondition_failed(
+                f"cannot declare a queue: the node's limit of {broker.config.max_queues} queues (max_queues) is reached"
+            )
+        record = broker.metadata.vhost(vhost.name)
+        limit = record.limits.get("max-queues", -1) if record is not None else -1
+        if 0 <= limit <= len(vhost.queues):
+            raise precondition_failed(
+                f"cannot declare queue '{name}': "
+                f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
+            )
+
+    def delete_queue(
+        self, connection: Connection, name: str, if_unused: bool, if_empty: bool
+    ) -> tuple[int, Proposal | None]:
+        """queue.delete. Returns how many messages were ready, and what has to be applied before the answer. A missing
+        queue is no error."""
+        vhost = connection.vhost
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        if self._look_up(vhost, name) is None:
+            return 0, self._broker.unsettled_proposal()
+        queue = self.find_queue(connection, name)
+        if if_unused and queue.consumer_count():
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
+        if if_empty and queue.message_count():
+            raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+        return self.remove_queue(vhost, queue)
+
+    def check_delete(self, connection: Connection, name: str) -> None:
+        """Whether this connection may delete the queue. Raises ChannelException."""
+        connection.session.check(Action.CONFIGURE, "queue", name)
+        self.find_queue(connection, name)
+
+    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
+        """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
+        broker = self._broker
+        self._condemned.discard(queue)
+        owner = queue.declaration.owner
+        if owner is not None:
+            owner.exclusive_queues.pop(queue, None)
+        removed = vhost.router.remove_queue(queue.name)
+        count = broker.forget_queue(vhost, queue)
+        proposal = None
+        if broker.is_recorded(queue):
+            proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
+        return count, self.remove_abandoned(vhost, removed) or proposal
+
+    def remove_queues(self, vhost: VHost, queues: list[Any]) -> None:
+        """Delete queues whose connection or last consumer is gone: very many in slices. What is left of them meanwhile
+        is gone for all that look for it."""
+        if len(queues) <= _QUEUES_AT_ONCE:
+            for queue in queues:
+                self.remove_queue(vhost, queue)
+            return
+        self._condemned.update(queues)
+        Task(self._broker.background, self._remove_condemned(vhost, queues))
+
+    def _remove_condemned(self, vhost: VHost, queues: list[Any]) -> Steps:
+        for number, queue in enumerate(queues, 1):
+            if queue in self._condemned:
+                self._condemned.discard(queue)
+                is_there = vhost.queues.get(queue.name) is queue
+                if is_there and self._broker.vhosts.get(vhost.name) is vhost:
+                    self.remove_queue(vhost, queue)
+            if number % _QUEUES_AT_ONCE == 0:
+                yield None
+
+    def remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> Proposal | None:
+        """Auto-delete exchanges whose last binding went with what was removed. Returns the last of the proposals."""
+        proposal = None
+        for name in vhost.router.abandoned(removed):
+            if vhost.router.is_abandoned(name):
+                proposal = self.remove_exchange(vhost, name) or proposal
+        return proposal
+
+    def find_purged(self, connection: Connection, name: str) -> Any:
+        """The queue that queue.purge means. Raises ChannelException."""
+        connection.session.check(Action.READ, "queue", name)
+        return self.find_queue(connection, name)
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    def declare_exchange(self, connection: Connection, method: Any) -> Wanted | None:
+        """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
+        broker, vhost, session = self._broker, connection.vhost, connection.session
+        name = method.exchange.replace("\r", "").replace("\n", "")
+        if not name:
+            raise _default_exchange()
+        if method.passive:
+            session.check_any("exchange", name)
+            if vhost.router.get(name) is None:
+                raise not_found("exchange", name, vhost.name)
+            return None
+        session.check(Action.CONFIGURE, "exchange", name)
+        if method.type not in EXCHANGE_TYPES:
+            raise precondition_failed(f"invalid exchange type '{method.type}'")
+        entry = vhost.router.get(name)
+        if entry is not None:
+            self._check_same_exchange(vhost, entry, method)
+            return None
+        if name.startswith(_RESERVED):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        self._check_alternate(connection, name, method.arguments)
+        most = broker.config.max_exchanges
+        if sum(each.router.declared_count for each in broker.vhosts.values()) >= most:
+            raise precondition_failed(
+                f"cannot declare an exchange: the node's limit of {most} exchanges (max_exchanges) is reached"
+            )
+        try:
+            if method.durable or broker.is_clustered:
+                create_exchange(method.type, method.arguments)
+                return Wanted(
+                    commands.declare_exchange(
+                        vhost.name,
+                        name,
+                        method.type,
+                        auto_delete=method.auto_delete,
+                        internal=method.internal,
+                        arguments_raw=method.arguments.raw,
+                        durable=method.durable,
+                        numbered=method.durable and method.type == DelayedExchange.type_name,
+                    )
+                )
+            broker.add_exchange(
+                vhost, name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+            )
+        except ValueError as error:
+            raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}': {error}") from None
+        return None
+
+    def _check_alternate(self, connection: Connection, name: str, arguments: Table) -> None:
+        alternate = arguments.get("alternate-exchange")
+        if alternate is None:
+            return
+        if not isinstance(alternate, str):
+            raise precondition_failed(
+                f"invalid type '{kind_name(arguments, 'alternate-exchange')}' for arg 'alternate-exchange' in exchange "
+                f"'{name}' in vhost '{connection.vhost.name}'"
+            )
+        connection.session.check(Action.READ, "exchange", name)
+        connection.session.check(Action.WRITE, "exchange", alternate)
+
+    def _check_same_exchange(self, vhost: VHost, entry: ExchangeEntry, method: Any) -> None:
+        name = entry.name
+        if method.type != entry.exchange.type_name:
+            raise inequivalent(
+                "type", "exchange", name, vhost.name, f"'{method.type}'", f"'{entry.exchange.type_name}'"
+            )
+        check_equivalent_flag("durable", "exchange", name, vhost.name, method.durable, entry.durable)
+        check_equivalent_flag("auto_delete", "exchange", name, vhost.name, method.auto_delete, entry.auto_delete)
+        check_equivalent_flag("internal", "exchange", name, vhost.name, method.internal, entry.internal)
+        arguments = entry.arguments if isinstance(entry.arguments, Table) else Table({}, b"")
+        check_equivalent_argument("alternate-exchange", "exchange", name, vhost.name, method.arguments, arguments)
+
+    def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> Proposal | None:
+        """exchange.delete. Returns what has to be applied before the answer. A missing exchange is no error."""
+        vhost = connection.vhost
+        if not name:
+            raise _default_exchange()
+        connection.session.check(Action.CONFIGURE, "exchange", name)
+        if name in _PREDECLARED or name.startswith(_RESERVED):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED, f"deletion of system exchange '{name}' in vhost '{vhost.name}' not allowed"
+            )
+        entry = vhost.router.get(name)
+        if entry is None:
+            return self._broker.unsettled_proposal()
+        if if_unused and not entry.exchange.is_unused:
+            raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}' in use")
+        return self.remove_exchange(vhost, name)
+
+    def remove_exchange(self, vhost: VHost, name: str) -> Proposal | None:
+        """Delete an exchange for whatever reason. Returns what makes it true for good."""
+        broker = self._broker
+        if vhost.router.get(name) is None:
+            return None
+        removed = broker.forget_exchange(vhost, name)
+        proposal = None
+        if broker.metadata.exchange(vhost.name, name) is not None:
+            proposal = broker.propose(commands.delete_exchange(vhost.name, name))
+        return self.remove_abandoned(vhost, removed) or proposal
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    def bind(
+        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+    ) -> Wanted | None:
+        """queue.bind and exchange.bind. Returns what is wanted before the answer."""
+        broker, vhost = self._broker, connection.vhost
+        self._check_binding(connection, destination, source, key, True)
+        entry = vhost.router.get(source)
+        assert entry is not None
+        if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
+            raise not_found("exchange", destination.name, vhost.name)
+        if entry.exchange.has_binding(destination, key, arguments):
+            return None
+        most = broker.config.max_bindings
+        if sum(each.router.binding_count for each in broker.vhosts.values()) >= most:
+            raise precondition_failed(f"cannot bind: the node's limit of {most} bindings (max_bindings) is reached")
+        try:
+            if self._has_records(vhost, entry, destination):
+                entry.exchange.check_binding(key, arguments)
+                record = BindingRecord(source, destination.kind, destination.name, key, arguments.raw)
+                return Wanted(commands.add_binding(vhost.name, record))
+            vhost.router.bind(source, destination, key, arguments)
+        except ValueError as error:
+            raise precondition_failed(str(error)) from None
+        return None
+
+    def unbind(
+        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+    ) -> Proposal | None:
+        """queue.unbind and exchange.unbind. Returns what has to be applied before the answer. What is not there is no
+        error."""
+        vhost = connection.vhost
+        self._check_binding(connection, destination, source, key, False)
+        if vhost.router.get(source) is None or (
+            destination.kind == EXCHANGE and vhost.router.get(destination.name) is None
+        ):
+            return None
+        record = self._find_record(vhost, destination, source, key, arguments)
+        if not vhost.router.unbind(source, destination, key, arguments):
+            return None
+        proposal = None
+        if record is not None:
+            proposal = self._broker.propose(commands.remove_binding(vhost.name, record))
+        if vhost.router.is_abandoned(source):
+            return self.remove_exchange(vhost, source) or proposal
+        return proposal
+
+    def _find_record(
+        self, vhost: VHost, destination: Destination, source: str, key: str, arguments: Table
+    ) -> BindingRecord | None:
+        """The durable binding that equals this one, whose octets may differ."""
+        for record in self._broker.metadata.bindings_to(vhost.name, destination.kind, destination.name):
+            if (record.source, record.binding_key) == (source, key) and (
+                record.arguments_raw == arguments.raw or dict(decode_table(record.arguments_raw)) == dict(arguments)
+            ):
+                return record
+        return None
+
+    def _check_binding(
+        self, connection: Connection, destination: Destination, source: str, key: str, is_required: bool
+    ) -> None:
+        """Permissions and existence; a missing source is an error only where it `is_required`."""
+        session, vhost = connection.session, connection.vhost
+        if not source or (destination.kind == EXCHANGE and not destination.name):
+            raise _default_exchange()
+        if destination.kind == QUEUE and destination.name.startswith(REPLY_TO):
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue '{destination.name}' cannot be bound")
+        session.check(Action.WRITE, destination.kind, destination.name)
+        session.check(Action.READ, "exchange", source)
+        entry = vhost.router.get(source)
+        if entry is None and is_required:
+            raise not_found("exchange", source, vhost.name)
+        if destination.kind == QUEUE:
+            self.find_queue(connection, destination.name)
+        is_topic = entry is not None and entry.exchange.type_name == "topic"
+        if is_topic and not session.allows_topic(Action.READ, source, key):
+            raise ChannelException(
+                ReplyCode.ACCESS_REFUSED,
+                f"read access to topic '{key}' in exchange '{source}' in vhost '{vhost.name}' "
+                f"refused for user '{session.user}'",
+            )
+
+    def _has_records(self, vhost: VHost, entry: ExchangeEntry, destination: Destination) -> bool:
+        """Whether the metadata know both ends of a binding, and so have to know it too."""
+        metadata = self._broker.metadata
+        if metadata.exchange(vhost.name, entry.name) is None:
+            return False
+        if destination.kind == QUEUE:
+            record = metadata.queue(vhost.name, destination.name)
+            return record is not None and record.queue_id == vhost.queues[destination.name].queue_id
+        return metadata.exchange(vhost.name, destination.name) is not None
+
+
+def _default_exchange() -> ChannelException:
+    return ChannelException(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")

@@ -1,0 +1,200 @@
+"""Projection: makes what the metadata say true at run time: virtual hosts, exchanges, queues, bindings, policies.
+
+It is told of every command that was applied, on every node in the same order; runtime objects that the metadata know
+are made here only. What a node removes by itself (an expired queue, an abandoned exchange) it removes at once and
+proposes; the command then finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.metadata.commands import Command, decode_arguments
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.protocol.fields import decode_table
+from amqp_broker.turn.task import Task
+from exchanges.bindings import EXCHANGE, Binding, Destination
+from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
+
+if TYPE_CHECKING:
+    from amqp_broker.node import Node
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
+
+log = logging.getLogger("amqp_broker.cluster")
+
+
+class Projection:
+    """is_live: the virtual hosts were built (Broker.start); before that, there is nothing to be kept true."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.is_live = False
+
+    @property
+    def _broker(self) -> Broker:
+        broker: Broker = self._node.broker
+        return broker
+
+    def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
+        """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
+        most whether anything changed; for what is made true in slices, the Task of that."""
+        if not self.is_live or not changed:
+            return changed
+        subject, _, verb = command["op"].partition(".")
+        try:
+            if subject == "vhost":
+                return self._vhost(verb, command["vhost"]) or changed
+            elif subject in ("user", "permission", "topic_permission"):
+                self._broker.access_changed(command["user"], command.get("vhost"))
+                if command["op"] == "user.delete":
+                    self._close_connections(user=command["user"])
+            elif subject in ("policy", "operator_policy"):
+                vhost = self._broker.vhosts.get(command["vhost"])
+                if vhost is not None:
+                    return self._broker.apply_policies(vhost)
+            elif subject in ("exchange", "queue", "binding"):
+                self._declared(subject, verb, command, is_own)
+            elif subject in ("node", "member"):
+                self._drop_missing()
+        except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
+            # It was checked by who proposed it: maybe a newer version. The others are not to stop because of it.
+            log.error("%s is in the metadata and cannot be carried out here: %s", command, error)
+        return changed
+
+    def replaced(self) -> None:
+        """Everything may differ."""
+        if not self.is_live:
+            return
+        broker = self._broker
+        known = {record.name for record in broker.metadata.vhosts()}
+        for name in [name for name in broker.vhosts if name not in known]:
+            self._vhost("delete", name)
+        self._drop_missing()
+        for record in broker.metadata.vhosts():
+            self._complete(record.name)
+        for vhost in broker.vhosts.values():
+            vhost.changed()  # users and permissions may have, too
+
+    # -- virtual hosts -------------------------------------------------------------------------------------------------
+
+    def _vhost(self, verb: str, name: str) -> Task | None:
+        broker = self._broker
+        if verb == "put" and name not in broker.vhosts:
+            broker.build_vhost(name)
+        elif verb == "delete" and name in broker.vhosts:
+            self._close_connections(vhost=name)
+            return broker.forget_vhost(name)
+        return None
+
+    def _close_connections(self, vhost: str | None = None, user: str | None = None) -> None:
+        node = self._node
+        for connection in list(node.users.get(user, ()) if user is not None else node.connections.values()):
+            session = connection.session
+            if session is None or connection.vhost is None:
+                continue
+            if session.vhost == vhost:
+                self._node.control.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{vhost}' is deleted")
+            elif session.user == user:
+                self._node.control.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{user}' is deleted")
+
+    # -- what is declared ----------------------------------------------------------------------------------------------
+
+    def _declared(self, subject: str, verb: str, command: Command, is_own: bool) -> None:
+        broker = self._broker
+        vhost = broker.vhosts.get(command["vhost"])
+        if vhost is None:
+            return
+        if subject == "binding":
+            self._bind(vhost, verb, command, is_own)
+        elif verb == "declare":
+            name = command["name"]
+            if subject == "exchange":
+                record = broker.metadata.exchange(vhost.name, name)
+                if record is not None and vhost.router.get(name) is None:
+                    broker.add_exchange(
+                        vhost, name, record.type, record.durable, record.auto_delete, record.internal,
+                        decode_table(record.arguments_raw),
+                    )  # fmt: skip
+            else:
+                queue_record = broker.metadata.queue(vhost.name, name)
+                if queue_record is not None:
+                    broker.add_recorded_queue(vhost, queue_record)
+        elif subject == "exchange":
+            self._clean_up(vhost, broker.forget_exchange(vhost, command["name"]), is_own)
+        else:
+            self._clean_up(vhost, broker.forget_recorded_queue(vhost, command["name"], command["queue_id"]), is_own)
+
+    def _bind(self, vhost: VHost, verb: str, command: Command, is_own: bool) -> None:
+        destination = Destination(command["destination_kind"], command["destination"])
+        arguments = decode_table(decode_arguments(command["arguments_raw"]))
+        source, key = command["source"], command["binding_key"]
+        if vhost.router.get(source) is None:
+            return
+        if verb == "add":
+            # What was removed here meanwhile has a command of its own on its way, and takes the binding along.
+            if self._is_there(vhost, destination):
+                vhost.router.bind(source, destination, key, arguments)
+        elif vhost.router.unbind(source, destination, key, arguments):
+            self._clean_up(vhost, [(source, Binding(destination, key, arguments))], is_own)
+
+    def _is_there(self, vhost: VHost, destination: Destination) -> bool:
+        """Whether what the metadata have under this name is there at run time, too."""
+        if destination.kind == EXCHANGE:
+            return vhost.router.get(destination.name) is not None
+        queue, record = vhost.queues.get(destination.name), self._broker.metadata.queue(vhost.name, destination.name)
+        return queue is not None and record is not None and queue.queue_id == record.queue_id
+
+    def _clean_up(self, vhost: VHost, removed: list[tuple[str, Binding]], is_own: bool) -> None:
+        """Exchanges that lost their last binding: the node that removed it proposes their end."""
+        if is_own:
+            self._broker.declarations.remove_abandoned(vhost, removed)
+
+    def _drop_missing(self) -> None:
+        """What is there at run time and not in the metadata any more, or is there as another."""
+        broker = self._broker
+        for vhost in list(broker.vhosts.values()):
+            for queue in list(vhost.queues.values()):
+                record = broker.metadata.queue(vhost.name, queue.name)
+                if broker.is_recorded(queue) and (record is None or record.queue_id != queue.queue_id):
+                    broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
+            for entry in vhost.router.entries():
+                if entry.durable and broker.metadata.exchange(vhost.name, entry.name) is None:
+                    broker.forget_exchange(vhost, entry.name)
+
+    def _complete(self, name: str) -> None:
+        """What the metadata have of a virtual host, and is not there."""
+        broker = self._broker
+        vhost = broker.vhosts.get(name)
+        if vhost is None:
+            broker.build_vhost(name)
+            return
+        for record in broker.metadata.exchanges(name):
+            if vhost.router.get(record.name) is None:
+                broker.add_exchange(
+                    vhost, record.name, record.type, record.durable, record.auto_delete, record.internal,
+                    decode_table(record.arguments_raw),
+                )  # fmt: skip
+        for queue_record in broker.metadata.queues(name):
+            if queue_record.name not in vhost.queues:
+                broker.add_recorded_queue(vhost, queue_record)
+        wanted = broker.metadata.bindings(name)
+        known = {
+            (each.source, each.destination_kind, each.destination, each.binding_key, each.arguments_raw)
+            for each in wanted
+        }
+        for source, binding in vhost.router.bindings():
+            entry = vhost.router.get(source)
+            raw = getattr(binding.arguments, "raw", b"")
+            ends = (source, binding.destination.kind, binding.destination.name, binding.binding_key, raw)
+            if ends not in known and entry is not None and broker.is_recorded_binding(vhost, source, binding):
+                vhost.router.unbind(source, binding.destination, binding.binding_key, binding.arguments)
+        for each in wanted:
+            vhost.router.bind(
+                each.source,
+                Destination(each.destination_kind, each.destination),
+                each.binding_key,
+                decode_table(each.arguments_raw),
+            )
+        broker.apply_policies(vhost)

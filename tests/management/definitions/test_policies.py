@@ -1,0 +1,228 @@
+"""Policies: which applies, what two of them mean together, and which are refused, after RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.vhosts.policies import (
+    KINDS,
+    PolicyError,
+    check_policy,
+    effective_policies,
+    matching_policies,
+    merged_definition,
+)
+from queues.arguments import parse_arguments, with_policy
+
+
+def metadata_with(*policies: dict[str, Any]) -> Metadata:
+    """A vhost "v" with these policies; what a policy does not say is its name's number, all and .* ."""
+    metadata = Metadata()
+    metadata.apply(commands.put_vhost("v"))
+    for number, fields in enumerate(policies):
+        settings = {"pattern": ".*", "definition": {"max-length": number}, **fields}
+        name = settings.pop("name", f"p{number}")
+        metadata.apply(commands.set_policy("v", name, **settings))
+    return metadata
+
+
+def applied(metadata: Metadata, name: str, kind: str = "classic_queues") -> tuple[str | None, str | None]:
+    policy, operator_policy = matching_policies(metadata, "v", kind, name)
+    return policy.name if policy else None, operator_policy.name if operator_policy else None
+
+
+def test_without_policies_nothing_applies() -> None:
+    assert effective_policies(metadata_with(), "v", "classic_queues", "q") == (None, None)
+    assert effective_policies(metadata_with(), "missing", "classic_queues", "q") == (None, None)
+
+
+def test_the_pattern_matches_anywhere_and_an_empty_one_everything() -> None:
+    metadata = metadata_with({"pattern": "orders"})
+    assert applied(metadata, "my.orders.eu") == ("p0", None)
+    assert applied(metadata, "order") == (None, None)
+    assert applied(metadata_with({"pattern": ""}), "anything") == ("p0", None)
+
+
+def test_the_highest_priority_applies_alone() -> None:
+    metadata = metadata_with(
+        {"priority": 1, "definition": {"max-length": 1, "expires": 5}},
+        {"priority": 9, "definition": {"message-ttl": 2}, "pattern": "^q"},
+        {"priority": 5},
+    )
+    assert effective_policies(metadata, "v", "classic_queues", "q") == ({"message-ttl": 2}, None)
+    assert applied(metadata, "other") == ("p2", None)
+
+
+def test_of_equal_priorities_the_first_name_applies_whatever_came_first() -> None:
+    assert applied(metadata_with({"name": "b"}, {"name": "a"}), "q") == ("a", None)
+    assert applied(metadata_with({"name": "a"}, {"name": "b"}), "q") == ("a", None)
+
+
+def test_an_operator_policy_applies_besides() -> None:
+    metadata = metadata_with(
+        {"priority": 1},
+        {"operator": True, "priority": 5, "definition": {"max-length": 7}},
+        {"operator": True, "priority": 6, "pattern": "^x"},
+    )
+    assert applied(metadata, "q") == ("p0", "p1")
+    assert applied(metadata, "x") == ("p0", "p2")
+    assert effective_policies(metadata, "v", "classic_queues", "q") == ({"max-length": 0}, {"max-length": 7})
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "kinds"),
+    [
+        ("all", ["classic_queues", "quorum_queues", "streams", "exchanges"]),
+        ("queues", ["classic_queues", "quorum_queues", "streams"]),
+        ("classic_queues", ["classic_queues"]),
+        ("quorum_queues", ["quorum_queues"]),
+        ("streams", ["streams"]),
+        ("exchanges", ["exchanges"]),
+    ],
+)
+def test_apply_to(apply_to: str, kinds: list[str]) -> None:
+    metadata = metadata_with({"apply_to": apply_to, "definition": {"max-length-bytes": 5}})
+    assert [kind for kind in KINDS if applied(metadata, "x", kind) == ("p0", None)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("definition", "kinds"),
+    [
+        ({"message-ttl": 1}, ["classic_queues", "quorum_queues", "exchanges"]),
+        ({"message-ttl": 1, "max-age": "1D"}, ["exchanges"]),
+        ({"max-age": "1D"}, ["streams", "exchanges"]),
+        ({"delivery-limit": 1}, ["classic_queues", "quorum_queues", "exchanges"]),
+        ({"queue-mode": "lazy"}, ["classic_queues", "exchanges"]),
+        ({"alternate-exchange": "x"}, list(KINDS)),
+    ],
+)
+def test_a_policy_passes_over_queues_that_lack_what_it_sets(
+    definition: dict[str, Any], kinds: list[str]
+) -> None:
+    metadata = metadata_with({"definition": definition})
+    assert [kind for kind in KINDS if applied(metadata, "x", kind) == ("p0", None)] == kinds
+
+
+def test_a_policy_that_is_passed_over_leaves_the_place_to_the_next() -> None:
+    metadata = metadata_with({"priority": 9, "definition": {"max-age": "1D"}}, {"priority": 1})
+    assert applied(metadata, "q", "classic_queues") == ("p1", None)
+    assert applied(metadata, "q", "streams") == ("p0", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "operator", "merged"),
+    [
+        (None, None, {}),
+        ({"max-length": 5}, None, {"max-length": 5}),
+        (None, {"max-length": 5}, {"max-length": 5}),
+        ({"max-length": 5, "expires": 9}, {"max-length": 7, "expires": 3}, {"max-length": 5, "expires": 3}),
+        ({"message-ttl": 0}, {"message-ttl": 10}, {"message-ttl": 0}),
+        ({"overflow": "drop-head"}, {"overflow": "reject-publish"}, {"overflow": "reject-publish"}),
+        ({"delivery-limit": -1}, {"delivery-limit": 4}, {"delivery-limit": 4}),
+        ({"delivery-limit": 3}, {"delivery-limit": -1}, {"delivery-limit": 3}),
+        ({"target-group-size": 3}, {"target-group-size": 5}, {"target-group-size": 5}),
+        ({"dead-letter-exchange": "a"}, {"max-length": 1}, {"dead-letter-exchange": "a", "max-length": 1}),
+    ],
+)
+def test_policy_and_operator_policy_merged(
+    policy: dict[str, Any] | None, operator: dict[str, Any] | None, merged: dict[str, Any]
+) -> None:
+    assert merged_definition(policy, operator) == merged
+
+
+LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit"]
+
+
+@given(*(st.dictionaries(st.sampled_from(LIMITS), st.integers(1, 9)) for _ in range(3)))
+def test_no_limit_is_looser_than_the_strictest(
+    arguments: dict[str, int], policy: dict[str, int], operator: dict[str, int]
+) -> None:
+    """The merged definition that is shown, and what a queue makes of policies and arguments, agree."""
+    own = parse_arguments({f"x-{key}": value for key, value in arguments.items()})
+    settings = with_policy(own, policy, operator)
+    merged = merged_definition(policy, operator)
+    for key in LIMITS:
+        set_by = [source[key] for source in (arguments, policy, operator) if key in source]
+        by_policies = [source[key] for source in (policy, operator) if key in source]
+        assert merged.get(key) == min(by_policies, default=None)
+        assert getattr(settings, key.replace("-", "_")) == min(set_by, default=None)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"message-ttl": 0, "expires": 1, "max-length": 0, "max-length-bytes": 2**40, "delivery-limit": -1},
+        {"overflow": "reject-publish-dlx", "dead-letter-exchange": "", "dead-letter-routing-key": "k"},
+        {"alternate-exchange": "unrouted"},
+        {"queue-mode": "lazy", "queue-version": 2, "queue-master-locator": "min-masters"},
+        {"max-age": "7D", "stream-max-segment-size-bytes": 1000, "initial-cluster-size": 3},
+        {"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"},
+        {"ha-mode": "nodes", "ha-params": ["a@b"], "federation-upstream-set": "all"},
+    ],
+)
+def test_valid_policies(definition: dict[str, Any]) -> None:
+    check_policy("^(?!amq\\.)", "all", 0, definition)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "text"),
+    [
+        ({"pattern": 5}, "pattern", "5 is not a string"),
+        ({"pattern": "("}, "pattern", "missing )"),
+        ({"pattern": "(a)\\1"}, "pattern", "back references"),
+        ({"apply_to": "everything"}, "apply-to", "must be one of all, queues"),
+        ({"priority": "5"}, "priority", "'5' is not an integer"),
+        ({"priority": True}, "priority", "True is not an integer"),
+        ({"definition": []}, "definition", "not an object"),
+        ({"definition": {}}, "definition", "it is empty"),
+        ({"definition": {"foo": 1}}, "definition.foo", "is nothing that a policy sets"),
+        ({"definition": {"max-lenght": 1}}, "definition.max-lenght", "did you mean max-length?"),
+        ({"definition": {"message-ttl": -1}}, "definition.message-ttl", "an integer from 0"),
+        ({"definition": {"message-ttl": "10"}}, "definition.message-ttl", "'10' must be an integer"),
+        ({"definition": {"message-ttl": 1.0}}, "definition.message-ttl", "1.0 must be an integer"),
+        ({"definition": {"message-ttl": True}}, "definition.message-ttl", "True must be an integer"),
+        ({"definition": {"message-ttl": 2**63}}, "definition.message-ttl", "an integer from 0"),
+        ({"definition": {"expires": 0}}, "definition.expires", "an integer from 1"),
+        ({"definition": {"delivery-limit": -2}}, "definition.delivery-limit", "an integer from -1"),
+        ({"definition": {"overflow": "drop-tail"}}, "definition.overflow", "one of drop-head"),
+        ({"definition": {"dead-letter-exchange": None}}, "definition.dead-letter-exchange", "a string"),
+        ({"definition": {"queue-version": True}}, "definition.queue-version", "one of 1, 2"),
+        ({"definition": {"max-age": "7X"}}, "definition.max-age", "a number and a unit"),
+        (
+            {"operator": True, "definition": {"dead-letter-exchange": "x"}},
+            "definition.dead-letter-exchange",
+            "operator",
+        ),
+    ],
+)
+def test_invalid_policies_say_where_and_why(changes: dict[str, Any], part: str, text: str) -> None:
+    policy: dict[str, Any] = {
+        "pattern": "",
+        "apply_to": "all",
+        "priority": 0,
+        "definition": {"max-length": 1},
+    }
+    with pytest.raises(PolicyError) as caught:
+        check_policy(**(policy | changes))
+    assert caught.value.part == part
+    assert text in caught.value.text
+    assert str(caught.value) == f"{part}: {caught.value.text}"
+
+
+def test_operator_policies_may_set_limits_and_overflow() -> None:
+    definition = {
+        "message-ttl": 1,
+        "expires": 1,
+        "max-length": 1,
+        "max-length-bytes": 1,
+        "max-in-memory-bytes": 1,
+        "delivery-limit": 1,
+        "overflow": "reject-publish",
+    }
+    check_policy(".*", "queues", 0, definition, operator=True)
