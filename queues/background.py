@@ -55,15 +55,19 @@ class Background:
         self.slice = SLICE
         self._pace: Pace = pace or Unhurried()
         self._ahead = _MOST_AHEAD
+        self._bringer: Job | None = None
         self._is_running = False
 
     def set_pace(self, pace: Pace) -> None:
         """From now on slices go on as long as this one says."""
         self._pace = pace
 
-    def add(self, job: Job) -> None:
-        """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn."""
+    def add(self, job: Job, may_come_first: bool = False) -> None:
+        """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or
+        in `run_newest` if it may: it handles nothing of any connection."""
         self.jobs.append(job)
+        if may_come_first:
+            self._bringer = job
 
     def remove(self, job: Job) -> None:
         """The rest of a job, if there is any, is not done."""
@@ -75,6 +79,7 @@ class Background:
         jobs = self.jobs
         pace = self._pace
         self._ahead = _MOST_AHEAD
+        self._bringer = None
         self._is_running = True
         pace.start()
         try:
@@ -88,9 +93,9 @@ class Background:
             self._is_running = False
 
     def run_newest(self, now: int) -> bool:
-        """A slice of the job that came last, before the turn ends: somebody asks for what it may bring. Returns whether
-        there was one; not for long in one turn, nor out of a slice."""
-        if not self.jobs or self._is_running or not self._ahead:
+        """A slice of the job that came last, if it may come first, before the turn ends: somebody asks for what it may
+        bring. Returns whether there was one; not for long in one turn, nor out of a slice."""
+        if not self.jobs or self._is_running or not self._ahead or self.jobs[-1] != self._bringer:
             return False
         self._ahead -= 1
         self._is_running = True

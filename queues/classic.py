@@ -455,7 +455,7 @@ class ClassicQueue(Queue):
         """There is something to give up, or to post: see `work`."""
         if not self.is_working:
             self.is_working = True
-            self.background.add(self.work)
+            self.background.add(self.work, True)
 
     def work(self, now: int) -> bool:
         """A slice (queues/background.py): post dead letters, give up what is too much and what has expired."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from queues.message import Entry, Message
@@ -123,7 +124,8 @@ class Letters:
                 self._published -= 1
                 post.backlog -= 1
             if entry is None:
-                reason()
+                # A slice of its own: who waits may go on then, which this one must not bring about (`run_newest`).
+                self.queue.background.add(partial(_call, reason))
                 continue
             left -= _LETTER_COST + _COPY_COST * self.post_now(entry, reason, now)
         return left
@@ -171,3 +173,8 @@ class Letters:
             self.is_blocked = False
             self.post.backlog += self._published
             self.queue.work_on()
+
+
+def _call(callback: Callable[[], None], now: int) -> bool:
+    callback()
+    return False

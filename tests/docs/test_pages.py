@@ -38,7 +38,7 @@ _FOLDERS = (
     "amqp_broker|examples|exchanges|octets|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests"
 )
 _FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
-_EXAMPLE = re.compile(r"NN|my_type")  # names of what somebody may make
+_EXAMPLE = re.compile(r"NN|my_type|/_core")  # names of what somebody may make, or only a wheel has
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 _SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
 

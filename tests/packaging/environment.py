@@ -57,7 +57,9 @@ class Environment:
     def variables(self, **more: str) -> dict[str, str]:
         """For its processes."""
         path = os.pathsep.join([str(self.folder / "bin"), os.environ["PATH"]])
-        return outside() | {"PATH": path, "VIRTUAL_ENV": str(self.folder)} | more
+        # pip has compiled what it installed; a process that is killed while it does so itself leaves half a file.
+        own = {"PATH": path, "VIRTUAL_ENV": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        return outside() | own | more
 
     def pip(self, *arguments: str | Path, **environment: str) -> str:
         """Runs pip, which is to fetch nothing."""

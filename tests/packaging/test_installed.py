@@ -134,7 +134,8 @@ def see_the_types(environment: Environment) -> None:
 
 def see_it_go(environment: Environment) -> None:
     environment.pip("uninstall", "--yes", OURS)
-    assert environment.tops() == THEIRS
+    left = list((environment.site / "amqp_broker").rglob("*"))
+    assert environment.tops() == THEIRS, left
     assert not list(environment.site.glob(f"{OURS}*"))
     assert strangers_files(environment) == stranger.files()
     for package, module in stranger.MODULES.items():

@@ -76,8 +76,20 @@ def test_the_newest_job_may_have_slices_before_the_end_of_a_turn_but_few() -> No
         assert not background.run_newest(now), "a slice runs no other"
         return len(done) < 1000
 
-    background.add(newest)
+    background.add(newest, may_come_first=True)
     while background.run_newest(0):
         pass
     assert 0 < len(done) < 100
     assert set(done) == {"newest"}
+
+
+def test_only_a_job_that_may_comes_first() -> None:
+    background = Background()
+    done: list[str] = []
+    background.add(job(done, "first", 2), may_come_first=True)
+    background.add(job(done, "other", 1))
+    assert not background.run_newest(1)
+    assert done == []
+    background.run(2)
+    background.add(job(done, "late", 1))
+    assert not background.run_newest(3), "what may come first is over"
