@@ -50,6 +50,7 @@ EMBEDDED = tuple(
     f"amqp_broker.{name}" for name in ("testing", "plain", "pytest_plugin", "system_client")
 )
 TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server"))
+VERSION = "amqp_broker.version"
 CORE = "amqp_broker"
 CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_broker/_core
 
@@ -63,9 +64,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     PROTOCOL: ("construct",),
     CLIENT: (PROTOCOL,),
     **dict.fromkeys(SETTINGS, SETTINGS),
-    CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", *SETTINGS),
-    "amqp_broker.__init__": (*EMBEDDED, "amqp_broker.version"),
-    "amqp_broker.server": (CORE, "raft", "storage", "uvloop", *SETTINGS),
+    VERSION: (),
+    CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", VERSION, *SETTINGS),
+    "amqp_broker.__init__": (*EMBEDDED, VERSION),
+    "amqp_broker.server": (CORE, VERSION, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
         CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
