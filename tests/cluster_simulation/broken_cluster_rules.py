@@ -36,18 +36,25 @@ def a_sync_that_is_none(patch: Patch) -> None:
     patch.setattr(ClusterNode, "disk_type", ForgetfulDisk)
 
 
+#: After everything that was ever written.
+_FAR = 1 << 62
+
+
 class _Hasty(Node):
     def end_turn(self, now: int) -> Turn:
         turn = super().end_turn(now)
         for channel in self._awaiting:
-            channel.synced(1 << 62)
+            channel.synced(_FAR)
         turn.dirty.extend(self.dirty)
         self.dirty = []
+        self.homes.synced(_FAR)
+        self.homes.end_turn(self.store.journal.position, self.alarms.is_on, now)
+        turn.peers = [*turn.peers, *self.take_peers()]
         return turn
 
 
 def confirm_before_the_sync(patch: Patch) -> None:
-    """Of classic queues: the node's own disk is not waited for."""
+    """Of classic queues: the node's own disk is not waited for, neither by its clients nor by those of other nodes."""
     patch.setattr(ClusterNode, "node_type", _Hasty)
 
 

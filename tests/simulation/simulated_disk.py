@@ -1,9 +1,9 @@
 """SimulatedDisk: a Disk in memory which forgets at a crash what a real one may forget, from a seed.
 
 What survives a crash: everything that was synced; of what was not, in each file a random prefix of the
-writes, the last of them torn anywhere, with sectors of it missing or bits of it flipped; and of the names
-that were created, renamed or removed without a sync of their folder, a random choice. Nothing else is ever
-lost or changed.
+writes, the last of them torn anywhere (a long one mostly near its beginning), with sectors of it missing or
+bits of it flipped; and of the names that were created, renamed or removed without a sync of their folder, a
+random choice. Nothing else is ever lost or changed.
 
 It can crash at the n-th change, be full, fail a sync (and from then on every one), and be stalled.
 """
@@ -19,6 +19,8 @@ from storage.disk import Octets
 from storage.errors import SyncFailed
 
 SECTOR_BYTES = 512
+#: A write of more octets is long, and is mostly torn in the first ones.
+LONG_BYTES, FIRST_BYTES = 2048, 512
 UNLIMITED = 1 << 62
 
 Paths = list[str]  # inside the class `list` is the verb
@@ -327,12 +329,19 @@ class SimulatedDisk:
                 file.durable[start : start + len(write.octets)] = write.octets
             else:
                 before = bytes(file.durable[start : start + len(write.octets)])
-                length = self._chance.randint(0, len(write.octets))
+                length = self._torn_length(len(write.octets))
                 file.durable[start : start + length] = write.octets[:length]
                 self._damage(file.durable, start, start + length, before)
                 break
         file.contents[:] = file.durable
         file.waiting.clear()
+
+    def _torn_length(self, length: int) -> int:
+        """How much is left of a torn write. Anywhere in a long one would be almost always behind the records that the
+        journal writes before the zeroes of its room: those would survive without a sync as if there were one."""
+        if length > LONG_BYTES and self._chance.random() < 0.8:
+            return self._chance.randint(0, FIRST_BYTES)
+        return self._chance.randint(0, length)
 
     def _damage(self, octets: bytearray, start: int, end: int, before: bytes) -> None:
         """Leave out sectors, or flip bits, of what was written from `start` to `end`; or leave it alone. A sector that
