@@ -18,7 +18,7 @@ SECONDS, LEASE_SECONDS = 2.0, 1.0
 #: What is turned off; in which weather; the seed of three nodes.
 CASES: list[tuple[Rule, str, int]] = [
     (cluster.a_sync_that_is_none, "power", 1),
-    (cluster.confirm_before_the_sync, "power", 113),
+    (cluster.confirm_before_the_sync, "power", 182),
     (cluster.streams_are_not_deduplicated, "session", 7),
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
@@ -33,7 +33,7 @@ CASES: list[tuple[Rule, str, int]] = [
     (leases.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: A seed that has noticed need not do so again when the broker has changed: these come after it.
-MORE_SEEDS = 30
+MORE_SEEDS = 60
 
 
 def run(weather: str, seed: int) -> None:
