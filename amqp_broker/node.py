@@ -140,8 +140,7 @@ class Node:
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.has_logins = False  # some wait for their password to be checked
-        self.has_hashes = False  # new passwords wait to be hashed
-        self.hashing = self.broker.hashing = Hashing(self)
+        self.hashing = self.broker.hashing = Hashing()
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self.turn_share = TurnShare(self, config.max_turn_copies)
@@ -552,7 +551,7 @@ class Node:
         self._choose_readers()
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        if self.has_hashes:
+        if self.hashing.has_waiting:
             checks += self.hashing.take()
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
         return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)

@@ -28,8 +28,6 @@ _CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULT
 #: What turns back today. Take out what does not any more; put nothing in.
 TURNING = frozenset(
     (
-        "auth.hashing -> node",
-        "auth.session -> vhosts.broker",
         "channel.channel -> connection.connection",
         "channel.consumer -> connection.connection",
         "channel.consumer_timeout -> node",
