@@ -126,7 +126,9 @@ class Node:
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, self.background, random_bytes)
         self.broker.declarations = Declarations(self.broker)
-        self._projection = Projection(self)
+        self._projection = Projection(
+            self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
+        )
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
         self._acquaintances = self.replication.acquaintances

@@ -67,8 +67,6 @@ TURNING = frozenset(
         "resources.paging_out -> node",
         "routing.dead_letters -> vhosts.broker",
         "routing.delays -> vhosts.broker",
-        "vhosts.declarations -> connection.connection",
-        "vhosts.projection -> node",
     )
 )
 
