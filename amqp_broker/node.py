@@ -146,12 +146,12 @@ class Node:
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self.turn_share = TurnShare(self, config.max_turn_copies)
-        self.system = System(self)
+        self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers = Readers(self)
         handshake = Handshake(self)
         self.logins = handshake.logins
-        self.control = Control(self, handshake)
+        self.control: Control = Control(self, handshake)
         self.alarms = Alarms(self, disk)
         # What the settings allow, or less if the driver has less to give.
         self.max_connections = config.max_connections
