@@ -60,7 +60,6 @@ cdef class Node:
     cdef dict _links
     cdef public object leases
     cdef public bint has_logins
-    cdef public bint has_hashes
     cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links

@@ -126,7 +126,9 @@ class Node:
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, self.background, random_bytes)
         self.broker.declarations = Declarations(self.broker)
-        self._projection = Projection(self)
+        self._projection = Projection(
+            self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
+        )
         self.replication = Replication(config, self.broker, self._projection, random_bytes)
         self.broker.replication = self.replication
         self._acquaintances = self.replication.acquaintances
@@ -140,17 +142,16 @@ class Node:
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.has_logins = False  # some wait for their password to be checked
-        self.has_hashes = False  # new passwords wait to be hashed
-        self.hashing = self.broker.hashing = Hashing(self)
+        self.hashing = self.broker.hashing = Hashing()
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self.turn_share = TurnShare(self, config.max_turn_copies)
-        self.system = System(self)
+        self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers = Readers(self)
         handshake = Handshake(self)
         self.logins = handshake.logins
-        self.control = Control(self, handshake)
+        self.control: Control = Control(self, handshake)
         self.alarms = Alarms(self, disk)
         # What the settings allow, or less if the driver has less to give.
         self.max_connections = config.max_connections
@@ -552,7 +553,7 @@ class Node:
         self._choose_readers()
         dropped, self.dropped = self.dropped, []
         reading, self.reading = self.reading, []
-        if self.has_hashes:
+        if self.hashing.has_waiting:
             checks += self.hashing.take()
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
         return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amqp_broker.auth.passwords import NewPassword
-
-if TYPE_CHECKING:
-    from amqp_broker.node import Node
 
 
 class PasswordHash:
@@ -45,10 +42,10 @@ class PasswordHash:
 
 
 class Hashing:
-    """Those of a node that wait."""
+    """Those of a node that wait. has_waiting: ask `take` at the end of the turn."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self) -> None:
+        self.has_waiting = False
         self._waiting: deque[PasswordHash] = deque()
         self._running: PasswordHash | None = None
 
@@ -56,12 +53,12 @@ class Hashing:
         """Have it computed in its turn."""
         wanted = PasswordHash(password)
         self._waiting.append(wanted)
-        self._node.has_hashes = True
+        self.has_waiting = True
         return wanted
 
     def take(self) -> list[PasswordHash]:
         """What is to be run now."""
-        self._node.has_hashes = False
+        self.has_waiting = False
         if self._running is not None or not self._waiting:
             return []
         self._running = self._waiting.popleft()
@@ -70,5 +67,5 @@ class Hashing:
     def done(self, wanted: PasswordHash) -> None:
         """It has run."""
         self._running = None
-        self._node.has_hashes = bool(self._waiting)
+        self.has_waiting = bool(self._waiting)
         wanted.finish()

@@ -8,7 +8,7 @@ from amqp_broker.auth.permissions import Action, Permission, TopicPermission
 from amqp_broker.errors import refused
 
 if TYPE_CHECKING:
-    from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.metadata.metadata import Metadata
 
 
 class Session:
@@ -17,8 +17,8 @@ class Session:
     client_properties: as the client sent them. capabilities: the names that the client set to true.
     """
 
-    def __init__(self, broker: Broker, user: str, client_properties: Any) -> None:
-        self.broker = broker
+    def __init__(self, metadata: Metadata, user: str, client_properties: Any) -> None:
+        self._metadata = metadata
         self.user = user
         self.vhost = ""
         self.client_properties = client_properties
@@ -37,7 +37,7 @@ class Session:
         return name if isinstance(name, str) else ""
 
     def _refresh(self) -> None:
-        metadata = self.broker.metadata
+        metadata = self._metadata
         if self._generation != metadata.access_generation:
             self._generation = metadata.access_generation
             grant = metadata.permission(self.user, self.vhost)
@@ -69,7 +69,7 @@ class Session:
         """Whether a topic permission on the exchange lets this routing key through; without one all are let through."""
         self._refresh()
         if exchange not in self._topics:
-            grant = self.broker.metadata.topic_permission(self.user, self.vhost, exchange)
+            grant = self._metadata.topic_permission(self.user, self.vhost, exchange)
             self._topics[exchange] = (
                 TopicPermission(grant.write, grant.read, self.user, self.vhost) if grant is not None else None
             )
@@ -78,5 +78,5 @@ class Session:
 
     def has_tag(self, tag: str) -> bool:
         """Whether the user has this tag, as administrator or impersonator."""
-        user = self.broker.metadata.user(self.user)
+        user = self._metadata.user(self.user)
         return user is not None and tag in user.tags

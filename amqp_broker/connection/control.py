@@ -205,6 +205,17 @@ class Control:
         )
         self._await_end(connection, CLOSING)
 
+    def close_vhost(self, name: str) -> None:
+        """Close the connections to a virtual host that is deleted."""
+        for connection in list(self._node.connections.values()):
+            if connection.vhost is not None and connection.session.vhost == name:
+                self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
+
+    def close_user(self, name: str) -> None:
+        """Close the open connections of a user who is deleted."""
+        for connection in list(self._node.users.get(name, ())):
+            self.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
+
     def on_client_close(self, connection: Connection) -> None:
         """connection.close from the client: everything is released, the answer is the last thing that is said. The
         client closes the transport: it may have more on its way to us, and a transport that is closed with unread

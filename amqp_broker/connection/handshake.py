@@ -156,7 +156,7 @@ class Handshake:
     def _accept(self, connection: Connection, method: Any, user: str) -> None:
         node = self._node
         self.logins.note_success(connection.peer.host)
-        connection.session = Session(node.broker, user, method.client_properties)
+        connection.session = Session(node.broker.metadata, user, method.client_properties)
         connection.handshake_step = 1
         config = node.config
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)

@@ -13,18 +13,18 @@ from amqp_broker.metadata.stream import Proposal
 from queues.arguments import QUORUM
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from amqp_broker.cluster.replication import Replication
 
 
 class Administration:
     """Proposes commands. The caller has checked that they make sense."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, replication: Replication) -> None:
+        self._replication = replication
 
     def execute(self, command: Command) -> Proposal:
         """Propose one command. Returns what has to be applied before it is reported done. A classic queue that is said
         to live nowhere lives on this node."""
         if command["op"] == "queue.declare" and command["type"] != QUORUM:
-            command = {**command, "home": command.get("home") or self._node.replication.own_node}
-        return self._node.broker.propose(command)
+            command = {**command, "home": command.get("home") or self._replication.own_node}
+        return self._replication.propose(command)

@@ -19,7 +19,9 @@ from raft.memory import IDENTITY_BYTES
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
-    from amqp_broker.node import Node
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.settings.config import Config
     from raft.group import Group
 
 #: An answer's fields, which may change until it is given, and what has to be applied before that.
@@ -34,8 +36,13 @@ MAX_LISTED_QUEUES = 1000
 class ClusterVerbs:
     """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self, config: Config, metadata: Metadata, replication: Replication, membership: Membership
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._replication = replication
+        self._membership = membership
         self.verbs: dict[str, Callable[[Request], Answer]] = {
             "cluster.status": self._status,
             "cluster.add": self._add,
@@ -44,17 +51,12 @@ class ClusterVerbs:
             "cluster.rebalance": self._rebalance,
         }
 
-    @property
-    def _membership(self) -> Membership:
-        membership: Membership = self._node.membership
-        return membership
-
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     def _status(self, request: Request) -> Answer:
         """With `node`: whether it has left all groups for certain, too (`Membership.has_left`)."""
         node = request.text("node", "")
-        config, replication = self._node.config, self._node.replication
+        config, replication = self._config, self._replication
         groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
         queues = self._quorum_queues()
         for row in groups:
@@ -76,12 +78,12 @@ class ClusterVerbs:
         }, None
 
     def _has_left(self, name: str) -> bool:
-        return name not in self._node.broker.metadata.members() and self._membership.has_left(name)
+        return name not in self._metadata.members() and self._membership.has_left(name)
 
     def _describe_members(self) -> list[dict[str, Any]]:
-        replication, membership = self._node.replication, self._membership
+        replication, membership = self._replication, self._membership
         own = replication.own_node
-        recorded = self._node.broker.metadata.members()
+        recorded = self._metadata.members()
         addresses = {name: str(address) for name, address in membership.addresses().items()}
         addresses[own] = str(membership.own_address or "")
         return [
@@ -117,7 +119,7 @@ class ClusterVerbs:
 
     def _quorum_queues(self) -> dict[int, list[tuple[str, str]]]:
         """Virtual host and name of the quorum queues of each group."""
-        replication, metadata = self._node.replication, self._node.broker.metadata
+        replication, metadata = self._replication, self._metadata
         found: dict[int, list[tuple[str, str]]] = {}
         for vhost in metadata.vhosts():
             for queue in metadata.queues(vhost.name):
@@ -135,8 +137,8 @@ class ClusterVerbs:
             name, address = parse_member(text)
         except ValueError as error:
             raise ValueError(f"node '{text}' is {error}") from None
-        config, recorded = self._node.config, self._node.broker.metadata.members()
-        own = self._node.replication.own_node
+        config, recorded = self._config, self._metadata.members()
+        own = self._replication.own_node
         if self._membership.own_address is None or own not in recorded:
             raise ValueError(
                 f"node {own} has no address for other members: start it with cluster_listen and cluster_secret_file "
@@ -151,10 +153,10 @@ class ClusterVerbs:
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
-            "generation": self._node.replication.acquaintances.generation,
-            "replaces": self._node.replication.acquaintances.replaces,
+            "generation": self._replication.acquaintances.generation,
+            "replaces": self._replication.acquaintances.replaces,
         }
-        replication, metadata = self._node.replication, self._node.broker.metadata
+        replication, metadata = self._replication, self._metadata
         put = commands.add_member(name, str(address), identity) if identity else commands.put_member(name, str(address))
         proposal = replication.propose(put)
 
@@ -170,7 +172,7 @@ class ClusterVerbs:
     def _check_is_new(self, name: str, recorded: Container[str], identity: str) -> None:
         """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
         added is not the way back for a member whose folder is lost. Raises ValueError."""
-        replication = self._node.replication
+        replication = self._replication
         older = replication.acquaintances.older_versions() if identity else []
         if older:
             raise ValueError(
@@ -186,10 +188,10 @@ class ClusterVerbs:
             )
 
     def _votes(self, name: str) -> bool:
-        return any(name in group.members for group in self._node.replication.host.groups.values())
+        return any(name in group.members for group in self._replication.host.groups.values())
 
     def _known_members(self) -> list[MemberAddress]:
-        membership, own = self._membership, self._node.replication.own_node
+        membership, own = self._membership, self._replication.own_node
         known = [MemberAddress(name, address) for name, address in membership.addresses().items()]
         if membership.own_address is not None:
             known.append(MemberAddress(own, membership.own_address))
@@ -198,7 +200,7 @@ class ClusterVerbs:
     def _remove(self, request: Request) -> Answer:
         """`node` is to be no member any more. Refused if the others could not go on without it."""
         name, drops_queues = request.text("node"), request.flag("drops_queues")
-        membership, recorded = self._membership, self._node.broker.metadata.members()
+        membership, recorded = self._membership, self._metadata.members()
         if name not in recorded:
             if any(row["node"] == name and row["is_leaving"] for row in self._describe_members()):
                 return {"remaining": list(recorded), "dropped_queues": 0}, None
@@ -209,7 +211,7 @@ class ClusterVerbs:
                 f"another change of members is going on; `amqp-broker cluster status` shows when all groups have the "
                 f"members {', '.join(recorded)}"
             )
-        for group in self._node.replication.host.groups.values():
+        for group in self._replication.host.groups.values():
             rest = [other for other in group.members if other != name]
             gone = [other for other in rest if not membership.is_linked(other)]
             if 2 * len(gone) >= len(rest):
@@ -217,7 +219,7 @@ class ClusterVerbs:
                     f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "
                     f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
                 )
-        lost = [queue for queue in self._node.broker.metadata.queues_at(name) if queue.durable]
+        lost = [queue for queue in self._metadata.queues_at(name) if queue.durable]
         if lost and not drops_queues:
             listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
             raise ValueError(
@@ -225,7 +227,7 @@ class ClusterVerbs:
                 f"delete them, or say that they may be dropped (--drop-queues)"
             )
         fields = {"remaining": [other for other in recorded if other != name], "dropped_queues": len(lost)}
-        propose = self._node.replication.propose
+        propose = self._replication.propose
         fate = commands.DROP if drops_queues else commands.REFUSE
         proposal = propose(commands.remove_member(name, expected=list(recorded), queues=fate))
 
@@ -242,12 +244,12 @@ class ClusterVerbs:
     def _transfer(self, request: Request) -> Answer:
         """The group of a quorum queue is to be led by `node`."""
         vhost, name, target = request.text("vhost"), request.text("queue"), request.text("node")
-        queue = self._node.broker.metadata.queue(vhost, name)
+        queue = self._metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
         if queue.type != "quorum":
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
-        group_id = self._node.replication.group_of(queue.queue_id).raft.group_id
+        group_id = self._replication.group_of(queue.queue_id).raft.group_id
         result = self._membership.request_transfer(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
             raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")

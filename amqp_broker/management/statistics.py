@@ -11,7 +11,7 @@ from queues.classic import ClassicQueue
 from queues.queue import Queue
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.routing.vhost import VHost
 
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SLICE = 50
 
 
-def count_node(node: Node) -> Steps:
+def count_node(node: NodeCounts) -> Steps:
     """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
     broker, store = node.broker, node.store
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]

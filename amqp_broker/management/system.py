@@ -31,8 +31,14 @@ from queues.message import Message, build_message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.flow.hold import Hold
+    from amqp_broker.leases.service import Leases
+    from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.node import Node
+    from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
 #: to the fields (turn/task.py).
@@ -44,11 +50,23 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests."""
+    """Answers requests. hold: have a connection wait for what is named (Node.hold)."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._administration = Administration(node)
+    def __init__(
+        self,
+        broker: Broker,
+        replication: Replication,
+        membership: Membership,
+        leases: Leases,
+        hold: Callable[[Connection, str], Hold],
+        counts: NodeCounts,
+    ) -> None:
+        self._broker = broker
+        self._replication = replication
+        self._leases = leases
+        self._hold = hold
+        self._counts = counts
+        self._administration = Administration(replication)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
@@ -68,13 +86,13 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
-            **ClusterVerbs(node).verbs,
+            **ClusterVerbs(broker.config, broker.metadata, replication, membership).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve one request; the answer goes to the message's reply-to."""
         if verb.startswith((LEASE, TXN)):
-            self._node.leases.request(channel, verb, message, facts)
+            self._leases.request(channel, verb, message, facts)
             return
         reply_to = facts.properties.reply_to or ""
         task: Task | None = None
@@ -83,7 +101,7 @@ class System:
         try:
             found = self._answer(channel, verb, message)
             if isinstance(found, Generator):
-                task = awaited = Task(self._node.background, found)
+                task = awaited = Task(self._broker.background, found)
             else:
                 fields, awaited = found
         except EXPECTED_ERRORS as error:
@@ -102,7 +120,7 @@ class System:
         if awaited is None or awaited.is_done:
             send()
             return
-        hold = self._node.hold(channel.connection, verb)
+        hold = self._hold(channel.connection, verb)
         if task is not None:
             task.on_progress = hold.extend
         awaited.when_done(lambda result: hold.release(send))
@@ -118,7 +136,7 @@ class System:
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
         """Deliver an answer as a message to the default exchange."""
-        broker = self._node.broker
+        broker = self._broker
         correlation_id = facts.properties.correlation_id
         properties = _JSON_PROPERTIES
         if correlation_id:
@@ -126,12 +144,12 @@ class System:
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        answer = build_message(address, properties, octets, False, -1, -1, self._node.now)
+        answer = build_message(address, properties, octets, False, -1, -1, self._broker.now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
         elif reply_to in channel.vhost.queues:
-            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._node.now)
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.now)
 
     def _execute(self, *asked: commands.Command) -> Steps:
         """Done when they are applied, and true at run time."""
@@ -145,17 +163,17 @@ class System:
     def _settled(self) -> Steps:
         """Wait until all is applied that this node has proposed: what is asked of the metadata then is not about to be
         changed from here."""
-        while (last := self._node.broker.unsettled_proposal()) is not None:
+        while (last := self._broker.unsettled_proposal()) is not None:
             yield last
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
     def _statistics(self, request: Request) -> Steps:
-        return {"statistics": (yield from count_node(self._node))}
+        return {"statistics": (yield from count_node(self._counts))}
 
     def _list_queues(self, request: Request) -> Steps:
-        vhost, broker = self._vhost(request), self._node.broker
-        counts = RemoteCounts(broker.timers, self._node.now)
+        vhost, broker = self._vhost(request), self._broker
+        counts = RemoteCounts(broker.timers, self._broker.now)
         queues = list(vhost.queues.values())
         for number, queue in enumerate(queues):
             counts.ask(queue)
@@ -165,28 +183,28 @@ class System:
         rows: list[str] = []
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode_value(queue_statistics(queue, self._node.now)))
+                rows.append(encode_value(queue_statistics(queue, self._broker.now)))
             if number % _SLICE == 0:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
 
     def _vhost(self, request: Request, key: str = "vhost") -> Any:
         name = request.text(key)
-        vhost = self._node.broker.vhosts.get(name)
+        vhost = self._broker.vhosts.get(name)
         if vhost is None:
             raise ValueError(f"no vhost '{name}'")
         return vhost
 
     def _user(self, request: Request, key: str = "user") -> str:
         name = request.text(key)
-        if self._node.broker.metadata.user(name) is None:
+        if self._broker.metadata.user(name) is None:
             raise ValueError(f"no user '{name}'")
         return name
 
     def _create_vhost(self, request: Request) -> Steps:
         """Without `permissions_for`, nobody may enter but those who are given permission later. Of one that is there,
         what is not named stays."""
-        name, broker = request.name("name"), self._node.broker
+        name, broker = request.name("name"), self._broker
         user = self._user(request, "permissions_for") if request.has("permissions_for") else None
         yield from self._settled()
         if name not in broker.vhosts and len(broker.vhosts) >= broker.config.max_vhosts:
@@ -214,7 +232,7 @@ class System:
 
     def _put_user(self, request: Request) -> Steps:
         """Of one who is there, what is not named stays."""
-        name, broker = request.name("name"), self._node.broker
+        name, broker = request.name("name"), self._broker
         tags = request.tags("tags") if request.has("tags") else None
         stored = None
         if request.has("password"):
@@ -237,7 +255,7 @@ class System:
 
     def _check_administrators(self, without: str) -> None:
         """Somebody has to be able to administer the broker. Raises ValueError."""
-        found = [user.name for user in self._node.broker.metadata.users() if ADMINISTRATOR in user.tags]
+        found = [user.name for user in self._broker.metadata.users() if ADMINISTRATOR in user.tags]
         if found == [without]:
             raise ValueError(
                 f"user '{without}' is the last one with the tag administrator; give the tag to somebody else first"
@@ -302,7 +320,7 @@ class System:
     def _export(self, request: Request) -> Steps:
         """As they are at the first step."""
         vhost = self._vhost(request).name if request.has("vhost") else None
-        about, categories = export_items(self._node.broker.metadata, vhost)
+        about, categories = export_items(self._broker.metadata, vhost)
         parts = {name: encode_value(value) for name, value in about.items()}
         for category, items in categories.items():
             rows: list[str] = []
@@ -321,12 +339,12 @@ class System:
     def take_over(self, definitions: object, vhost: str | None = None) -> Task:
         """Carry out what definitions ask for beyond what is there. Its result has `commands`, how many changes that
         were, and `notes` on what was left out; its error is a ValueError where they cannot be."""
-        return Task(self._node.background, self._carry_out(definitions, vhost))
+        return Task(self._broker.background, self._carry_out(definitions, vhost))
 
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""
-        broker = self._node.broker
-        groups = len(self._node.replication.queue_groups)
+        broker = self._broker
+        groups = len(self._replication.queue_groups)
         importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
         for password in importer.steps():
             yield broker.hashing.hash(password) if password is not None else None

@@ -52,10 +52,10 @@ from queues.classic import ClassicQueue
 from queues.quorum.arguments import parse_quorum_arguments
 
 if TYPE_CHECKING:
-    from amqp_broker.connection.connection import Connection
     from amqp_broker.metadata.stream import Proposal
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.vhosts.declarer import Declarer
 
 _RESERVED = "amq."
 _PREDECLARED = {each.name for each in PREDECLARED}
@@ -87,21 +87,21 @@ class Declarations:
         self.remove_queue(vhost, queue)
         return None
 
-    def find_queue(self, connection: Connection, name: str) -> Any:
-        """The queue of that name, if this connection may touch it. Raises ChannelException (404, 405)."""
-        vhost = connection.vhost
+    def find_queue(self, declarer: Declarer, name: str) -> Any:
+        """The queue of that name, if this declarer may touch it. Raises ChannelException (404, 405)."""
+        vhost = declarer.vhost
         queue = self._look_up(vhost, name)
         if queue is None:
             raise not_found("queue", name, vhost.name)
         owner = queue.declaration.owner
-        if owner is not None and owner is not connection:
+        if owner is not None and owner is not declarer:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(self, connection: Connection, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
+    def declare_queue(self, declarer: Declarer, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
         """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
         Raises ChannelException."""
-        vhost, session = connection.vhost, connection.session
+        vhost, session = declarer.vhost, declarer.session
         name = method.queue.replace("\r", "").replace("\n", "")
         if name == REPLY_TO or name.startswith(REPLY_PREFIX):
             if name != REPLY_TO and not self._broker.reply_consumers.may_exist(name):
@@ -109,14 +109,14 @@ class Declarations:
             return name, None
         if method.passive:
             session.check_any("queue", name)
-            asked = self.find_queue(connection, name)
+            asked = self.find_queue(declarer, name)
             asked.last_used = self._broker.now
             return name, asked
         is_durable = method.durable and not method.exclusive
         present = self._look_up(vhost, name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
-            self._check_same_queue(connection, present, method, is_durable)
+            self._check_same_queue(declarer, present, method, is_durable)
             present.last_used = self._broker.now
             return name, present
         if not name:
@@ -124,21 +124,21 @@ class Declarations:
         elif name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
         session.check(Action.CONFIGURE, "queue", name)
-        self._check_arguments(connection, name, method)
-        return self._add_queue(connection, name, method, is_durable)
+        self._check_arguments(declarer, name, method)
+        return self._add_queue(declarer, name, method, is_durable)
 
-    def _check_same_queue(self, connection: Connection, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
+    def _check_same_queue(self, declarer: Declarer, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
         declaration = queue.declaration
         owner = declaration.owner
-        if (owner is not None and owner is not connection) or (owner is not None) != method.exclusive:
-            raise locked(queue.name, connection.vhost.name)
+        if (owner is not None and owner is not declarer) or (owner is not None) != method.exclusive:
+            raise locked(queue.name, declarer.vhost.name)
         is_lasting = is_durable and not method.auto_delete
-        default = self._broker.default_queue_type(connection.vhost.name, is_lasting)
+        default = self._broker.default_queue_type(declarer.vhost.name, is_lasting)
         check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default)
 
-    def _check_arguments(self, connection: Connection, name: str, method: Any) -> None:
+    def _check_arguments(self, declarer: Declarer, name: str, method: Any) -> None:
         """Values of the arguments, and the permissions that dead-lettering needs."""
-        vhost, session = connection.vhost, connection.session
+        vhost, session = declarer.vhost, declarer.session
         kind = CLASSIC
         try:
             kind = self._type_of(vhost, method)
@@ -179,9 +179,9 @@ class Declarations:
         return queue_type_of(method.arguments, self._broker.default_queue_type(vhost.name, is_lasting))
 
     def _add_queue(
-        self, connection: Connection, name: str, method: Any, is_durable: bool
+        self, declarer: Declarer, name: str, method: Any, is_durable: bool
     ) -> tuple[str, ClassicQueue | Wanted]:
-        broker, vhost = self._broker, connection.vhost
+        broker, vhost = self._broker, declarer.vhost
         self._check_queue_limits(vhost, name)
         kind = self._type_of(vhost, method)
         if is_durable or broker.is_clustered:
@@ -190,7 +190,7 @@ class Declarations:
                 text = f"node '{home}' is no member of the cluster any more: connect to another one"
                 raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
             if method.exclusive:
-                broker.owners[vhost.name, name] = connection
+                broker.owners[vhost.name, name] = declarer
             next_queue_id = broker.metadata.next_queue_id
             if kind == QUORUM:
                 next_queue_id = broker.replication.place_queue(
@@ -208,11 +208,11 @@ class Declarations:
                 home=home,
             )
             return name, Wanted(command)
-        owner = connection if method.exclusive else None
+        owner = declarer if method.exclusive else None
         declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
         queue = broker.add_queue(vhost, declaration)
         if method.exclusive:
-            connection.exclusive_queues[queue] = None
+            declarer.exclusive_queues[queue] = None
         return name, queue
 
     def _check_queue_limits(self, vhost: VHost, name: str) -> None:
@@ -230,25 +230,25 @@ class Declarations:
             )
 
     def delete_queue(
-        self, connection: Connection, name: str, if_unused: bool, if_empty: bool
+        self, declarer: Declarer, name: str, if_unused: bool, if_empty: bool
     ) -> tuple[int, Proposal | None]:
         """queue.delete. Returns how many messages were ready, and what has to be applied before the answer. A missing
         queue is no error."""
-        vhost = connection.vhost
-        connection.session.check(Action.CONFIGURE, "queue", name)
+        vhost = declarer.vhost
+        declarer.session.check(Action.CONFIGURE, "queue", name)
         if self._look_up(vhost, name) is None:
             return 0, self._broker.unsettled_proposal()
-        queue = self.find_queue(connection, name)
+        queue = self.find_queue(declarer, name)
         if if_unused and queue.consumer_count():
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
         if if_empty and queue.message_count():
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return self.remove_queue(vhost, queue)
 
-    def check_delete(self, connection: Connection, name: str) -> None:
-        """Whether this connection may delete the queue. Raises ChannelException."""
-        connection.session.check(Action.CONFIGURE, "queue", name)
-        self.find_queue(connection, name)
+    def check_delete(self, declarer: Declarer, name: str) -> None:
+        """Whether this declarer may delete the queue. Raises ChannelException."""
+        declarer.session.check(Action.CONFIGURE, "queue", name)
+        self.find_queue(declarer, name)
 
     def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
@@ -292,16 +292,16 @@ class Declarations:
                 proposal = self.remove_exchange(vhost, name) or proposal
         return proposal
 
-    def find_purged(self, connection: Connection, name: str) -> Any:
+    def find_purged(self, declarer: Declarer, name: str) -> Any:
         """The queue that queue.purge means. Raises ChannelException."""
-        connection.session.check(Action.READ, "queue", name)
-        return self.find_queue(connection, name)
+        declarer.session.check(Action.READ, "queue", name)
+        return self.find_queue(declarer, name)
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
-    def declare_exchange(self, connection: Connection, method: Any) -> Wanted | None:
+    def declare_exchange(self, declarer: Declarer, method: Any) -> Wanted | None:
         """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
-        broker, vhost, session = self._broker, connection.vhost, connection.session
+        broker, vhost, session = self._broker, declarer.vhost, declarer.session
         name = method.exchange.replace("\r", "").replace("\n", "")
         if not name:
             raise _default_exchange()
@@ -319,7 +319,7 @@ class Declarations:
             return None
         if name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"exchange name '{name}' contains reserved prefix 'amq.*'")
-        self._check_alternate(connection, name, method.arguments)
+        self._check_alternate(declarer, name, method.arguments)
         most = broker.config.max_exchanges
         if sum(each.router.declared_count for each in broker.vhosts.values()) >= most:
             raise precondition_failed(
@@ -347,17 +347,17 @@ class Declarations:
             raise precondition_failed(f"exchange '{name}' in vhost '{vhost.name}': {error}") from None
         return None
 
-    def _check_alternate(self, connection: Connection, name: str, arguments: Table) -> None:
+    def _check_alternate(self, declarer: Declarer, name: str, arguments: Table) -> None:
         alternate = arguments.get("alternate-exchange")
         if alternate is None:
             return
         if not isinstance(alternate, str):
             raise precondition_failed(
                 f"invalid type '{kind_name(arguments, 'alternate-exchange')}' for arg 'alternate-exchange' in exchange "
-                f"'{name}' in vhost '{connection.vhost.name}'"
+                f"'{name}' in vhost '{declarer.vhost.name}'"
             )
-        connection.session.check(Action.READ, "exchange", name)
-        connection.session.check(Action.WRITE, "exchange", alternate)
+        declarer.session.check(Action.READ, "exchange", name)
+        declarer.session.check(Action.WRITE, "exchange", alternate)
 
     def _check_same_exchange(self, vhost: VHost, entry: ExchangeEntry, method: Any) -> None:
         name = entry.name
@@ -371,12 +371,12 @@ class Declarations:
         arguments = entry.arguments if isinstance(entry.arguments, Table) else Table({}, b"")
         check_equivalent_argument("alternate-exchange", "exchange", name, vhost.name, method.arguments, arguments)
 
-    def delete_exchange(self, connection: Connection, name: str, if_unused: bool) -> Proposal | None:
+    def delete_exchange(self, declarer: Declarer, name: str, if_unused: bool) -> Proposal | None:
         """exchange.delete. Returns what has to be applied before the answer. A missing exchange is no error."""
-        vhost = connection.vhost
+        vhost = declarer.vhost
         if not name:
             raise _default_exchange()
-        connection.session.check(Action.CONFIGURE, "exchange", name)
+        declarer.session.check(Action.CONFIGURE, "exchange", name)
         if name in _PREDECLARED or name.startswith(_RESERVED):
             raise ChannelException(
                 ReplyCode.ACCESS_REFUSED, f"deletion of system exchange '{name}' in vhost '{vhost.name}' not allowed"
@@ -402,11 +402,11 @@ class Declarations:
     # -- bindings ------------------------------------------------------------------------------------------------
 
     def bind(
-        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+        self, declarer: Declarer, destination: Destination, source: str, key: str, arguments: Table
     ) -> Wanted | None:
         """queue.bind and exchange.bind. Returns what is wanted before the answer."""
-        broker, vhost = self._broker, connection.vhost
-        self._check_binding(connection, destination, source, key, True)
+        broker, vhost = self._broker, declarer.vhost
+        self._check_binding(declarer, destination, source, key, True)
         entry = vhost.router.get(source)
         assert entry is not None
         if destination.kind == EXCHANGE and vhost.router.get(destination.name) is None:
@@ -427,12 +427,12 @@ class Declarations:
         return None
 
     def unbind(
-        self, connection: Connection, destination: Destination, source: str, key: str, arguments: Table
+        self, declarer: Declarer, destination: Destination, source: str, key: str, arguments: Table
     ) -> Proposal | None:
         """queue.unbind and exchange.unbind. Returns what has to be applied before the answer. What is not there is no
         error."""
-        vhost = connection.vhost
-        self._check_binding(connection, destination, source, key, False)
+        vhost = declarer.vhost
+        self._check_binding(declarer, destination, source, key, False)
         if vhost.router.get(source) is None or (
             destination.kind == EXCHANGE and vhost.router.get(destination.name) is None
         ):
@@ -459,10 +459,10 @@ class Declarations:
         return None
 
     def _check_binding(
-        self, connection: Connection, destination: Destination, source: str, key: str, is_required: bool
+        self, declarer: Declarer, destination: Destination, source: str, key: str, is_required: bool
     ) -> None:
         """Permissions and existence; a missing source is an error only where it `is_required`."""
-        session, vhost = connection.session, connection.vhost
+        session, vhost = declarer.session, declarer.vhost
         if not source or (destination.kind == EXCHANGE and not destination.name):
             raise _default_exchange()
         if destination.kind == QUEUE and destination.name.startswith(REPLY_TO):
@@ -473,7 +473,7 @@ class Declarations:
         if entry is None and is_required:
             raise not_found("exchange", source, vhost.name)
         if destination.kind == QUEUE:
-            self.find_queue(connection, destination.name)
+            self.find_queue(declarer, destination.name)
         is_topic = entry is not None and entry.exchange.type_name == "topic"
         if is_topic and not session.allows_topic(Action.READ, source, key):
             raise ChannelException(

@@ -8,17 +8,16 @@ proposes; the command then finds nothing left to do.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.metadata.commands import Command, decode_arguments
-from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.turn.task import Task
 from exchanges.bindings import EXCHANGE, Binding, Destination
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
 
@@ -26,16 +25,18 @@ log = logging.getLogger("amqp_broker.cluster")
 
 
 class Projection:
-    """is_live: the virtual hosts were built (Broker.start); before that, there is nothing to be kept true."""
+    """is_live: the virtual hosts were built (Broker.start); before that, there is nothing to be kept true.
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    close_vhost, close_user: end the connections to the virtual host, or of the user, of that name.
+    """
+
+    def __init__(
+        self, broker: Broker, close_vhost: Callable[[str], None], close_user: Callable[[str], None]
+    ) -> None:
+        self._broker = broker
+        self._close_vhost = close_vhost
+        self._close_user = close_user
         self.is_live = False
-
-    @property
-    def _broker(self) -> Broker:
-        broker: Broker = self._node.broker
-        return broker
 
     def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
@@ -49,7 +50,7 @@ class Projection:
             elif subject in ("user", "permission", "topic_permission"):
                 self._broker.access_changed(command["user"], command.get("vhost"))
                 if command["op"] == "user.delete":
-                    self._close_connections(user=command["user"])
+                    self._close_user(command["user"])
             elif subject in ("policy", "operator_policy"):
                 vhost = self._broker.vhosts.get(command["vhost"])
                 if vhost is not None:
@@ -84,20 +85,9 @@ class Projection:
         if verb == "put" and name not in broker.vhosts:
             broker.build_vhost(name)
         elif verb == "delete" and name in broker.vhosts:
-            self._close_connections(vhost=name)
+            self._close_vhost(name)
             return broker.forget_vhost(name)
         return None
-
-    def _close_connections(self, vhost: str | None = None, user: str | None = None) -> None:
-        node = self._node
-        for connection in list(node.users.get(user, ()) if user is not None else node.connections.values()):
-            session = connection.session
-            if session is None or connection.vhost is None:
-                continue
-            if session.vhost == vhost:
-                self._node.control.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{vhost}' is deleted")
-            elif session.user == user:
-                self._node.control.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{user}' is deleted")
 
     # -- what is declared ----------------------------------------------------------------------------------------------
 

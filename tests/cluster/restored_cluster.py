@@ -8,9 +8,9 @@ from pathlib import Path
 
 from amqp_broker.cli.restore import go_on_alone
 from amqp_broker.links.members_file import KnownMembers, read_members, write_members
-from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.request import Request
 from amqp_broker.settings.kinds import parse_member
+from tests.cluster.verbs import verbs_of
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -60,7 +60,7 @@ class RestoredCluster(NodeCluster):
         number = self.names.index(name)
         identity = random.Random(1000 + number).randbytes(16).hex()
         request = {"node": f"{name}=127.0.0.1:{7100 + number}", "identity": identity}
-        answer, proposal = ClusterVerbs(self.nodes["n1"].node).verbs["cluster.add"](Request(request))
+        answer, proposal = verbs_of(self.nodes["n1"].node)["cluster.add"](Request(request))
         for _ in range(PATIENCE_MS // 10):
             if proposal is None or proposal.is_done:
                 break

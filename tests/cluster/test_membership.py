@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from amqp_broker.cluster.membership import CALM_MS, LOOK_MS, TRANSFER_REQUEST
-from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.request import Request
 from raft.membership import TransferResult
+from tests.cluster.verbs import verbs_of
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver, declare
 
@@ -27,7 +27,7 @@ def cluster() -> NodeCluster:
 
 def ask(cluster: NodeCluster, name: str, verb: str, **fields: Any) -> dict[str, Any]:
     """A verb's answer; what it proposes is applied."""
-    answer, proposal = ClusterVerbs(cluster.nodes[name].node).verbs[verb](Request(fields))
+    answer, proposal = verbs_of(cluster.nodes[name].node)[verb](Request(fields))
     for _ in range(300):
         if proposal is None or proposal.is_done:
             if not answer.get("ok", True):
@@ -267,7 +267,7 @@ def test_one_change_of_members_at_a_time() -> None:
     leader = cluster.leader()
     one, two, three = others_of(cluster, leader)
     requests = [
-        ClusterVerbs(cluster.nodes[asked].node).verbs["cluster.remove"](Request({"node": name}))
+        verbs_of(cluster.nodes[asked].node)["cluster.remove"](Request({"node": name}))
         for asked, name in ((two, one), (three, two))
     ]
     for _ in range(20):
@@ -304,7 +304,7 @@ def test_a_queue_that_is_declared_on_a_member_that_is_being_removed(cluster: Nod
     late = cluster.nodes[name].client(1)
     early.send(1, declare("q"))
     cluster.step()  # the command is in the log, and applied nowhere
-    verb = ClusterVerbs(cluster.nodes[cluster.leader()].node).verbs["cluster.remove"]
+    verb = verbs_of(cluster.nodes[cluster.leader()].node)["cluster.remove"]
     answer, _ = verb(Request({"node": name, "drops_queues": drops_queues}))
     cluster.run(3000)
     assert early.names() == ["connection.close" if drops_queues else "queue.declare-ok"]
@@ -435,7 +435,7 @@ def test_a_removal_that_its_leader_alone_has_in_its_log_is_none(cluster: NodeClu
     assert gone not in node.membership.grouped()
     assert not node.membership.has_left(gone)
     with pytest.raises(ValueError, match=f"{gone} is leaving, or "):
-        ClusterVerbs(node).verbs["cluster.add"](Request({"node": f"{gone}=127.0.0.1:7009"}))
+        verbs_of(node)["cluster.add"](Request({"node": f"{gone}=127.0.0.1:7009"}))
     cluster.heal()
     cluster.run(3000)
     assert all(driver.node.membership.has_left(gone) for driver in cluster.nodes.values())
@@ -519,7 +519,7 @@ def test_classic_queues_of_a_removed_node_are_dropped_only_if_that_is_said(clust
 def test_a_node_alone_that_nobody_can_reach_adds_nobody() -> None:
     driver = NodeDriver()
     with pytest.raises(ValueError, match="has no address for other members: start it with cluster_listen"):
-        ClusterVerbs(driver.node).verbs["cluster.add"](Request({"node": N4}))
+        verbs_of(driver.node)["cluster.add"](Request({"node": N4}))
 
 
 # -- leaders -----------------------------------------------------------------------------------------------------------
@@ -605,6 +605,6 @@ def test_the_status_of_a_leader_says_how_far_the_others_are(cluster: NodeCluster
 
 def test_the_status_of_a_node_alone() -> None:
     driver = NodeDriver()
-    status, _ = ClusterVerbs(driver.node).verbs["cluster.status"](Request({}))
+    status, _ = verbs_of(driver.node)["cluster.status"](Request({}))
     assert [row["is_this_node"] for row in status["members"]] == [True]
     assert not any(row["is_critical"] for row in status["groups"])

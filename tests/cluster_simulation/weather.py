@@ -9,11 +9,12 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from amqp_broker.management.cluster_verbs import Answer, ClusterVerbs
+from amqp_broker.management.cluster_verbs import Answer
 from amqp_broker.management.request import Request
 from amqp_broker.settings.kinds import parse_member
 from raft.membership import TransferResult
 from raft.memory import Point
+from tests.cluster.verbs import verbs_of
 from tests.cluster_simulation.acknowledgements import check_acknowledged
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import MS, ClusterNode, Copy
@@ -439,7 +440,7 @@ class Weather(ClusterWorld):
 
     def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> Answer | None:
         try:
-            answer = ClusterVerbs(asked.node).verbs[verb](Request(request))
+            answer = verbs_of(asked.node)[verb](Request(request))
         except ValueError as error:
             self.note(f"{asked.name}: {verb} {request}: {error}")
             return None

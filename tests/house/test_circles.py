@@ -28,8 +28,6 @@ _CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULT
 #: What turns back today. Take out what does not any more; put nothing in.
 TURNING = frozenset(
     (
-        "auth.hashing -> node",
-        "auth.session -> vhosts.broker",
         "channel.channel -> connection.connection",
         "channel.consumer -> connection.connection",
         "channel.consumer_timeout -> node",
@@ -53,10 +51,6 @@ TURNING = frozenset(
         "leases.service -> node",
         "leases.transactions -> node",
         "links.acquaintances -> cluster.replication",
-        "management.administration -> node",
-        "management.cluster_verbs -> node",
-        "management.statistics -> node",
-        "management.system -> node",
         "queue_types.quorum.dead_letters -> vhosts.broker",
         "queue_types.quorum.group -> vhosts.broker",
         "queue_types.remote.home -> channel.consumer",
@@ -69,8 +63,6 @@ TURNING = frozenset(
         "resources.paging_out -> node",
         "routing.dead_letters -> vhosts.broker",
         "routing.delays -> vhosts.broker",
-        "vhosts.declarations -> connection.connection",
-        "vhosts.projection -> node",
     )
 )
 

@@ -11,12 +11,12 @@ import pytest
 
 from amqp_broker.links.acquaintances import ACQUAINTANCE, TELL_MS, Acquaintances
 from amqp_broker.links.members_file import KnownMembers, write_members
-from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
 from amqp_broker.settings.kinds import parse_member
 from raft.errors import FolderGivenUp
 from raft.memory import Memory, Point
+from tests.cluster.verbs import verbs_of
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -190,7 +190,7 @@ def remove(cluster: NodeCluster, name: str) -> None:
 def add(cluster: NodeCluster, name: str, identity: str) -> KnownMembers:
     """A member is added with a folder of this identity: what that has to know."""
     request = Request({"node": f"{name}=127.0.0.1:7009", "identity": identity})
-    answer, proposal = ClusterVerbs(cluster.nodes[cluster.leader()].node).verbs["cluster.add"](request)
+    answer, proposal = verbs_of(cluster.nodes[cluster.leader()].node)["cluster.add"](request)
     cluster.run(500)
     assert proposal is not None
     assert proposal.is_done

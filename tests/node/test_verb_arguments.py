@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import amqp_broker.management.system
-from amqp_broker.management.system import System
 from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver
 from tests.simulation.settings import USER
@@ -93,7 +92,7 @@ def desk(driver: NodeDriver) -> Desk:
 
 
 def test_the_table_has_every_verb(driver: NodeDriver) -> None:
-    assert sorted(System(driver.node)._verbs) == sorted(VERBS)
+    assert sorted(driver.node.system._verbs) == sorted(VERBS)
 
 
 def test_the_table_has_every_argument() -> None:

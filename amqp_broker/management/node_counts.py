@@ -1,0 +1,43 @@
+"""NodeCounts: what of a node is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.leases.service import Leases
+    from amqp_broker.resources.alarms import Alarms
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.timings import Timings
+    from amqp_broker.vhosts.broker import Broker
+    from queues.store import MessageStore
+
+
+class NodeCounts(Protocol):
+    """connections: by their numbers, with those that are not open (yet). open_count: how many are. timings: None unless
+    things are measured. A node is one (node.py)."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def broker(self) -> Broker: ...
+    @property
+    def store(self) -> MessageStore: ...
+    @property
+    def replication(self) -> Replication: ...
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def alarms(self) -> Alarms: ...
+    @property
+    def connections(self) -> Mapping[int, Connection]: ...
+    @property
+    def open_count(self) -> int: ...
+    @property
+    def timings(self) -> Timings | None: ...
+
+    def backlog_bytes(self) -> int:
+        """Octets that were appended and are not on the disk."""
