@@ -48,6 +48,7 @@ cdef class Node:
     cdef public list reading
     cdef public list confirming
     cdef public list _awaiting
+    cdef object _paging_out
     cdef object _consumer_timeouts
     cdef object _parked
     cdef long long _next_number

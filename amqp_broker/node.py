@@ -45,7 +45,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
-from amqp_broker.resources.paging_out import relieve
+from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
@@ -144,6 +144,9 @@ class Node:
         self.hashing = self.broker.hashing = Hashing(self)
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
+        self._paging_out = PagingOut(
+            pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
+        )
         self.turn_share = TurnShare(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
@@ -546,7 +549,7 @@ class Node:
             share_budget(replication.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
-        if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
+        if excess > 0 and not rests and self._paging_out.relieve(min(_RELIEF_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
         self._choose_readers()

@@ -66,7 +66,6 @@ TURNING = frozenset(
         "queue_types.remote.homes -> vhosts.broker",
         "resources.alarms -> connection.connection",
         "resources.alarms -> node",
-        "resources.paging_out -> node",
         "routing.dead_letters -> vhosts.broker",
         "routing.delays -> vhosts.broker",
         "vhosts.declarations -> connection.connection",
