@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from amqp_broker.auth.hashing import Hashing, PasswordHash
 from amqp_broker.channel.assemblies import Assemblies
+from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
@@ -172,7 +173,7 @@ class Node:
         self.reading: list[Connection] = []
         self.confirming: list[Confirms] = []
         self._awaiting: list[Confirms] = []
-        self._consumer_timeouts = ConsumerTimeouts(self)
+        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self.holds: dict[Hold, None] = {}
         self.timings: Timings | None = None
@@ -211,6 +212,11 @@ class Node:
                 self.synced(job, now)
             elif not turn.checks and not self._jobs and not is_over():
                 raise RuntimeError("the node waits for something else than its disk: a defect")
+
+    def _channels(self) -> Iterator[Channel]:
+        """Those of all connections, with room for some to come and go meanwhile."""
+        for connection in list(self.connections.values()):
+            yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
         """The metadata are those of the cluster: build what clients use."""

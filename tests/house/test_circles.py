@@ -32,7 +32,6 @@ TURNING = frozenset(
         "auth.session -> vhosts.broker",
         "channel.channel -> connection.connection",
         "channel.consumer -> connection.connection",
-        "channel.consumer_timeout -> node",
         "channel.lifecycle -> connection.connection",
         "channel.lifecycle -> node",
         "channel.settlement -> node",
