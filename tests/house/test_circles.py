@@ -34,7 +34,6 @@ TURNING = frozenset(
         "channel.consumer -> connection.connection",
         "channel.lifecycle -> connection.connection",
         "channel.lifecycle -> node",
-        "channel.settlement -> node",
         "cluster.membership -> node",
         "cluster.replication -> queue_types.quorum.group",
         "cluster.replication -> vhosts.broker",
