@@ -155,7 +155,7 @@ class Node:
         handshake = Handshake(self)
         self.logins = handshake.logins
         self.control = Control(self, handshake)
-        self.alarms = Alarms(self, disk)
+        self.alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         # What the settings allow, or less if the driver has less to give.
         self.max_connections = config.max_connections
         self.max_transports = 1 << 62

@@ -63,7 +63,6 @@ TURNING = frozenset(
         "queue_types.remote.homes -> routing.reply_to",
         "queue_types.remote.homes -> vhosts.broker",
         "resources.alarms -> connection.connection",
-        "resources.alarms -> node",
         "routing.dead_letters -> vhosts.broker",
         "routing.delays -> vhosts.broker",
         "vhosts.declarations -> connection.connection",
