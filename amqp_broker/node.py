@@ -148,10 +148,10 @@ class Node:
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
         )
-        self.turn_share = TurnShare(self, config.max_turn_copies)
         self.system = System(self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers = Readers(self)
+        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
         self.control = Control(self, handshake)

@@ -46,7 +46,6 @@ TURNING = frozenset(
         "flow.hold -> node",
         "flow.readers -> node",
         "flow.turn_share -> connection.connection",
-        "flow.turn_share -> node",
         "leases.answer -> node",
         "leases.service -> node",
         "leases.transactions -> node",
