@@ -242,7 +242,7 @@ class Handshake:
         connection.state = OPEN
         connection.handshake_step = 3
         self._node.enter(connection)
-        watch_heartbeat(self._node, connection)
+        watch_heartbeat(connection, self._node.timers, self._node.now)
         connection.control.log_open(connection)
         connection.control.send(connection, 0, methods.ConnectionOpenOk())
 
