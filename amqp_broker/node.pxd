@@ -60,7 +60,7 @@ cdef class Node:
     cdef object _acquaintances
     cdef dict _links
     cdef public object leases
-    cdef public bint has_logins
+    cdef object _waiting_logins
     cdef public bint has_hashes
     cdef public object hashing
     cdef public bint serves_leases

@@ -140,7 +140,6 @@ class Node:
         self.membership = Membership(self)
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
-        self.has_logins = False  # some wait for their password to be checked
         self.has_hashes = False  # new passwords wait to be hashed
         self.hashing = self.broker.hashing = Hashing(self)
         self.serves_leases = False  # they were asked for since the start, or go on from before it
@@ -154,6 +153,7 @@ class Node:
         self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
+        self._waiting_logins = self.logins.waiting
         self.control = Control(self, handshake)
         self.alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         # What the settings allow, or less if the driver has less to give.
@@ -518,7 +518,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
-        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self.has_logins else []
+        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.turn_share.copies = 0
         if self.readers.is_shut:

@@ -40,7 +40,6 @@ TURNING = frozenset(
         "cluster.replication -> vhosts.projection",
         "connection.control -> node",
         "connection.handshake -> node",
-        "connection.logins -> node",
         "flow.hold -> connection.connection",
         "flow.hold -> node",
         "flow.readers -> node",
