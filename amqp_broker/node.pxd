@@ -48,6 +48,7 @@ cdef class Node:
     cdef public list reading
     cdef public list confirming
     cdef public list _awaiting
+    cdef object _paging_out
     cdef object _consumer_timeouts
     cdef object _parked
     cdef long long _next_number
@@ -59,7 +60,7 @@ cdef class Node:
     cdef object _acquaintances
     cdef dict _links
     cdef public object leases
-    cdef public bint has_logins
+    cdef object _waiting_logins
     cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from amqp_broker.auth.hashing import Hashing, PasswordHash
 from amqp_broker.channel.assemblies import Assemblies
+from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
@@ -45,7 +46,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
-from amqp_broker.resources.paging_out import relieve
+from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
@@ -141,18 +142,21 @@ class Node:
         self.membership = Membership(self)
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
-        self.has_logins = False  # some wait for their password to be checked
         self.hashing = self.broker.hashing = Hashing()
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
-        self.turn_share = TurnShare(self, config.max_turn_copies)
+        self._paging_out = PagingOut(
+            pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
+        )
         self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers = Readers(self)
+        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
+        self._waiting_logins = self.logins.waiting
         self.control: Control = Control(self, handshake)
-        self.alarms = Alarms(self, disk)
+        self.alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         # What the settings allow, or less if the driver has less to give.
         self.max_connections = config.max_connections
         self.max_transports = 1 << 62
@@ -170,7 +174,7 @@ class Node:
         self.reading: list[Connection] = []
         self.confirming: list[Confirms] = []
         self._awaiting: list[Confirms] = []
-        self._consumer_timeouts = ConsumerTimeouts(self)
+        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self.holds: dict[Hold, None] = {}
         self.timings: Timings | None = None
@@ -209,6 +213,11 @@ class Node:
                 self.synced(job, now)
             elif not turn.checks and not self._jobs and not is_over():
                 raise RuntimeError("the node waits for something else than its disk: a defect")
+
+    def _channels(self) -> Iterator[Channel]:
+        """Those of all connections, with room for some to come and go meanwhile."""
+        for connection in list(self.connections.values()):
+            yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
         """The metadata are those of the cluster: build what clients use."""
@@ -510,7 +519,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
-        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self.has_logins else []
+        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.turn_share.copies = 0
         if self.readers.is_shut:
@@ -547,7 +556,7 @@ class Node:
             share_budget(replication.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
-        if excess > 0 and not rests and relieve(self, min(_RELIEF_BYTES, excess)) > 0:
+        if excess > 0 and not rests and self._paging_out.relieve(min(_RELIEF_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
         self._choose_readers()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from amqp_broker.channel.channel import Channel
+    from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker")
 
@@ -24,12 +26,14 @@ _MIN_PERIOD_MS = 100
 
 
 class ConsumerTimeouts:
-    """The watch over all channels of a node; it does nothing while the setting is off."""
+    """The watch over all channels of a node; it does nothing while the setting, `timeout_ms`, is 0. channels: says
+    which there are; one may be gone, and others come, before the next is asked for."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._timeout_ms = node.config.consumer_timeout_ms
-        self._notes: dict[Any, deque[tuple[int, int]]] = {}
+    def __init__(self, channels: Callable[[], Iterable[Channel]], timers: Timers, timeout_ms: int) -> None:
+        self._channels = channels
+        self._timers = timers
+        self._timeout_ms = timeout_ms
+        self._notes: dict[Channel, deque[tuple[int, int]]] = {}
 
     def start(self, now: int) -> None:
         """Look for the first time."""
@@ -37,13 +41,12 @@ class ConsumerTimeouts:
             self._look(now)
 
     def _look(self, now: int) -> None:
-        notes: dict[Any, deque[tuple[int, int]]] = {}
-        for connection in list(self._node.connections.values()):
-            for channel in list(connection.channels.values()):
-                if not channel.is_closing:
-                    notes[channel] = self._look_at(channel, self._notes.get(channel, deque()), now)
+        notes: dict[Channel, deque[tuple[int, int]]] = {}
+        for channel in self._channels():
+            if not channel.is_closing:
+                notes[channel] = self._look_at(channel, self._notes.get(channel, deque()), now)
         self._notes = notes
-        self._node.timers.at(now + max(_MIN_PERIOD_MS, self._timeout_ms // _LOOKS_PER_TIMEOUT), self._look)
+        self._timers.at(now + max(_MIN_PERIOD_MS, self._timeout_ms // _LOOKS_PER_TIMEOUT), self._look)
 
     def _look_at(self, channel: Any, notes: deque[tuple[int, int]], now: int) -> deque[tuple[int, int]]:
         last_tag = 0

@@ -24,8 +24,9 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.node import Node
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
+    from amqp_broker.vhosts.broker import Broker
+    from queues.timers import Timers
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
 FEW = 2000
@@ -43,11 +44,11 @@ _sequence_of = attrgetter("sequence")
 class _Taken(Receipt):
     """Commands that a task waits for until a log has taken them, or for a while: an Awaited."""
 
-    def __init__(self, node: Node, sink: Any) -> None:
+    def __init__(self, timers: Timers, now: int, sink: Any) -> None:
         self.is_done = False
         self._waiting = 0
         self._then: Callable[[Any], None] | None = None
-        self._timer = node.timers.at(node.now + _ELSEWHERE_MS, lambda _: self._end())
+        self._timer = timers.at(now + _ELSEWHERE_MS, lambda _: self._end())
         sink.flush(self)
         if not self._waiting:  # what was held in a session that is over is not settled
             self._end()
@@ -85,13 +86,14 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
         for start in range(0, len(entries), _SETTLED):
             some = [entry for entry in entries[start : start + _SETTLED] if entry is not None]
             entries[start : start + _SETTLED] = [None] * min(_SETTLED, len(entries) - start)
-            channel.vhost.now = node.now
+            channel.vhost.now = broker.now
             settle(some)
             yield None
 
     node = channel.connection.node
+    broker: Broker = node.broker
     hold = node.hold(channel.connection, what, is_timed=False)
-    Task(node.background, steps()).when_done(lambda _: hold.release(_say_nothing))
+    Task(broker.background, steps()).when_done(lambda _: hold.release(_say_nothing))
 
 
 def put_back_many(
@@ -105,7 +107,8 @@ def put_back_many(
     parting: the channels are closed, and these consumers have left queues whose log is elsewhere. what: the method that
     asks for it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
     node = channel.connection.node
-    task = Task(node.background, _put_back(node, held, parting or [], channel if parting is None else None))
+    broker: Broker = node.broker
+    task = Task(broker.background, _put_back(broker, held, parting or [], channel if parting is None else None))
     if what:
         hold = node.hold(channel.connection, what, is_timed=False)
         task.when_done(lambda _: hold.release(then or _say_nothing))
@@ -115,7 +118,7 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _detach(node: Node, parting: list[ProxyConsumer]) -> Steps:
+def _detach(broker: Broker, parting: list[ProxyConsumer]) -> Steps:
     """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
     for holder in parting:
@@ -123,14 +126,16 @@ def _detach(node: Node, parting: list[ProxyConsumer]) -> Steps:
         holder.proxy.detach(holder)
         if unseen >= _ELSEWHERE:
             unseen = 0
-            yield _Taken(node, holder.sink)
+            yield _Taken(broker.timers, broker.now, holder.sink)
         else:
             yield None
 
 
-def _put_back(node: Node, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None) -> Steps:
+def _put_back(
+    broker: Broker, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None
+) -> Steps:
     """channel: whose consumers have credit for others then."""
-    yield from _detach(node, parting)
+    yield from _detach(broker, parting)
     runs: dict[Any, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
@@ -155,16 +160,16 @@ def _put_back(node: Node, held: list[list[Any]], parting: list[ProxyConsumer], c
         while some := list(islice(steps, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            queue.put_back(some, node.now)
+            queue.put_back(some, broker.now)
             untaken += len(some)
             if queue.is_proxy and untaken >= _ELSEWHERE:
                 untaken = 0
-                yield _Taken(node, queue.sink)
+                yield _Taken(broker.timers, broker.now, queue.sink)
             else:
                 yield None
         if not queue.is_proxy:
             queue.end_return()
         elif channel is not None:
-            queue.dispatch(node.now)
+            queue.dispatch(broker.now)
     if channel is not None and channel.is_open and not channel.is_closing:
         channel.dispatch()

@@ -52,7 +52,10 @@ class Handshake:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.logins = Logins(node, self._decide)
+        broker = node.broker
+        self.logins = Logins(
+            node.config, broker.metadata, broker.passwords, node.readers, lambda: node.now, self._decide
+        )
         self._handlers = {
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -242,7 +245,7 @@ class Handshake:
         connection.state = OPEN
         connection.handshake_step = 3
         self._node.enter(connection)
-        watch_heartbeat(self._node, connection)
+        watch_heartbeat(connection, self._node.timers, self._node.now)
         connection.control.log_open(connection)
         connection.control.send(connection, 0, methods.ConnectionOpenOk())
 

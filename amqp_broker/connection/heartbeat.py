@@ -8,7 +8,7 @@ from amqp_broker.protocol.constants import HEARTBEAT_FRAME
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
-    from amqp_broker.node import Node
+    from queues.timers import Timers
 
 #: A client that is found silent is looked at once more after so long, milliseconds: what it said may have come while
 #: the broker itself was held up.
@@ -19,15 +19,15 @@ class Heartbeat:
     """Sends a heartbeat when nothing was said for half the interval, and ends a connection that was silent for two
     intervals. It lives as long as the connection's timer."""
 
-    def __init__(self, node: Node, connection: Connection) -> None:
-        self._node = node
+    def __init__(self, connection: Connection, timers: Timers, now: int) -> None:
+        self._timers = timers
         self._connection = connection
         self._interval_ms = connection.session.heartbeat_ms
         self._was_silent = False
-        self._wait(node.now, self._interval_ms // 2)
+        self._wait(now, self._interval_ms // 2)
 
     def _wait(self, now: int, milliseconds: int) -> None:
-        self._connection.timer = self._node.timers.at(now + milliseconds, self._beat)
+        self._connection.timer = self._timers.at(now + milliseconds, self._beat)
 
     def _beat(self, now: int) -> None:
         connection, half = self._connection, self._interval_ms // 2
@@ -36,7 +36,7 @@ class Heartbeat:
         silent_ms = now - connection.last_received
         left_ms = 2 * self._interval_ms - silent_ms
         if left_ms <= 0 and self._was_silent:
-            self._node.control.end_silent(connection, silent_ms)
+            connection.control.end_silent(connection, silent_ms)
             return
         self._was_silent = left_ms <= 0
         if now - connection.last_sent >= half:
@@ -45,7 +45,7 @@ class Heartbeat:
         self._wait(now, min(half, _SECOND_LOOK_MS if left_ms <= 0 else left_ms))
 
 
-def watch_heartbeat(node: Node, connection: Connection) -> None:
+def watch_heartbeat(connection: Connection, timers: Timers, now: int) -> None:
     """Begin, if the client wants heartbeats at all."""
     if connection.session.heartbeat_ms:
-        Heartbeat(node, connection)
+        Heartbeat(connection, timers, now)

@@ -18,7 +18,10 @@ from amqp_broker.auth.passwords import DECOY_HASH, verify_password
 from amqp_broker.connection.connection import STARTING, Connection
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from amqp_broker.auth.passwords import VerifiedPasswords
+    from amqp_broker.flow.readers import Readers
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.settings.config import Config
 
 #: An address may fail so often before it has to wait.
 _FREE_FAILURES = 10
@@ -48,12 +51,25 @@ class PasswordCheck:
 
 
 class Logins:
-    """The logins of a node that wait for a check; `decide` gets each of them when there is nothing left to compute."""
+    """The logins of a node that wait for a check; `decide` gets each of them when there is nothing left to compute.
+    waiting: those for which `take` is wanted. clock: the present time."""
 
-    def __init__(self, node: Node, decide: Callable[[PasswordCheck], None]) -> None:
-        self._node = node
+    def __init__(
+        self,
+        config: Config,
+        metadata: Metadata,
+        passwords: VerifiedPasswords,
+        readers: Readers,
+        clock: Callable[[], int],
+        decide: Callable[[PasswordCheck], None],
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._passwords = passwords
+        self._readers = readers
+        self._clock = clock
         self._decide = decide
-        self._waiting: deque[PasswordCheck] = deque()
+        self.waiting: deque[PasswordCheck] = deque()
         self._running: PasswordCheck | None = None
         self._failures: dict[str, tuple[int, int]] = {}
 
@@ -62,14 +78,13 @@ class Logins:
         if not check.password or self._is_known(check):
             self._decide(check)
             return
-        self._node.readers.park(check.connection)
-        self._waiting.append(check)
-        self._node.has_logins = True
+        self._readers.park(check.connection)
+        self.waiting.append(check)
 
     def take(self) -> list[PasswordCheck]:
         """What is to be run now."""
-        while self._running is None and self._waiting:
-            check = self._waiting.popleft()
+        while self._running is None and self.waiting:
+            check = self.waiting.popleft()
             if check.connection.state != STARTING:
                 continue
             # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password that
@@ -84,48 +99,47 @@ class Logins:
             check.stored = self._stored(check) or DECOY_HASH
             self._running = check
             return [check]
-        self._node.has_logins = bool(self._waiting)
         return []
 
     def checked(self, check: PasswordCheck) -> None:
         """It has run."""
         self._running = None
         if check.is_right:
-            self._node.broker.passwords.remember(check.password, check.stored)
+            self._passwords.remember(check.password, check.stored)
         self._go_on(check)
 
     def _go_on(self, check: PasswordCheck) -> None:
         connection = check.connection
         if connection.state != STARTING:
             return
-        self._node.readers.unpark(connection)
+        self._readers.unpark(connection)
         self._decide(check)
-        connection.receive_data(b"", self._node.now)
+        connection.receive_data(b"", self._clock())
 
     def _stored(self, check: PasswordCheck) -> str:
-        user = self._node.broker.metadata.user(check.user)
+        user = self._metadata.user(check.user)
         return user.password_hash if user is not None else ""
 
     def _is_known(self, check: PasswordCheck) -> bool:
-        return self._node.broker.passwords.is_known(check.password, self._stored(check))
+        return self._passwords.is_known(check.password, self._stored(check))
 
     # -- addresses that fail ---------------------------------------------------------------------------------------
 
     def _backoff(self, host: str) -> int:
         """Milliseconds that this host has to wait before it may try again."""
         count, last = self._failures.get(host, (0, 0))
-        config = self._node.config
+        config = self._config
         if count < _FREE_FAILURES or not config.login_backoff_ms:
             return 0
         wait = min(config.login_backoff_ms << min(count - _FREE_FAILURES, 16), config.login_backoff_max_ms)
-        return max(0, last + wait - self._node.now)
+        return max(0, last + wait - self._clock())
 
     def note_failure(self, host: str) -> None:
         """A login from there was refused for its user name or password."""
         count, _ = self._failures.get(host, (0, 0))
         if len(self._failures) > 10_000:
             self._failures.clear()
-        self._failures[host] = (count + 1, self._node.now)
+        self._failures[host] = (count + 1, self._clock())
 
     def note_success(self, host: str) -> None:
         """A login from there has succeeded."""

@@ -11,13 +11,15 @@ The measure is the copy of a message; everything else counts as the copies that 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.protocol import constants as c
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
-    from amqp_broker.node import Node
+    from amqp_broker.flow.readers import Readers
+    from queues.timers import Timers
 
 #: Messages for fewer queues than this are not counted: they cost what others cost.
 WIDE = 16
@@ -31,11 +33,13 @@ _REST_MS = 1
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node sets it back. most: of a turn."""
+    """copies: what this turn has done so far; the node sets it back. most: of a turn. clock: the present time."""
 
-    def __init__(self, node: Node, most: int) -> None:
+    def __init__(self, readers: Readers, timers: Timers, clock: Callable[[], int], most: int) -> None:
         self.copies = 0
-        self._node = node
+        self._readers = readers
+        self._timers = timers
+        self._clock = clock
         self._most = most
         self._resting: deque[Connection] = deque()
         self._has_timer = False
@@ -49,14 +53,14 @@ class TurnShare:
         self.copies += copies
         if self.copies < self._most or connection.is_parked:
             return
-        self._node.readers.park(connection)
+        self._readers.park(connection)
         self._resting.append(connection)
         self._rest()
 
     def _rest(self) -> None:
         if not self._has_timer:
             self._has_timer = True
-            self._node.timers.at(self._node.now + _REST_MS, self._go_on)
+            self._timers.at(self._clock() + _REST_MS, self._go_on)
 
     def _go_on(self, now: int) -> None:
         """Those that rest go on in order, as long as there is something left; who is parked again stands last."""
@@ -65,7 +69,7 @@ class TurnShare:
             if self.copies >= self._most:
                 break
             connection = self._resting.popleft()
-            self._node.readers.unpark(connection)
+            self._readers.unpark(connection)
             connection.receive_data(b"", now)  # of one that is closed nothing is handled
         if self._resting:
             self._rest()

@@ -4,6 +4,7 @@ those of other nodes that have published to a queue that lives here. How they ar
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.connection.connection import OPEN
@@ -12,7 +13,9 @@ from storage.disk import Disk
 
 if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
-    from amqp_broker.node import Node
+    from amqp_broker.settings.config import Config
+    from queues.pager import Pager
+    from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker")
 
@@ -23,11 +26,24 @@ STALL_MS = 2000
 
 
 class Alarms:
-    """The alarms of a node. `is_on` while any is; `reason` is what blocked clients are told."""
+    """The alarms of a node. `is_on` while any is; `reason` is what blocked clients are told. sync_age: for how long a
+    sync has been running, milliseconds. on_memory: called with the time whenever memory was looked at."""
 
-    def __init__(self, node: Node, disk: Disk) -> None:
-        self._node = node
+    def __init__(
+        self,
+        disk: Disk,
+        pager: Pager,
+        config: Config,
+        timers: Timers,
+        sync_age: Callable[[], int],
+        on_memory: Callable[[int], None],
+    ) -> None:
         self._disk = disk
+        self._pager = pager
+        self._config = config
+        self._timers = timers
+        self._sync_age = sync_age
+        self._on_memory = on_memory
         self.is_disk_low = False
         self.is_disk_full = False
         self.is_memory_high = False
@@ -36,17 +52,17 @@ class Alarms:
 
     @property
     def is_on(self) -> bool:
-        return self.is_set or self._node.store.pager.has_no_room
+        return self.is_set or self._pager.has_no_room
 
     @property
     def is_disk_useless(self) -> bool:
         """Nothing can be written, or a sync has been running for very long: others should lead."""
-        return self.is_disk_full or self._node.sync_age() > STALL_MS
+        return self.is_disk_full or self._sync_age() > STALL_MS
 
     @property
     def reason(self) -> str:
         """As RabbitMQ words it."""
-        is_disk_on = self.is_disk_low or self.is_disk_full or self._node.store.pager.has_no_room
+        is_disk_on = self.is_disk_low or self.is_disk_full or self._pager.has_no_room
         low = [name for name, is_low in (("disk", is_disk_on), ("memory", self.is_memory_high)) if is_low]
         return f"low on {' & '.join(low)}"
 
@@ -55,11 +71,11 @@ class Alarms:
         self._look(now)
 
     def _look(self, now: int) -> None:
-        config = self._node.config
+        config = self._config
         free = self._disk.free_bytes()
         wanted = config.disk_free_limit_bytes
         self._set("is_disk_low", free < wanted, f"{free} octets free, {wanted} wanted (disk_free_limit)")
-        pager = self._node.store.pager
+        pager = self._pager
         if pager.has_no_room:
             log.warning("a queue's page could not be stored: the disk is full; it is tried again")
             pager.has_no_room = False
@@ -70,8 +86,8 @@ class Alarms:
         why = f"messages hold {used} octets, the budget is {limit} (memory_budget)"
         self._set("is_memory_high", used > limit + limit // 4, why)
         # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
-        self._node.feed_starved(now)
-        self._node.timers.at(now + _PERIOD_MS, self._look)
+        self._on_memory(now)
+        self._timers.at(now + _PERIOD_MS, self._look)
 
     def disk_full(self, is_full: bool) -> None:
         """A write has failed for want of room, or has worked again."""

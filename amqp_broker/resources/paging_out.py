@@ -1,49 +1,67 @@
-"""Relief: what holds too much in RAM brings pages to the disk: groups of quorum queues, then those queues that have the
-most, and last the heads of queues that nobody consumes."""
+"""PagingOut: what holds too much in RAM brings pages to the disk: groups of quorum queues, then those queues that have
+the most, and last the heads of queues that nobody consumes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from queues.leases import groups_of
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.routing.vhost import VHost
+    from queues.pager import Pager
 
 
-def relieve(node: Node, want_bytes: int) -> int:
-    """Free so many octets. Returns how many of them were not to be had."""
-    pager = node.store.pager
-    want = want_bytes - _relieve_groups(node, want_bytes, keeps_heads=True)
-    queues = [queue for vhost in node.broker.vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
-    holders = [queue.ready for queue in queues]
-    holders += [group for queue in queues for group in groups_of(queue)]
-    holders += node.leases.apps.holders()
-    sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]
-    for size, index in sorted(sizes, reverse=True):
-        if want <= 0 or not size:
-            break
-        want -= holders[index].relieve(want)
-    if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
-        # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
-        want -= _relieve_groups(node, want, keeps_heads=False)
-        sizes = [
-            (queue.ready.ram_head_bytes(), index)
-            for index, queue in enumerate(queues)
-            if not queue.dispatcher.consumers
-        ]
+class PagingOut:
+    """That of a node. groups: of quorum queues, by their ids. staged: what transactions hold, as far as it can be
+    relieved of RAM."""
+
+    def __init__(
+        self,
+        pager: Pager,
+        vhosts: Mapping[str, VHost],
+        groups: Mapping[int, QueueGroup],
+        staged: Callable[[], list[Any]],
+    ) -> None:
+        self._pager = pager
+        self._vhosts = vhosts
+        self._groups = groups
+        self._staged = staged
+
+    def relieve(self, want_bytes: int) -> int:
+        """Free so many octets. Returns how many of them were not to be had."""
+        pager = self._pager
+        want = want_bytes - self._relieve_groups(want_bytes, keeps_heads=True)
+        queues = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
+        holders = [queue.ready for queue in queues]
+        holders += [group for queue in queues for group in groups_of(queue)]
+        holders += self._staged()
+        sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:
                 break
-            want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
-    return want
+            want -= holders[index].relieve(want)
+        if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
+            # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
+            want -= self._relieve_groups(want, keeps_heads=False)
+            sizes = [
+                (queue.ready.ram_head_bytes(), index)
+                for index, queue in enumerate(queues)
+                if not queue.dispatcher.consumers
+            ]
+            for size, index in sorted(sizes, reverse=True):
+                if want <= 0 or not size:
+                    break
+                want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
+        return want
 
-
-def _relieve_groups(node: Node, want_bytes: int, keeps_heads: bool) -> int:
-    """The groups of quorum queues bring pages to the disk, those with most in RAM first. Returns what was freed."""
-    freed = 0
-    for group in sorted(node.replication.queue_groups.values(), key=lambda group: -group.ram_bytes):
-        if freed >= want_bytes:
-            break
-        freed += group.relieve(want_bytes - freed, keeps_heads)
-    return freed
+    def _relieve_groups(self, want_bytes: int, keeps_heads: bool) -> int:
+        """The groups of quorum queues bring pages to the disk, those with most in RAM first. Returns what was freed."""
+        freed = 0
+        for group in sorted(self._groups.values(), key=lambda group: -group.ram_bytes):
+            if freed >= want_bytes:
+                break
+            freed += group.relieve(want_bytes - freed, keeps_heads)
+        return freed
