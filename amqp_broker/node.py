@@ -47,6 +47,7 @@ from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
+from amqp_broker.routing.reply_to import DIRECT_REPLY
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
@@ -137,9 +138,19 @@ class Node:
         self._acquaintances.on_dismissed = self._dismissed
         self._acquaintances.on_farewell = self._farewell
         self._links = self._acquaintances.links
-        self.homes = self.broker.homes = Homes(self.broker, self.replication)
+        self.homes = self.broker.homes = Homes(
+            self.replication, self.broker.vhosts, self.broker.remove_queue, pager, self.timers, self.background
+        )
         self.replication.handlers.update(self.homes.handlers)
-        self.membership = Membership(self)
+        self.replication.handlers[DIRECT_REPLY] = self.broker.reply_consumers.receive
+        self.membership = Membership(
+            config,
+            self.replication,
+            self.broker.metadata,
+            self.timers,
+            lambda: self.is_ready,
+            lambda: self.alarms.is_disk_useless,
+        )
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
@@ -194,7 +205,9 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.replication.open(now)
-        self.homes.open()
+        self.broker.reply_consumers.open(
+            self.replication.own_node, self.homes.send, self.replication.connected
+        )
         self._synced_ticket = self.broker.ticket()
         self.leases.synced(self._synced_ticket)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
@@ -395,6 +408,7 @@ class Node:
         """It does not any more."""
         self.replication.peer_disconnected(name, now)
         self.homes.peer_disconnected(name, now)
+        self.broker.reply_consumers.peer_disconnected(name, now)
         self.leases.peer_disconnected(name)
 
     def peer_disconnected(self, name: str, now: int) -> None:

@@ -24,6 +24,8 @@ cdef class Pager:
     cdef public long long pages_loaded
 
     cpdef void share(self, long long elsewhere_bytes) except *
+    @cython.locals(budget="long long", used="long long", over="long long")
+    cpdef int unacked_allowed(self) except -1
     cpdef int store(self, unsigned long long queue_id, Page page) except -1
     cpdef int drop(self, Page page) except -1
     cpdef int load(self, unsigned long long queue_id, Page page) except -1

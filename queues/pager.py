@@ -67,6 +67,16 @@ class Pager:
         self.elsewhere = elsewhere_bytes
         self.tight_bytes = max(0, self.budget_bytes * _TIGHT_PERCENT // 100 - elsewhere_bytes)
 
+    def unacked_allowed(self) -> int:
+        """How many unacknowledged deliveries a consumer may hold, as those cannot be paged: the further above the
+        budget, the fewer; 0 for any."""
+        budget = self.budget_bytes
+        used = self.used + self.elsewhere
+        if used <= budget:
+            return 0
+        over = 4 * (used - budget) // budget
+        return 1000 if over < 1 else 100 if over < 2 else 10 if over < 4 else 1
+
     def store(self, queue_id: int, page: Page) -> None:
         """Give the page a place on disk (page cache: `page_store.sync` makes it durable). It stays in RAM too.
 

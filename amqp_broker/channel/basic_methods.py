@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.auth.permissions import Action
-from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message, unacked_allowed
+from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
 from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, reply_with_message
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
@@ -177,7 +177,7 @@ def _getter(channel: Any, queue: Any) -> ChannelConsumer:
 def _check_held(channel: Any) -> None:
     """What basic.get has fetched and nobody has acknowledged stays in RAM. Raises ChannelException."""
     held = len(channel.unacked) - channel.head
-    allowed = unacked_allowed(channel.vhost.store.pager)
+    allowed = channel.vhost.store.pager.unacked_allowed()
     if held >= channel.max_unacked or (allowed and held >= allowed):
         raise precondition_failed(
             f"channel holds {held} unacknowledged messages and the broker is short of memory: acknowledge some first"

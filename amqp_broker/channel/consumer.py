@@ -24,16 +24,6 @@ _COUNT = b"\x10x-delivery-count"
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x8000, 0x4000, 0x2000
 
 
-def unacked_allowed(pager: Any) -> int:
-    """How many unacknowledged deliveries a channel may hold: the further above the budget, the fewer; 0 for any."""
-    budget = pager.budget_bytes
-    used = pager.used + pager.elsewhere
-    if used <= budget:
-        return 0
-    over = 4 * (used - budget) // budget
-    return 1000 if over < 1 else 100 if over < 2 else 10 if over < 4 else 1
-
-
 def redelivered_message(queue: Any, entry: Entry) -> Message:
     """What a client gets of an entry that came back: with the count in a header where the queue counts."""
     message = entry.message
@@ -147,7 +137,7 @@ class ChannelConsumer(Consumer):
         """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has
         acknowledged some, or until there is room again (Alarms)."""
         channel = self.channel
-        if channel.unacked_deliveries < unacked_allowed(channel.vhost.store.pager):
+        if channel.unacked_deliveries < channel.vhost.store.pager.unacked_allowed():
             return True
         channel.connection.starve()
         return False

@@ -38,10 +38,13 @@ from raft.messages import Application
 from raft.wire import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from amqp_broker.cluster.balance import Move
-    from amqp_broker.node import Node
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.settings.config import Config
+    from queues.timers import Timers
     from raft.group import Group
 
 log = logging.getLogger("amqp_broker.cluster")
@@ -63,16 +66,29 @@ _ANY_HOST = ("0.0.0.0", "::", "")
 class Membership:
     """See the module's docstring. version: rises when `addresses` are others. known: where members were last known to
     be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more, and
-    nobody needs it."""
+    nobody needs it. is_ready: whether the node's metadata are those of the cluster. has_useless_disk: whether nothing
+    gets to its disk."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        config: Config,
+        replication: Replication,
+        metadata: Metadata,
+        timers: Timers,
+        is_ready: Callable[[], bool],
+        has_useless_disk: Callable[[], bool],
+    ) -> None:
         self.version = 0
         #: Who has said that this node is no member, on a link that was for no more than that.
         self.dismissed_by: dict[str, None] = {}
         self.known: dict[str, Address] = {}
         self.is_removed = False
-        self._node = node
-        self._replication = node.replication
+        self._config = config
+        self._replication = replication
+        self._metadata = metadata
+        self._timers = timers
+        self._is_ready = is_ready
+        self._has_useless_disk = has_useless_disk
         self._own_address = self._find_own_address()
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
@@ -93,7 +109,7 @@ class Membership:
 
     def _find_own_address(self) -> Address | None:
         """Where the others reach this node, as far as its settings say."""
-        config = self._node.config
+        config = self._config
         for name, address in config.cluster:
             if name == config.node_name:
                 return address
@@ -113,8 +129,8 @@ class Membership:
 
     def addresses(self) -> dict[str, Address]:
         """The nodes to have links with, and where they are."""
-        config, replication = self._node.config, self._replication
-        recorded = {} if not self._node.is_ready else self._node.broker.metadata.members()
+        config, replication = self._config, self._replication
+        recorded = {} if not self._is_ready() else self._metadata.members()
         names = dict.fromkeys(recorded)
         if recorded:
             names |= self.grouped() | self._leaving
@@ -150,7 +166,7 @@ class Membership:
         self._say_members([name])
 
     def _say_members(self, names: Collection[str]) -> None:
-        recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
+        recorded = self._metadata.members() if self._is_ready() else {}
         if recorded:
             index, grouped = self._said = self._what_to_say()
             octets = json.dumps({"index": index, "members": dict(recorded), "grouped": grouped}).encode()
@@ -211,13 +227,13 @@ class Membership:
     @property
     def is_settled(self) -> bool:
         """Whether no change of members is going on, as far as this node knows."""
-        recorded = self._node.broker.metadata.members()
+        recorded = self._metadata.members()
         groups = self._replication.host.groups.values()
         return all({*group.members, *group.learners} == set(recorded) for group in groups)
 
     def _look(self, now: int) -> None:
-        self._node.timers.at(now + LOOK_MS, self._look)
-        recorded = self._node.broker.metadata.members()
+        self._timers.at(now + LOOK_MS, self._look)
+        recorded = self._metadata.members()
         self._register(recorded)
         if recorded:
             for group in list(self._replication.host.groups.values()):
@@ -226,7 +242,7 @@ class Membership:
             self._look_for_release(recorded, now)
         if self._look_at_addresses() or self._said != self._what_to_say():
             self._say_members(self._replication.connected())
-        if self._node.alarms.is_disk_useless:
+        if self._has_useless_disk():
             self._give_up_leading()
         else:
             self._spread_after_calm(now)
@@ -251,7 +267,7 @@ class Membership:
     def farewell(self, name: str) -> list[bytes]:
         """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
         node does not know it for certain."""
-        recorded = self._node.broker.metadata.members() if self._node.is_ready else {}
+        recorded = self._metadata.members() if self._is_ready() else {}
         if not recorded or name in recorded or name in self.grouped():
             return []
         return [*self._replication.acquaintances.introduction(), _FAREWELL]
@@ -266,11 +282,11 @@ class Membership:
 
     def _on_release(self, name: str, payload: bytes, now: int) -> None:
         group, own = self._replication.metadata_group, self._replication.own_node
-        if not self._node.is_ready and (not group.members or own in group.learners):
+        if not self._is_ready() and (not group.members or own in group.learners):
             self._releasing.clear()  # it is just joining, and who says this has not heard of that yet
             return
         self._releasing[name] = None
-        if not self._node.is_ready:
+        if not self._is_ready():
             # It never gets ready: nobody tells it any more of the command that removed it.
             others = [member for member in group.members if member != own]
             if 2 * sum(member in self._releasing for member in others) > len(others):
@@ -306,7 +322,7 @@ class Membership:
             if own in recorded and address and recorded[own] != address:
                 replication.propose(commands.put_member(own, address))
         elif replication.metadata_group.is_leader and (address or replication.is_clustered):
-            others = self._node.config.others
+            others = self._config.others
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.links.acquaintances import ACQUAINTANCE, Acquaintances
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
-from amqp_broker.metadata.machine import Batch, MetadataMachine
+from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.timings import Timings
     from amqp_broker.vhosts.broker import Broker
-    from amqp_broker.vhosts.projection import Projection
 
 log = logging.getLogger("amqp_broker.cluster")
 

@@ -37,6 +37,16 @@ class Listener(Protocol):
         """Who leads the group."""
 
 
+class Projection(Protocol):
+    """Who keeps the virtual hosts as the metadata say; told by the Listener."""
+
+    def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
+        """A command was applied; is_own: it came from this node, in this run. Returns what its proposer is told."""
+
+    def replaced(self) -> None:
+        """Everything may differ."""
+
+
 class Batch:
     """One entry: see the module's docstring. Raises ValueError when it is none."""
 

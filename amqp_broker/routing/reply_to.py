@@ -66,6 +66,12 @@ class ReplyConsumers:
         self._in_flight: dict[str, int] = {}
         self._untold: dict[str, int] = {}
 
+    def open(self, own_node: str, send: Callable[[str, int, bytes], bool], linked: Callable[[], Iterable[str]]) -> None:
+        """The node knows its name among the others, and how to reach them."""
+        self.own_node = own_node
+        self.send = send
+        self.linked = linked
+
     def add(self, consumer: Any) -> str:
         """Register a consumer. Returns its address, which nobody can guess."""
         address = REPLY_PREFIX + self._random_bytes(_TOKEN_BYTES).hex()

@@ -535,6 +535,10 @@ class Broker:
             self.store.drop_pages(queue.queue_id)
         return count
 
+    def remove_queue(self, queue: ClassicQueue) -> None:
+        """Delete a queue whose virtual host is there, for good: nobody needs it any more."""
+        self.declarations.remove_queue(self.vhosts[queue.declaration.vhost], queue)
+
     def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
         """Argument x-expires: delete the queue once it was unused for so long. It has one timer for that, in the place
         of the one that it had."""

@@ -28,11 +28,16 @@ class HomeWorld:
     def __init__(self, **settings: Any) -> None:
         self.driver = NodeDriver(small_config(**settings))
         self.node = self.driver.node
-        self.home = Home(self.node.broker, self._send)
+        self.home = self.new_home()
         self.home.start(self.driver.now)
         self.is_blocked = False
         self.sent: dict[str, list[bytes]] = {}
         self.client = self.driver.client(1)
+
+    def new_home(self) -> Home:
+        """A home of the node that nobody has used, in place of its own."""
+        node, broker = self.node, self.node.broker
+        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, self._send)
 
     def _send(self, node: str, kind: int, payload: bytes) -> bool:
         assert kind == HOME_EFFECTS

@@ -7,7 +7,6 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, QueueCounted, Taken, encode_count, encode_taken
-from amqp_broker.queue_types.remote.home import Home
 from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
 from queues.quorum.effects import (
     AttachRefused,
@@ -406,7 +405,7 @@ def test_a_session_that_did_not_begin_on_this_link_is_not_one(world: HomeWorld, 
 
 
 def test_what_comes_before_the_queues_are_there_waits(world: HomeWorld) -> None:
-    world.home = Home(world.node.broker, world._send)
+    world.home = world.new_home()
     peer = Peer(world)
     late, lost = Peer(world, "n3"), Peer(world, "n4")
     assert peer.publish("q", 1, is_persistent=False) == []
@@ -422,7 +421,7 @@ def test_what_comes_before_the_queues_are_there_waits(world: HomeWorld) -> None:
 
 
 def test_what_came_too_early_and_makes_no_sense_ends_its_session(world: HomeWorld) -> None:
-    world.home = Home(world.node.broker, world._send)
+    world.home = world.new_home()
     peer = Peer(world)
     peer.publish("q", 1, is_persistent=False)
     peer.sequence = 5

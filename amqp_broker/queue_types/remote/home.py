@@ -15,10 +15,9 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
-from amqp_broker.channel.consumer import unacked_allowed
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
 from queues.classic import ClassicQueue
@@ -28,8 +27,9 @@ from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
-    from amqp_broker.routing.vhost import VHost
-    from amqp_broker.vhosts.broker import Broker
+    from queues.message import Message
+    from queues.pager import Pager
+    from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -44,12 +44,38 @@ _LOOK_MS = 5000
 Send = Callable[[str, int, bytes], bool]
 
 
-class Home:
-    """send(node, kind, payload): an application frame to another node. sessions: of the nodes that use queues here.
-    touched: those with something to send."""
+class HomeVHost(Protocol):
+    """What is used of VHost: its queues, and how it publishes into them. generation: another one when the queues are
+    others."""
 
-    def __init__(self, broker: Broker, send: Send) -> None:
-        self._broker = broker
+    now: int
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def queues(self) -> Mapping[str, Any]: ...
+
+    def publish(self, message: Message, queues: list[Any], now: int) -> int: ...
+
+
+class Home:
+    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send(node, kind,
+    payload): an application frame to another node. sessions: of the nodes that use queues here. touched: those with
+    something to send."""
+
+    def __init__(
+        self,
+        vhosts: Mapping[str, HomeVHost],
+        remove_queue: Callable[[ClassicQueue], object],
+        pager: Pager,
+        timers: Timers,
+        send: Send,
+    ) -> None:
+        self._vhosts = vhosts
+        self._remove_queue = remove_queue
+        self._pager = pager
+        self._timers = timers
         self._send = send
         self.sessions: dict[str, HomeSession] = {}
         self._awaiting: dict[HomeSession, None] = {}
@@ -172,7 +198,7 @@ class Home:
         return queue
 
     def _look_for(self, queue_id: int) -> ClassicQueue | None:
-        vhosts = self._broker.vhosts
+        vhosts = self._vhosts
         known_at = [(name, vhost.generation) for name, vhost in vhosts.items()]
         if known_at == self._queues_known_at:
             return None
@@ -185,21 +211,21 @@ class Home:
         }
         return self._queues.get(queue_id)
 
-    def vhost_of(self, queue: ClassicQueue) -> VHost:
+    def vhost_of(self, queue: ClassicQueue) -> HomeVHost:
         """The virtual host of a queue."""
-        return self._broker.vhosts[queue.declaration.vhost]
+        return self._vhosts[queue.declaration.vhost]
 
     def remove_if_abandoned(self, queue: ClassicQueue) -> None:
         """An auto-delete queue goes with its last consumer."""
         if queue.declaration.is_auto_delete and not queue.is_deleted and not queue.dispatcher.consumers:
-            self._broker.declarations.remove_queue(self.vhost_of(queue), queue)
+            self._remove_queue(queue)
 
     def watch(self, consumer: RemoteConsumer) -> None:
         """It holds something and stands in no dispatcher: it does not hear of it when its queue goes."""
         self._watched[consumer] = None
         if self._looks_at <= self._now:
             self._looks_at = self._now + _LOOK_MS
-            self._broker.timers.at(self._looks_at, self._look_at_watched)
+            self._timers.at(self._looks_at, self._look_at_watched)
 
     def _look_at_watched(self, now: int) -> None:
         self._now = now
@@ -212,13 +238,13 @@ class Home:
 
     def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
         """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""
-        pager = self._broker.store.pager
-        if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < unacked_allowed(pager):
+        pager = self._pager
+        if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < pager.unacked_allowed():
             return False
         self._starved[consumer] = None
         if self._retries_at <= self._now:
             self._retries_at = self._now + _MEMORY_RETRY_MS
-            self._broker.timers.at(self._retries_at, self._feed_starved)
+            self._timers.at(self._retries_at, self._feed_starved)
         return True
 
     def _feed_starved(self, now: int) -> None:

@@ -2,23 +2,24 @@
 
     Home            this node's queues, used by others
     HomeLink        another node's queues, used here; one for each node that is a home, made when it is first needed
-    ReplyConsumers  direct replies to and from other nodes
 
 What the node calls at its inputs and at the end of a turn, in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.queue_types.remote.home import HOME_COMMANDS, HOME_EFFECTS, Home
+from amqp_broker.queue_types.remote.home import HOME_COMMANDS, HOME_EFFECTS, Home, HomeVHost
 from amqp_broker.queue_types.remote.home_link import HomeLink
-from amqp_broker.routing.reply_to import DIRECT_REPLY
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
-    from amqp_broker.vhosts.broker import Broker
+    from queues.background import Background
+    from queues.classic import ClassicQueue
+    from queues.pager import Pager
+    from queues.timers import Timers
 
 
 class Peers(Protocol):
@@ -35,35 +36,38 @@ class Peers(Protocol):
 
 
 class Homes:
-    """peers: the node's Replication; its `own_node` is right when the first link is asked for.
+    """peers: the node's Replication; its `own_node` is right when the first link is asked for. remove_queue deletes a
+    queue of this node, for good.
 
     While there are no `links`, the node need not call `begin_end_of_turn` and `is_behind`; while there are no
     `sessions`, not `end_turn` and `wants_sync`: a node alone pays nothing.
     """
 
-    def __init__(self, broker: Broker, peers: Peers) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        peers: Peers,
+        vhosts: Mapping[str, HomeVHost],
+        remove_queue: Callable[[ClassicQueue], object],
+        pager: Pager,
+        timers: Timers,
+        background: Background,
+    ) -> None:
         self._peers = peers
-        self.home = Home(broker, self._send)
+        self._background = background
+        self.home = Home(vhosts, remove_queue, pager, timers, self.send)
         self.links: dict[str, HomeLink] = {}
         self.sessions = self.home.sessions
         self.handlers = {
             HOME_COMMANDS: self.home.receive_commands,
             HOME_EFFECTS: self._receive_effects,
-            DIRECT_REPLY: broker.reply_consumers.receive,
         }
-
-    def open(self) -> None:
-        """The node knows its name among the others."""
-        self._broker.reply_consumers.own_node = self._peers.own_node
-        self._broker.reply_consumers.send = self._send
-        self._broker.reply_consumers.linked = self._peers.connected
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
         self.home.start(now)
 
-    def _send(self, node: str, kind: int, payload: bytes) -> bool:
+    def send(self, node: str, kind: int, payload: bytes) -> bool:
+        """An application frame to another node; False if there is no link. The end of this turn takes it along."""
         self._peers.is_busy = True
         return self._peers.send(node, kind, payload)
 
@@ -71,8 +75,8 @@ class Homes:
         """The link to the queues of a node."""
         link = self.links.get(home)
         if link is None:
-            self.links[home] = link = HomeLink(self._peers.own_node, home, self._send, now)
-            link.background = self._broker.background
+            self.links[home] = link = HomeLink(self._peers.own_node, home, self.send, now)
+            link.background = self._background
             if home in self._peers.connected():
                 link.peer_connected(now)
         return link
@@ -94,7 +98,6 @@ class Homes:
     def peer_disconnected(self, node: str, now: int) -> None:
         """It is lost, with what was on it."""
         self.home.peer_disconnected(node, now)
-        self._broker.reply_consumers.peer_disconnected(node, now)
         link = self.links.get(node)
         if link is not None and link.is_connected:
             link.peer_disconnected(now)
