@@ -161,13 +161,13 @@ class Node:
         )
         self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
         self.publisher = Publisher(self.broker, self.system)
-        self.readers = Readers(self)
+        self.readers: Readers = Readers(self)
         self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(self, handshake)
-        self.alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
+        self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         # What the settings allow, or less if the driver has less to give.
         self.max_connections = config.max_connections
         self.max_transports = 1 << 62
@@ -189,7 +189,7 @@ class Node:
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self.holds: dict[Hold, None] = {}
         self.timings: Timings | None = None
-        self.is_ready = False
+        self.is_ready: bool = False
         self._next_number = 1
         self._synced_ticket = 0
         self._lazy_at: int | None = None
