@@ -174,6 +174,11 @@ class Node:
         self._publish_backlog = config.publish_backlog_bytes
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self._dead_letters = self.broker.dead_letters
+        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
+        self._begin(now)
+
+    def _begin(self, now: int) -> None:
+        """What a node that has just been built knows of its clients and of its disk."""
         self.connections: dict[int, Connection] = {}
         self.pending_handshakes: dict[int, Connection] = {}
         self.closing: dict[int, Connection] = {}  # whose end is awaited, by their numbers, the oldest first
@@ -185,7 +190,6 @@ class Node:
         self.reading: list[Connection] = []
         self.confirming: list[Confirms] = []
         self._awaiting: list[Confirms] = []
-        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
         self.holds: dict[Hold, None] = {}
         self.timings: Timings | None = None
