@@ -204,7 +204,8 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
                 channel.publish("", name, b"%d" % number * 800, PERSISTENT)
             assert channel.wait_for_confirms(30) == []
         data = broker.data
-    while _largest(data / kind).stat().st_size < 4096:  # what the last batch wrote alone may be torn, which is no damage
+    # What the last batch wrote alone may be torn, which is no damage: more than that has to stand.
+    while _largest(data / kind).stat().st_size < 4096:
         with Broker(tmp_path, *flags) as broker, broker.connect(timeout=30) as client:
             channel = client.channel()
             channel.confirm_select()
