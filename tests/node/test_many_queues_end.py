@@ -7,6 +7,7 @@ import pytest
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from exchanges.bindings import Destination
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 from tests.node.one_slice import OneSlice
 
@@ -114,3 +115,15 @@ def test_very_many_bindings_are_forgotten_in_slices(what: str, is_durable: bool)
     while driver.node.background.jobs:
         driver.turn()
     assert pace.slices >= (BINDINGS - 128) // 128
+
+
+def test_a_long_chain_of_auto_delete_exchanges_goes() -> None:
+    driver = NodeDriver(small_config())
+    broker = driver.node.broker
+    vhost = broker.vhosts["/"]
+    for n in range(700):
+        broker.add_exchange(vhost, f"x{n}", "fanout", False, True, False, {})
+        if n:
+            vhost.router.bind(f"x{n - 1}", Destination("exchange", f"x{n}"), "", {})
+    broker.declarations.remove_exchange(vhost, "x699")
+    assert vhost.router.declared_count == 0
