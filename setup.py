@@ -50,7 +50,7 @@ DIRECTIVES = {
     "binding": False,
 }
 #: -O1 takes two thirds of the time, for what need not be fast: it costs 4 to 5 % more instructions a message.
-OPTIMISATION = os.environ.get("BUILD_OPTIMISATION", "-O2")
+OPTIMISATION = os.environ.get("BUILD_OPTIMISATION") or "-O2"
 FLAGS = [OPTIMISATION, "-g0", "-fno-strict-aliasing", "-w"]  # without debug information it takes a quarter less
 
 

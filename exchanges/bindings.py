@@ -23,10 +23,12 @@ _NOT_A_NUMBER = ("not a number",)
 
 
 class Destination(NamedTuple):
-    """Where a binding leads: `kind` is "queue" or "exchange"."""
+    """Where a binding leads: `kind` is "queue" or "exchange". `again` is 0 but inside of an exchange that still forgets
+    bindings of a destination that has gone, and has new ones of its name."""
 
     kind: str
     name: str
+    again: int = 0
 
 
 class Binding(NamedTuple):

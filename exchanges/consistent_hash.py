@@ -101,14 +101,20 @@ class ConsistentHashExchange(Exchange):
         self._points.sort()
 
     def _unlink(self, binding: Binding, key: Identity) -> None:
-        destination = binding.destination
-        weight = self._weights[destination] - int(binding.binding_key)
+        self._give_up(binding.destination, self._weights[binding.destination] - int(binding.binding_key))
+
+    def _unlink_all(self, destination: Destination, held: dict[Identity, Binding]) -> None:
+        # At once: a place of one that has gone would take the keys of another.
+        self._give_up(destination, 0)
+
+    def _give_up(self, destination: Destination, weight: int) -> None:
+        """A destination keeps this weight of what it has."""
         for unit in range(weight, self._weights[destination]):
             for point in ring_points(destination, unit):
                 del self._owners[point]
         self._points = [point for point in self._points if point in self._owners]
         self._weights[destination] = weight
-        if destination not in self._held:
+        if not weight:
             del self._weights[destination]
 
 

@@ -59,6 +59,10 @@ class DelayedExchange(Exchange):
         self.reads_every_key = self.inner.reads_every_key
 
     @property
+    def binding_count(self) -> int:
+        return self.inner.binding_count
+
+    @property
     def is_unused(self) -> bool:
         return self.inner.is_unused
 
@@ -83,8 +87,24 @@ class DelayedExchange(Exchange):
     def unbind(self, destination: Destination, binding_key: str, arguments: Mapping[str, object]) -> bool:
         return self.inner.unbind(destination, binding_key, arguments)
 
-    def remove_destination(self, destination: Destination) -> list[Binding]:
+    def remove_destination(self, destination: Destination) -> int:
         return self.inner.remove_destination(destination)
+
+    def keys_to(self, destination: Destination, most: int) -> list[str] | None:
+        return self.inner.keys_to(destination, most)
+
+    def remove_last_destination(self) -> tuple[Destination, int]:
+        return self.inner.remove_last_destination()
+
+    @property
+    def is_forgetting(self) -> bool:
+        return self.inner.is_forgetting
+
+    def forget(self, most: int) -> int:
+        return self.inner.forget(most)
+
+    def reached(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
+        return self.inner.reached(routing_key, facts)
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         return self.inner.matches(routing_key, facts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from exchanges.bindings import Destination
+from exchanges.bindings import Binding, Destination, Identity
 from exchanges.exchange import Exchange, MessageFacts
 
 
@@ -20,3 +20,6 @@ class FanoutExchange(Exchange):
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         return list(self._held)
+
+    def _unlink_all(self, destination: Destination, held: dict[Identity, Binding]) -> None:
+        """Nothing is linked here."""

@@ -34,3 +34,6 @@ class ModulusHashExchange(Exchange):
 
     def _unlink(self, binding: Binding, key: Identity) -> None:
         self._slots = None
+
+    def _unlink_all(self, destination: Destination, held: dict[Identity, Binding]) -> None:
+        self._slots = None

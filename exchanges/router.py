@@ -5,14 +5,17 @@ permissions, reserved names, equivalence of declarations and refusals are the ca
 that `is_abandoned` calls for.
 
 Invariants:
-1. `_sources[destination]` names exactly the exchanges with a binding to the destination.
+1. `_sources[destination]` names the exchanges with a binding to the destination; beside them only removed ones whose
+   many bindings are still being forgotten.
 2. No binding leads to an exchange that is not there. An alternate exchange may be missing: then it is passed
    over.
 3. A walk visits an exchange once, whatever cycles the bindings and alternates make.
 4. `binding_count` counts the bindings.
 5. Before anything returns that may have changed routes, `touched` was called with the exchanges at which they begin
    and, where only messages with one routing key are concerned, that key.
-6. `_targets[source]` names exactly the exchanges that a binding leads to from there, `_alternates[name]` exactly those
+6. What costs by the number of bindings when a queue or an exchange goes is left to a job (`later`), in slices. Nobody
+   sees that it is not done yet: what has gone is reached by no message and listed nowhere.
+7. `_targets[source]` names exactly the exchanges that a binding leads to from there, `_alternates[name]` exactly those
    that have it as their alternate, whether it is there or not.
 """
 
@@ -25,7 +28,7 @@ from typing import TypeVar
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.default import DefaultExchange
 from exchanges.delayed import delay_of
-from exchanges.exchange import Exchange, MessageFacts
+from exchanges.exchange import MOST_AT_ONCE, Exchange, MessageFacts
 from exchanges.registry import DEFAULT_EXCHANGE, PREDECLARED, create_exchange
 
 Key = TypeVar("Key")
@@ -77,18 +80,34 @@ class Route:
 _MANY_KEYS = 32
 #: Told of routes that may have changed: the exchanges at which they begin, and their routing key (None: any).
 Touched = Callable[[list[str], str | None], None]
+#: Takes a job: `job(now)` does a slice of it and returns whether there is more.
+Later = Callable[[Callable[[int], bool]], None]
 
 
 def _nobody(exchanges: list[str], routing_key: str | None) -> None:
     """Nobody is told."""
 
 
-class Router:
-    """One virtual host's exchanges; the predeclared ones are there from the start."""
+def at_once(job: Callable[[int], bool]) -> None:
+    """Nobody else waits."""
+    while job(0):
+        pass
 
-    def __init__(self, queue_exists: Callable[[str], bool], touched: Touched = _nobody) -> None:
+
+class Router:
+    """One virtual host's exchanges; the predeclared ones are there from the start. touched is told which routes may
+    have changed; later gets what is to be done in slices."""
+
+    def __init__(
+        self, queue_exists: Callable[[str], bool], touched: Touched = _nobody, later: Later = at_once
+    ) -> None:
         self.binding_count = 0
         self._touched = touched
+        self._later = later
+        #: With bindings of what has gone; and exchanges that have gone themselves, each with its name.
+        self._forgetting: dict[Exchange, None] = {}
+        self._removed: dict[Exchange, str] = {}
+        self._is_at_it = False
         self._changes = 0
         self._targets: dict[str, dict[str, None]] = {}
         self._alternates: dict[str, dict[str, None]] = {}
@@ -147,40 +166,41 @@ class Router:
         if entry.alternate is not None:
             _take_out(self._alternates, entry.alternate, entry.name)
 
-    def remove(self, name: str) -> list[tuple[str, Binding]]:
-        """Remove an exchange with the bindings from it and to it; returns these, each with its source's name.
+    def remove(self, name: str) -> list[str]:
+        """Remove an exchange with the bindings from it and to it. Returns the other exchanges that had any to it: they
+        may now be abandoned.
 
-        Raises UnknownExchange, and ValueError for the default exchange. Sources among them may now be
-        abandoned.
+        Raises UnknownExchange, and ValueError for the default exchange.
         """
         entry = self._entry(name)
         if name == DEFAULT_EXCHANGE:
             raise ValueError("the default exchange cannot be removed: every queue is reached through it")
         self._touch(name, None)
-        removed = [(name, binding) for binding in entry.exchange.bindings()]
-        for _, binding in removed:
-            self._forget_source(name, binding.destination)
         self._leave_alternate(entry)
+        self._targets.pop(name, None)
         del self._entries[name]
-        removed += self._remove_destination(Destination(EXCHANGE, name))
-        self.binding_count -= len(removed)
-        return removed
+        self.binding_count -= entry.exchange.binding_count
+        sources = self._remove_destination(Destination(EXCHANGE, name))
+        self._removed[entry.exchange] = name
+        self._forget_more()
+        return sources
 
-    def remove_queue(self, name: str) -> list[tuple[str, Binding]]:
-        """Remove all bindings to a queue that is going away; returns them, each with its exchange's name.
+    def remove_queue(self, name: str) -> list[str]:
+        """Remove all bindings to a queue that is going away; returns the exchanges that had any: they may now be
+        abandoned.
 
         To be called for every queue that is deleted, bound or not: cached routes of the default exchange end
         here.
         """
-        removed = self._remove_destination(Destination(QUEUE, name))
-        self.binding_count -= len(removed)
-        self._touch_all(removed)
+        self._touch_all(Destination(QUEUE, name))
+        sources = self._remove_destination(Destination(QUEUE, name))
         self._touch(DEFAULT_EXCHANGE, name)
-        return removed
+        self._forget_more()
+        return sources
 
     def touch_queue(self, name: str) -> None:
         """There is a queue of this name now, or another one: routes that lead to it are told of."""
-        self._touch_all(self.bindings_to(Destination(QUEUE, name)))
+        self._touch_all(Destination(QUEUE, name))
         self._touch(DEFAULT_EXCHANGE, name)
 
     def bind(
@@ -223,12 +243,6 @@ class Router:
         entry = self._entries.get(name)
         return entry is not None and entry.auto_delete and entry.was_bound and entry.exchange.is_unused
 
-    def abandoned(self, removed: Sequence[tuple[str, Binding]]) -> list[str]:
-        """The sources in what a removal returned that are now abandoned: each once, in order."""
-        return [
-            source for source in dict.fromkeys(source for source, _ in removed) if self.is_abandoned(source)
-        ]
-
     def bindings(self) -> list[tuple[str, Binding]]:
         """All bindings, each with its source's name; without the implicit ones of the default exchange."""
         return [
@@ -240,6 +254,7 @@ class Router:
         return [
             (source, binding)
             for source in self._sources.get(destination, {})
+            if source in self._entries
             for binding in self._entries[source].exchange.bindings_to(destination)
         ]
 
@@ -262,7 +277,7 @@ class Router:
         exchange = entry.exchange
         if len(routing_keys) == 1 and not exchange.delays:
             # Nearly every message: one key, and nothing but queues behind one exchange.
-            destinations = exchange.matches(routing_keys[0], facts)
+            destinations = exchange.reached(routing_keys[0], facts)
             queues = [destination.name for destination in destinations if destination.kind == QUEUE]
             is_stranded = not destinations and (
                 entry.alternate is not None or exchange_name == DEFAULT_EXCHANGE
@@ -291,10 +306,10 @@ class Router:
             if exchange.delays and not follow_delayed and facts is not None and delay_of(facts.headers) > 0:
                 delayed.append(entry.name)
                 continue
-            destinations = exchange.matches(routing_keys[0], facts)
+            destinations = exchange.reached(routing_keys[0], facts)
             if exchange.reads_every_key:
                 for routing_key in routing_keys[1:]:
-                    destinations += exchange.matches(routing_key, facts)
+                    destinations += exchange.reached(routing_key, facts)
             if entry.name == DEFAULT_EXCHANGE and len(destinations) < len(routing_keys):
                 is_cacheable = False
             following: list[str] = []
@@ -347,18 +362,18 @@ class Router:
         key = entry.exchange.only_key(binding_key) if destination.kind == QUEUE else None
         self._touch(entry.name, key)
 
-    def _touch_all(self, bindings: list[tuple[str, Binding]]) -> None:
-        """Bindings of a queue, each with its source's name. Of very many the keys are not told one by one."""
-        keys: dict[str, dict[str | None, None]] = {}
-        for source, binding in bindings:
-            found = keys.setdefault(source, {})
-            if None not in found and len(found) <= _MANY_KEYS:
-                found[self._entries[source].exchange.only_key(binding.binding_key)] = None
-        for source, found in keys.items():
-            if None in found or len(found) > _MANY_KEYS:
+    def _touch_all(self, destination: Destination) -> None:
+        """All that leads to a queue. Of very many bindings the keys are not told one by one."""
+        for source in list(self._sources.get(destination, ())):
+            entry = self._entries.get(source)
+            if entry is None:
+                continue
+            keys = entry.exchange.keys_to(destination, _MANY_KEYS)
+            only = None if keys is None else dict.fromkeys(map(entry.exchange.only_key, keys))
+            if only is None or None in only:
                 self._touch(source, None)
             else:
-                for key in found:
+                for key in only:
                     self._touch(source, key)
 
     def _touch(self, name: str, routing_key: str | None) -> None:
@@ -383,16 +398,50 @@ class Router:
         if destination.kind == EXCHANGE:
             _take_out(self._targets, source, destination.name)
 
-    def _remove_destination(self, destination: Destination) -> list[tuple[str, Binding]]:
-        sources = self._sources.pop(destination, {})
-        if destination.kind == EXCHANGE:
-            for source in sources:
-                _take_out(self._targets, source, destination.name)
-        return [
-            (source, binding)
-            for source in sources
-            for binding in self._entries[source].exchange.remove_destination(destination)
-        ]
+    def _remove_destination(self, destination: Destination) -> list[str]:
+        """Nothing leads to it any more. Returns whence something did."""
+        sources = []
+        for source in self._sources.pop(destination, ()):
+            entry = self._entries.get(source)
+            count = entry.exchange.remove_destination(destination) if entry is not None else 0
+            if entry is not None and count:
+                sources.append(source)
+                self.binding_count -= count
+                if destination.kind == EXCHANGE:
+                    _take_out(self._targets, source, destination.name)
+                if entry.exchange.is_forgetting:
+                    self._forgetting[entry.exchange] = None
+        return sources
+
+    def _forget_more(self) -> None:
+        """What has gone is forgotten: at once where it is little."""
+        if not self._is_at_it:
+            self._is_at_it = True
+            if self._forget(0):
+                self._later(self._forget)
+
+    def _forget(self, now: int) -> bool:
+        """A slice of what has gone. Returns whether there is more."""
+        most = MOST_AT_ONCE
+        while most > 0 and self._forgetting:
+            exchange, _ = self._forgetting.popitem()
+            most -= exchange.forget(most)
+            if exchange.is_forgetting:
+                self._forgetting[exchange] = None
+        while most > 0 and self._removed:
+            exchange, name = self._removed.popitem()
+            if exchange.is_unused:
+                continue
+            destination, count = exchange.remove_last_destination()
+            most -= count
+            entry = self._entries.get(name)
+            if entry is None or not entry.exchange.is_bound_to(destination):
+                self._forget_source(name, destination)
+            if exchange.is_forgetting:
+                self._forgetting[exchange] = None
+            self._removed[exchange] = name
+        self._is_at_it = bool(self._forgetting or self._removed)
+        return self._is_at_it
 
 
 def _take_out(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:

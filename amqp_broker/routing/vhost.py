@@ -17,7 +17,7 @@ from typing import Any
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.routes import PublishRoute, RouteTable
 from amqp_broker.turn.task import Task
-from exchanges.router import ExchangeEntry, Router
+from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
@@ -30,9 +30,11 @@ _REJECTED = 2
 
 class VHost:
     """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
-    routes are remembered. forgotten: how often all of them were forgotten."""
+    routes are remembered. later: takes what is done in slices. forgotten: how often all routes were forgotten."""
 
-    def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
+    def __init__(
+        self, name: str, store: MessageStore, now: int, max_cached_routes: int, later: Later = at_once
+    ) -> None:
         self.name = name
         self.store = store
         self.now = now
@@ -53,7 +55,7 @@ class VHost:
         self._shared: dict[tuple[str, ...], PublishRoute] = {}
         self._shared_from: dict[str, dict[PublishRoute, None]] = {}
         self._shared_with: dict[str, dict[PublishRoute, None]] = {}
-        self.router = Router(self.queues.__contains__, self._touched)
+        self.router = Router(self.queues.__contains__, self._touched, later)
 
     def routes_of(self, user: str) -> RouteTable:
         """The routes that all channels of a user share."""

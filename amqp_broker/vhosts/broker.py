@@ -265,7 +265,7 @@ class Broker:
     def build_vhost(self, name: str) -> VHost:
         """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
         now = self.now
-        vhost = VHost(name, self.store, now, self.config.max_cached_routes)
+        vhost = VHost(name, self.store, now, self.config.max_cached_routes, self.background.add)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):
@@ -344,9 +344,9 @@ class Broker:
             vhost.delayed[name] = DelayedMessages(self, vhost, name, queue_id, durable)
         return entry
 
-    def forget_exchange(self, vhost: VHost, name: str) -> list[tuple[str, Binding]]:
-        """Take an exchange out of the run-time side. Returns the bindings that went with it. What the metadata know of
-        it keeps what it holds back until they do not, when this is called again."""
+    def forget_exchange(self, vhost: VHost, name: str) -> list[str]:
+        """Take an exchange out of the run-time side. Returns which exchanges were bound to it. What the metadata know
+        of it keeps what it holds back until they do not, when this is called again."""
         for queue_id in self._ending.pop((vhost.name, name), ()):
             self.replication.group_of(queue_id).queue_deleted(queue_id)
         if vhost.router.get(name) is None:
@@ -358,7 +358,7 @@ class Broker:
             if self.metadata.exchange(vhost.name, name) is not None:
                 self._ending[vhost.name, name] = (delayed.queue_id,)
         vhost.exchange_removed(name)
-        return [each for each in removed if each[0] != name]
+        return removed
 
     def add_recorded_queue(self, vhost: VHost, record: QueueRecord) -> None:
         """Make the queue that the metadata have, unless it is there. Raises ArgumentError, UnsupportedQueueType."""
@@ -421,10 +421,10 @@ class Broker:
         queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
         self._take_in(vhost, queue, declaration)
 
-    def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[tuple[str, Binding]]:
-        """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns the bindings
-        that went with it."""
-        removed: list[tuple[str, Binding]] = []
+    def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[str]:
+        """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns which
+        exchanges it was bound to."""
+        removed: list[str] = []
         queue = vhost.queues.get(name)
         if queue is not None and queue.queue_id == queue_id:
             removed = vhost.router.remove_queue(name)

@@ -35,7 +35,7 @@ from amqp_broker.queue_types.declaration import (
 )
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
-from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.bindings import EXCHANGE, QUEUE, Destination
 from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
@@ -284,12 +284,16 @@ class Declarations:
             if number % _QUEUES_AT_ONCE == 0:
                 yield None
 
-    def remove_abandoned(self, vhost: VHost, removed: list[tuple[str, Binding]]) -> Proposal | None:
-        """Auto-delete exchanges whose last binding went with what was removed. Returns the last of the proposals."""
+    def remove_abandoned(self, vhost: VHost, sources: list[str]) -> Proposal | None:
+        """Those of the exchanges go that are auto-delete and have lost their last binding. Returns the last of the
+        proposals."""
         proposal = None
-        for name in vhost.router.abandoned(removed):
+        pending = list(sources)
+        for name in pending:
             if vhost.router.is_abandoned(name):
-                proposal = self.remove_exchange(vhost, name) or proposal
+                last, more = self._remove_one(vhost, name)
+                proposal = last or proposal
+                pending += more
         return proposal
 
     def find_purged(self, declarer: Declarer, name: str) -> Any:
@@ -390,14 +394,18 @@ class Declarations:
 
     def remove_exchange(self, vhost: VHost, name: str) -> Proposal | None:
         """Delete an exchange for whatever reason. Returns what makes it true for good."""
+        proposal, sources = self._remove_one(vhost, name)
+        return self.remove_abandoned(vhost, sources) or proposal
+
+    def _remove_one(self, vhost: VHost, name: str) -> tuple[Proposal | None, list[str]]:
+        """An exchange goes, and no other with it. Returns what makes it true for good, and which were bound to it."""
         broker = self._broker
         if vhost.router.get(name) is None:
-            return None
-        removed = broker.forget_exchange(vhost, name)
-        proposal = None
-        if broker.metadata.exchange(vhost.name, name) is not None:
-            proposal = broker.propose(commands.delete_exchange(vhost.name, name))
-        return self.remove_abandoned(vhost, removed) or proposal
+            return None, []
+        sources = broker.forget_exchange(vhost, name)
+        if broker.metadata.exchange(vhost.name, name) is None:
+            return None, sources
+        return broker.propose(commands.delete_exchange(vhost.name, name)), sources
 
     # -- bindings ------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.metadata.commands import Command, decode_arguments
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.turn.task import Task
-from exchanges.bindings import EXCHANGE, Binding, Destination
+from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Projection:
             if self._is_there(vhost, destination):
                 vhost.router.bind(source, destination, key, arguments)
         elif vhost.router.unbind(source, destination, key, arguments):
-            self._clean_up(vhost, [(source, Binding(destination, key, arguments))], is_own)
+            self._clean_up(vhost, [source], is_own)
 
     def _is_there(self, vhost: VHost, destination: Destination) -> bool:
         """Whether what the metadata have under this name is there at run time, too."""
@@ -136,10 +136,10 @@ class Projection:
         queue, record = vhost.queues.get(destination.name), self._broker.metadata.queue(vhost.name, destination.name)
         return queue is not None and record is not None and queue.queue_id == record.queue_id
 
-    def _clean_up(self, vhost: VHost, removed: list[tuple[str, Binding]], is_own: bool) -> None:
+    def _clean_up(self, vhost: VHost, sources: list[str], is_own: bool) -> None:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""
         if is_own:
-            self._broker.declarations.remove_abandoned(vhost, removed)
+            self._broker.declarations.remove_abandoned(vhost, sources)
 
     def _drop_missing(self) -> None:
         """What is there at run time and not in the metadata any more, or is there as another."""

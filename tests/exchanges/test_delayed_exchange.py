@@ -80,7 +80,7 @@ def test_bindings_and_routes_are_those_of_the_inner_type() -> None:
     assert [binding.binding_key for binding in exchange.bindings_to(OTHER)] == ["#"]
     assert exchange.unbind(Q, "a.*", {})
     assert not exchange.is_bound_to(Q)
-    assert [binding.destination for binding in exchange.remove_destination(OTHER)] == [OTHER]
+    assert exchange.remove_destination(OTHER) == 1
     assert exchange.is_unused
 
 

@@ -142,7 +142,7 @@ def test_what_is_unbound_matches_no_more(
         if index < len(alive):
             number, binding = alive.pop(index)
             assert exchange.unbind(queue(number), "", binding)
-    assert len(exchange.remove_destination(queue(removed))) == sum(number == removed for number, _ in alive)
+    assert exchange.remove_destination(queue(removed)) == sum(number == removed for number, _ in alive)
     alive = [(number, binding) for number, binding in alive if number != removed]
     expected = {queue(number) for number, binding in alive if is_match(binding, headers)}
     assert sorted(exchange.matches("", Facts(headers))) == sorted(expected)

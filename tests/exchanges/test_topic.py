@@ -97,8 +97,7 @@ def test_what_is_unbound_matches_no_more_and_leaves_no_node(
             assert topic.unbind(queue(number), pattern, {}) == ((number, pattern) in model)
             model.pop((number, pattern), None)
         else:
-            removed = [binding.binding_key for binding in topic.remove_destination(queue(number))]
-            assert removed == [held for owner, held in model if owner == number]
+            assert topic.remove_destination(queue(number)) == sum(owner == number for owner, _ in model)
             model = {binding: None for binding in model if binding[0] != number}
     for key in keys:
         matched = topic.matches(key, None)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.bindings import BindingIndex
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS, Command, check_command
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.metadata import Metadata
@@ -433,3 +434,32 @@ def test_a_member_is_removed_only_from_among_those_that_were_expected() -> None:
     assert not metadata.apply(commands.remove_member("n3", expected=["n1", "n3"]))
     assert metadata.apply(commands.remove_member("n3", expected=["n3", "n2", "n1"]))
     assert not metadata.apply(commands.remove_member("n2", expected=["n3", "n2", "n1"])), "somebody was faster"
+
+
+def test_a_copy_of_the_bindings_lists_them_as_the_first_does() -> None:
+    """A member that was sent a snapshot, and one that has the whole log."""
+    ends = [("queue", "q"), ("exchange", "f"), ("queue", "r")]
+    added = [BindingRecord(s, *end, str(n), b"") for n, end in enumerate(ends * 2) for s in ("e", "f", "g")]
+    index = BindingIndex()
+    for binding in added:
+        assert index.add(binding, binding.binding_key.encode())
+    assert not index.add(added[3])
+    assert index.remove(added[0])
+    assert not index.remove(added[0])
+    index.remove_destination("queue", "r")
+    index.remove_exchange("g")
+    left = [each for each in added[1:] if each.destination != "r" and each.source != "g"]
+    assert sorted(index.all()) == sorted(left)
+    assert len(index) == len(left)
+    assert [line.decode() for line in index.lines()] == [each.binding_key for each in index.all()]
+    assert sorted(index.from_source("e")) == sorted(each for each in left if each.source == "e")
+    assert sorted(index.to_destination("queue", "q")) == sorted(each for each in left if each.destination == "q")
+    assert (index.from_source("g"), index.to_destination("queue", "r")) == ([], [])
+    copy = BindingIndex()
+    for binding in index.all():
+        copy.add(binding)
+    assert copy.all() == index.all()
+    for binding in left:
+        assert binding in index
+        index.remove(binding)
+    assert (len(index), index.all()) == (0, [])

@@ -7,11 +7,23 @@ import pytest
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from exchanges.bindings import Destination
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 from tests.node.one_slice import OneSlice
 
 COUNT = 200
+BINDINGS = 400
 AT_ONCE = 16
+
+
+class CountedSlices(OneSlice):
+    """How many slices there have been."""
+
+    slices = 0
+
+    def start(self) -> None:
+        """A turn's only slice begins."""
+        self.slices += 1
 
 
 def owner(driver: NodeDriver, is_exclusive: bool) -> Client:
@@ -73,3 +85,45 @@ def test_a_virtual_host_that_goes_meanwhile_takes_them_along() -> None:
     while driver.node.background.jobs:
         driver.turn()
     assert driver.node.broker.queue_count == 0
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "transient"])
+@pytest.mark.parametrize("what", ["queue", "exchange"])
+def test_very_many_bindings_are_forgotten_in_slices(what: str, is_durable: bool) -> None:
+    """What is deleted is deleted when the answer comes; what can be seen of its bindings has gone with it."""
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    client = driver.client(1)
+    client.send(1, methods.ExchangeDeclare(0, "x", "topic", False, is_durable, False, False, False, Table({})))
+    client.send(1, declare("q", durable=is_durable), declare("other", durable=is_durable))
+    for n in range(BINDINGS):
+        client.send(1, methods.QueueBind(0, "q", "x", f"k.{n}", True, Table({})))
+        if n % 20 == 0:
+            driver.settle()
+    client.send(1, methods.QueueBind(0, "other", "x", "k.*", False, Table({})))
+    driver.settle()
+    pace = CountedSlices()
+    driver.node.background.set_pace(pace)
+    client.names()
+    if what == "queue":
+        client.send(1, methods.QueueDelete(0, "q", False, False, False))
+    else:
+        client.send(1, methods.ExchangeDelete(0, "x", False, False))
+    driver.settle()
+    assert client.names() == [f"{what}.delete-ok"]
+    assert driver.node.broker.vhosts["/"].router.binding_count == (1 if what == "queue" else 0)
+    assert len(driver.node.broker.metadata.bindings("/")) == (is_durable and what == "queue")
+    while driver.node.background.jobs:
+        driver.turn()
+    assert pace.slices >= (BINDINGS - 128) // 128
+
+
+def test_a_long_chain_of_auto_delete_exchanges_goes() -> None:
+    driver = NodeDriver(small_config())
+    broker = driver.node.broker
+    vhost = broker.vhosts["/"]
+    for n in range(700):
+        broker.add_exchange(vhost, f"x{n}", "fanout", False, True, False, {})
+        if n:
+            vhost.router.bind(f"x{n - 1}", Destination("exchange", f"x{n}"), "", {})
+    broker.declarations.remove_exchange(vhost, "x699")
+    assert vhost.router.declared_count == 0
