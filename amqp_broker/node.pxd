@@ -55,6 +55,9 @@ cdef class Node:
     cdef long long _synced_ticket
     cdef long long _shortened_at
     cdef long long _publish_backlog
+    cdef public object tenants
+    cdef dict _frames
+    cdef object _send_reply
     cdef public Replication replication
     cdef public object homes
     cdef object _acquaintances

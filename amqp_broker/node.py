@@ -41,13 +41,14 @@ from amqp_broker.flow.hold import Hold
 from amqp_broker.flow.readers import Readers
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.service import Leases
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
-from amqp_broker.routing.reply_to import DIRECT_REPLY
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
@@ -131,7 +132,9 @@ class Node:
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
-        self.replication = Replication(config, self.broker, self._projection, random_bytes)
+        self.tenants = Tenants()
+        self._frames = self.tenants.outbox.frames
+        self.replication = Replication(config, self.broker, self._projection, self.tenants, random_bytes)
         self.broker.replication = self.replication
         self._acquaintances = self.replication.acquaintances
         self._acquaintances.on_admitted = self._admitted
@@ -139,13 +142,20 @@ class Node:
         self._acquaintances.on_farewell = self._farewell
         self._links = self._acquaintances.links
         self.homes = self.broker.homes = Homes(
-            self.replication, self.broker.vhosts, self.broker.remove_queue, pager, self.timers, self.background
+            self.replication,
+            self.tenants,
+            self.broker.vhosts,
+            self.broker.remove_queue,
+            pager,
+            self.timers,
+            self.background,
         )
-        self.replication.handlers.update(self.homes.handlers)
-        self.replication.handlers[DIRECT_REPLY] = self.broker.reply_consumers.receive
+        replies = self.broker.reply_consumers
+        self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
         self.membership = Membership(
             config,
             self.replication,
+            self.tenants,
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
@@ -209,9 +219,7 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.replication.open(now)
-        self.broker.reply_consumers.open(
-            self.replication.own_node, self.homes.send, self.replication.connected
-        )
+        self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_ticket = self.broker.ticket()
         self.leases.synced(self._synced_ticket)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
@@ -400,6 +408,7 @@ class Node:
 
     def _admitted(self, name: str, now: int) -> None:
         """What another node says counts from now on."""
+        self.tenants.link_up(name)
         self.replication.peer_connected(name, now)
         self.homes.peer_connected(name, now)
         self.membership.peer_connected(name)
@@ -410,6 +419,7 @@ class Node:
 
     def _dismissed(self, name: str, now: int) -> None:
         """It does not any more."""
+        self.tenants.link_down(name)
         self.replication.peer_disconnected(name, now)
         self.homes.peer_disconnected(name, now)
         self.broker.reply_consumers.peer_disconnected(name, now)
@@ -560,7 +570,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if self._home_sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.dirty:
+        if replication.is_busy or replication.dirty or self._frames:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS

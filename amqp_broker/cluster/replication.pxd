@@ -1,4 +1,5 @@
 cimport cython
+from amqp_broker.links.tenants cimport Tenants
 from amqp_broker.queue_types.quorum.group cimport QueueGroup
 from queues.store cimport MessageStore
 from raft.host cimport RaftHost
@@ -15,7 +16,11 @@ cdef class Replication:
     cdef public object port
     cdef public object acquaintances
     cdef public dict dirty
-    cdef public dict handlers
+    cdef Tenants _tenants
+    cdef public object transfers
+    cdef object _send_commands
+    cdef object _send_applied
+    cdef object _send_queue_batch
     cdef public object on_member_removed
     cdef public object read_index
     cdef public bint is_active

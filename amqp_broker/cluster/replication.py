@@ -12,12 +12,14 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.links.acquaintances import ACQUAINTANCE, Acquaintances
+from amqp_broker.cluster.transfers import Transfers
+from amqp_broker.links.acquaintances import Acquaintances
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import Tenants
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
@@ -29,7 +31,6 @@ from queues.store import MessageStore
 from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
-from raft.membership import TransferResult
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -39,22 +40,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.cluster")
 
-# What members say to each other besides Raft's own: the first octet of an application's frame.
-METADATA_COMMANDS = 1
-METADATA_APPLIED = 2
-QUEUE_BATCH = 3
-HOME_COMMANDS = 4
-HOME_EFFECTS = 5
-DIRECT_REPLY = 6
-#: A request to lead no more: {"group": 3, "to": "n2"}.
-TRANSFER_REQUEST = 7
-
 #: A node that leads nothing asks no more often than this to lead a group, milliseconds.
 _ASK_MS = 1000
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
-
-Handler = Callable[[str, bytes, int], None]
 
 
 class JournalPort:
@@ -102,7 +91,12 @@ class Replication:
     """See the module's docstring."""
 
     def __init__(
-        self, config: Config, broker: Broker, projection: Projection, random_bytes: Callable[[int], bytes]
+        self,
+        config: Config,
+        broker: Broker,
+        projection: Projection,
+        tenants: Tenants,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
         self._config = config
         self._broker = broker
@@ -116,18 +110,18 @@ class Replication:
         store = self._store = broker.store
         settings = config.raft_settings(config.memory_budget_bytes)
         self.port = JournalPort(store)
-        self.host = RaftHost(config.node_name, self.port, settings, Chance(random_bytes))
-        self.host.on_application = self._on_application
+        self.host = RaftHost(config.node_name, self.port, settings, Chance(random_bytes), tenants.outbox)
+        tenants.register_raft(self.host.receive_peer)
+        self._tenants = tenants
+        self.transfers = Transfers(self.host, tenants)
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
         self.acquaintances = Acquaintances(self, random_bytes)
+        tenants.register(FrameKind.ACQUAINTANCE, self.acquaintances.on_said)
         self._said = self.acquaintances.output
-        self.handlers: dict[int, Handler] = {
-            ACQUAINTANCE: self.acquaintances.on_said,
-            METADATA_COMMANDS: self._on_metadata_commands,
-            METADATA_APPLIED: self._on_metadata_applied,
-            QUEUE_BATCH: self._on_queue_batch,
-        }
+        self._send_commands = tenants.register(FrameKind.METADATA_COMMANDS, self._on_metadata_commands)
+        self._send_applied = tenants.register(FrameKind.METADATA_APPLIED, self._on_metadata_applied)
+        self._send_queue_batch = tenants.register(FrameKind.QUEUE_BATCH, self._on_queue_batch)
         #: Up to there the metadata were read as they were, and not applied one command after the other.
         self.read_index = 0
         #: Who hears that a member was removed, and at which index.
@@ -210,22 +204,8 @@ class Replication:
         is_new = not 0 <= self.now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self.is_leaving and is_new:
             self._asked_at = self.now
-            self.request_transfer(chosen, self.own_node)
+            self.transfers.request(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
-
-    def request_transfer(self, group_id: int, target: str) -> TransferResult:
-        """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""
-        group = self.host.groups[group_id]
-        leader = group.leader
-        if leader == target:
-            return TransferResult.LEADER_ALREADY
-        if group.is_leader or leader is None:
-            return group.transfer_leadership(target)
-        if target not in group.members:
-            return TransferResult.NOT_A_VOTER
-        octets = json.dumps({"group": group_id, "to": target}).encode()
-        is_sent = self.send(leader, TRANSFER_REQUEST, octets)
-        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
@@ -351,7 +331,7 @@ class Replication:
         self.is_busy = True
         if self.timings is not None and not self._frame_came_at:
             self._frame_came_at = self.timings.clock()
-        self.host.receive_peer(name, frame, now)
+        self._tenants.receive(name, frame, now)
         self.absorb(now)
 
     def synced(self, position: int, now: int) -> None:
@@ -438,7 +418,7 @@ class Replication:
             self._told_applied = applied
             octets = applied.to_bytes(8, "big")
             for name in self._connected:
-                self.send(name, METADATA_APPLIED, octets)
+                self._send_applied(name, octets)
         if self.stream.settling:
             self.stream.settle(min(self._connected.values(), default=applied), now)
         self._is_absorbing = False
@@ -519,20 +499,9 @@ class Replication:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    def send(self, node_id: str, kind: int, payload: bytes) -> bool:
-        """Say something to another node. False if there is no link. It may be lost with the link."""
-        return self.host.send_application(node_id, bytes([kind]) + payload)
-
     def send_batch(self, leader: str, group_id: int, batch: bytes) -> bool:
         """Bring a batch of commands to the leader of a queue group. False if there is no link."""
-        return self.send(leader, QUEUE_BATCH, group_id.to_bytes(4, "big") + batch)
-
-    def _on_application(self, name: str, payload: bytes, now: int) -> None:
-        handler = self.handlers.get(payload[0]) if payload else None
-        if handler is None:
-            log.error("%s sends a message of unknown kind %s: is it of a newer version?", name, payload[:1].hex())
-            return
-        handler(name, payload[1:], now)
+        return self._send_queue_batch(leader, group_id.to_bytes(4, "big") + batch)
 
     def begin_end_of_turn(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
@@ -553,7 +522,7 @@ class Replication:
             if self.metadata_group.is_leader:
                 self.metadata_group.propose(octets)
             elif self._leader is not None:
-                self.send(self._leader, METADATA_COMMANDS, octets)
+                self._send_commands(self._leader, octets)
 
     def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
@@ -580,14 +549,14 @@ class Replication:
                 elif self._behind:
                     self._behind.pop(group_id, None)
         self.deadline = self._next_deadline()
-        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
         return self.acquaintances.take_output() + output if self._said else output
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer that have waited for the disk, and what else may leave before the turn ends."""
         if self._said:
             return []  # that goes first
-        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
         return output
 
     @property

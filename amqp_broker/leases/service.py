@@ -70,7 +70,9 @@ class Leases:
         self.random_bytes = node.broker.random_bytes
         self.claims = Claims(self)
         self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
-        self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
+        self.peers = PeerRequests(
+            node.tenants, lambda: self.now, node.timers, node.config.command_timeout_ms, self._serve_peer
+        )
         self.apps = node.broker.apps = Apps(self)
         self.transactions = Transactions(node, self, self.apps)
         self.requests = 0

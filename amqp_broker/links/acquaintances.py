@@ -11,7 +11,7 @@ node of another generation of the cluster says counts for nothing, and one that 
 its own is over (generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
-`take_output`. All of them are an application's frame of one kind, whose octets are JSON.
+`take_output`. All of them are of one kind (FrameKind.ACQUAINTANCE), whose octets are JSON.
 
 Invariants:
 1. Nobody is admitted before both have recorded each other, on the disk.
@@ -30,12 +30,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why_refused, why_strange
 from amqp_broker.links.members_file import KnownMembers
+from amqp_broker.links.tenants import head_of
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
-from raft.messages import Application
-from raft.wire import encode
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: The kind of an application's frame.
-ACQUAINTANCE = 12
 #: How often a member says how far its memory has come, milliseconds: so much of what it has promised may be known to
 #: leaders only, and not to their disks.
 TELL_MS = 500
@@ -57,7 +55,7 @@ POINT = "point"
 FORGOTTEN = "forgotten"
 GENERATION = "generation"
 
-_HEAD = encode(Application(bytes([ACQUAINTANCE])))
+_HEAD = head_of(FrameKind.ACQUAINTANCE)
 
 
 class Acquaintance:

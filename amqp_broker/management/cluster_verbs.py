@@ -250,7 +250,7 @@ class ClusterVerbs:
         if queue.type != "quorum":
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
         group_id = self._replication.group_of(queue.queue_id).raft.group_id
-        result = self._membership.request_transfer(group_id, target)
+        result = self._replication.transfers.request(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
             raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")
         return {"group": group_id, "leader": target}, None
@@ -259,7 +259,7 @@ class ClusterVerbs:
         """Leaders are to be spread evenly over the linked members."""
         moves = []
         for move in self._membership.plan():
-            result = self._membership.request_transfer(move.group_id, move.target)
+            result = self._replication.transfers.request(move.group_id, move.target)
             moves.append(
                 {
                     "group": move.group_id,

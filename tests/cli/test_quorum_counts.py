@@ -31,6 +31,7 @@ from queues.timers import Timers
 from raft.entry import REGULAR
 from raft.host import RaftHost
 from raft.journal_records import RAFT_ENTRY, put_entry
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from storage.disk import FileDisk
 from storage.journal import Journal
@@ -64,7 +65,7 @@ class Groups:
         self.page_store = PageStore(self.disk)
         pager = Pager(self.page_store, 1, 2000, 3, 500)
         store = MessageStore(self.journal, pager, 1 << 30)
-        self.host = RaftHost("n1", JournalPort(store), RaftSettings(log_bytes=4096), random.Random(1))
+        self.host = RaftHost("n1", JournalPort(store), RaftSettings(log_bytes=4096), random.Random(1), Outbox())
         self.machine = QueueGroupMachine("n1", pager)
         self.metadata = self.host.open_group(0, MetadataMachine(Metadata(), Nobody()), ["n1"], 0)
         self.queues = self.host.open_group(1, self.machine, ["n1"], 0)

@@ -12,7 +12,7 @@ import pytest
 from amqp_broker.cli.main import command
 from amqp_broker.vhosts.policies import _APPLY_TO
 from storage.folder_format import FORMAT_VERSION
-from tests.docs import operations_page
+from tests.docs import cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.source_names import DOCS, ROOT
 from tests.house import test_imports
@@ -26,6 +26,11 @@ def test_the_tables_of_the_handbook_are_current() -> None:
     """Statistics, queue.list, loggers: what the code has, and no other."""
     page = operations_page.PAGE.read_text(encoding="utf-8")
     assert page == operations_page.written(page), "run `make docs`"
+
+
+def test_the_table_of_frames_between_nodes_is_current() -> None:
+    page = cluster_links_page.PAGE.read_text(encoding="utf-8")
+    assert page == cluster_links_page.written(page), "run `make docs`"
 
 
 def test_a_field_without_a_meaning_is_an_error() -> None:

@@ -12,7 +12,7 @@ from amqp_broker.queue_types.remote.effects_codec import (
     encode_count,
     encode_taken,
 )
-from amqp_broker.queue_types.remote.home import HOME_EFFECTS, Home
+from amqp_broker.queue_types.remote.home import Home
 from amqp_broker.turn.sync_job import SyncJob
 from queues.message import Message
 from queues.page import AddressBook
@@ -39,8 +39,7 @@ class HomeWorld:
         node, broker = self.node, self.node.broker
         return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, self._send)
 
-    def _send(self, node: str, kind: int, payload: bytes) -> bool:
-        assert kind == HOME_EFFECTS
+    def _send(self, node: str, payload: bytes) -> bool:
         self.sent.setdefault(node, []).append(payload)
         return True
 

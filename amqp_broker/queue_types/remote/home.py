@@ -27,21 +27,17 @@ from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Send
     from queues.message import Message
     from queues.pager import Pager
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: Application frames between nodes by their kind: to a home, and from it.
-HOME_COMMANDS = 4
-HOME_EFFECTS = 5
 #: Consumers that had to wait for memory try again after this time, milliseconds.
 _MEMORY_RETRY_MS = 200
 #: So often those are looked at that hold something and stand in no dispatcher, for whether their queue is gone.
 _LOOK_MS = 5000
-
-Send = Callable[[str, int, bytes], bool]
 
 
 class HomeVHost(Protocol):
@@ -60,8 +56,8 @@ class HomeVHost(Protocol):
 
 
 class Home:
-    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send(node, kind,
-    payload): an application frame to another node. sessions: of the nodes that use queues here. touched: those with
+    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send: its effects
+    to another node. sessions: of the nodes that use queues here. touched: those with
     something to send."""
 
     def __init__(
@@ -178,7 +174,7 @@ class Home:
             if session.end_turn(position):
                 self._awaiting[session] = None
             for frame in session.writer.take():
-                self._send(session.peer, HOME_EFFECTS, frame)
+                self._send(session.peer, frame)
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""
