@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import Proposal
+from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.kinds import MemberAddress, parse_member
 from raft.membership import TransferResult
 from raft.memory import IDENTITY_BYTES
@@ -58,7 +59,7 @@ class ClusterVerbs:
         node = request.text("node", "")
         config, replication = self._config, self._replication
         groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
-        queues = self._quorum_queues()
+        queues = self._queues_in_groups()
         for row in groups:
             row["queues"] = len(queues.get(row["group"], ()))
         critical = [
@@ -117,13 +118,13 @@ class ClusterVerbs:
             "is_critical": len(state.voters) > 1 and 2 * (len(linked) - 1) <= len(state.voters),
         }
 
-    def _quorum_queues(self) -> dict[int, list[tuple[str, str]]]:
-        """Virtual host and name of the quorum queues of each group."""
+    def _queues_in_groups(self) -> dict[int, list[tuple[str, str]]]:
+        """Virtual host and name of the queues of each group."""
         replication, metadata = self._replication, self._metadata
         found: dict[int, list[tuple[str, str]]] = {}
         for vhost in metadata.vhosts():
             for queue in metadata.queues(vhost.name):
-                if queue.type == "quorum":
+                if lives_in_groups(queue.type):
                     group_id = replication.group_of(queue.queue_id).raft.group_id
                     found.setdefault(group_id, []).append((vhost.name, queue.name))
         return found
@@ -247,7 +248,7 @@ class ClusterVerbs:
         queue = self._metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
-        if queue.type != "quorum":
+        if not lives_in_groups(queue.type):
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
         group_id = self._replication.group_of(queue.queue_id).raft.group_id
         result = self._replication.transfers.request(group_id, target)

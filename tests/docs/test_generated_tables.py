@@ -10,7 +10,7 @@ import click
 import pytest
 
 from amqp_broker.cli.main import command
-from amqp_broker.vhosts.policies import _APPLY_TO
+from amqp_broker.vhosts.policies import targets
 from storage.folder_format import FORMAT_VERSION
 from tests.docs import cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
@@ -107,4 +107,4 @@ def test_the_version_of_the_format_is_the_present_one() -> None:
 def test_a_policy_may_apply_to_what_the_page_says() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| `policy.put` |"))
-    assert {f"`{kind}`" for kind in _APPLY_TO} <= set(re.findall(r"`\w+`", row))
+    assert {f"`{kind}`" for kind in targets()} <= set(re.findall(r"`\w+`", row))

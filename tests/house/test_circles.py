@@ -44,11 +44,7 @@ TURNING = frozenset(
         "leases.service -> node",
         "leases.transactions -> node",
         "links.acquaintances -> cluster.replication",
-        "queue_types.quorum.dead_letters -> vhosts.broker",
-        "queue_types.quorum.group -> vhosts.broker",
         "resources.alarms -> connection.connection",
-        "routing.dead_letters -> vhosts.broker",
-        "routing.delays -> vhosts.broker",
     )
 )
 

@@ -17,7 +17,7 @@ cdef class QueueGroup(CommandSink):
     cdef public Group raft
     cdef public OwnStream stream
     cdef public object letters
-    cdef public object broker
+    cdef public object host
     cdef Replication _replication
     cdef long long _node_down_ms
     cdef long long _role_changes

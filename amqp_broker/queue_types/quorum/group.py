@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -51,8 +51,12 @@ from raft.group import Group
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.settings.config import Config
-    from amqp_broker.vhosts.broker import Broker
+    from queues.background import Background
+    from queues.message import Message
+    from queues.queue import Queue
+    from queues.store import MessageStore
 
 log = logging.getLogger("amqp_broker.proxies")
 
@@ -66,25 +70,62 @@ _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
 
 
+class Letters(Protocol):
+    """The node's DeadLetters."""
+
+    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+        """Publish one dead letter. Returns whether it went anywhere."""
+
+
+class DiscardCounts(Protocol):
+    """The node's Discards."""
+
+    def note(self, vhost: str, queue: str, messages: int, now: int) -> None:
+        """So many were dropped that had come back too often."""
+
+
+class GroupHost(Protocol):
+    """What a node gives to its groups."""
+
+    store: MessageStore
+    background: Background
+    metadata: Metadata
+    random_bytes: Callable[[int], bytes]
+
+    @property
+    def dead_letters(self) -> Letters:
+        """Publishes what queues give up."""
+
+    @property
+    def discards(self) -> DiscardCounts:
+        """Counts what queues drop."""
+
+    def is_there(self, queue: Any) -> bool:
+        """Whether a queue is in its virtual host."""
+
+    def remove_queue(self, queue: Any) -> None:
+        """Delete a queue for good: nobody needs it any more."""
+
+
 class QueueGroup(CommandSink):
     """queues: those that the metadata have, by id. now: the time of the turn, milliseconds."""
 
-    def __init__(self, group_id: int, replication: Replication, broker: Broker, config: Config) -> None:
+    def __init__(self, group_id: int, replication: Replication, host: GroupHost, config: Config) -> None:
         super().__init__()
         self.group_id = group_id
         self.now = replication.now
         self.queues: dict[int, QuorumQueue] = {}
-        pager = broker.store.pager
+        pager = host.store.pager
         self.pager = Pager(
             pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
         )
         self.machine = QueueGroupMachine(replication.own_node, self.pager)
         self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
-        self.letters = LetterCarrier(self, broker)
+        self.letters = LetterCarrier(self, replication, host.store, host.background)
         self._replication = replication
-        self.broker = broker
-        self.background = broker.background
+        self.host = host
+        self.background = host.background
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
@@ -120,7 +161,7 @@ class QueueGroup(CommandSink):
         self.machine.own_session = self.stream.session
 
     def _session_above(self, newest: int, now: int) -> int:
-        return session_above(newest, now << SESSION_BITS, self.broker.random_bytes)
+        return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -184,7 +225,7 @@ class QueueGroup(CommandSink):
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
-        metadata = self.broker.metadata
+        metadata = self.host.metadata
         return queue_id in self._ended or (is_numbered(queue_id, metadata) and not is_known(queue_id, metadata))
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -302,7 +343,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, Discarded):
             queue = self.queues.get(effect.queue_id)
             if queue is not None:
-                self.broker.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
+                self.host.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
         elif isinstance(effect, SessionClosed):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
@@ -320,11 +361,9 @@ class QueueGroup(CommandSink):
             queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
-        name = queue.name
-        vhost = self.broker.vhosts.get(queue.declaration.vhost)
-        if vhost is not None and vhost.queues.get(name) is queue:
-            log.info("queue '%s' in vhost '%s' expired", name, vhost.name)
-            self.broker.declarations.remove_queue(vhost, queue)
+        if self.host.is_there(queue):
+            log.info("queue '%s' in vhost '%s' expired", queue.name, queue.declaration.vhost)
+            self.host.remove_queue(queue)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what

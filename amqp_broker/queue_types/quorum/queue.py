@@ -67,7 +67,7 @@ class QuorumQueue(QueueProxy):
 
     def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
-        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
+        return self.group.host.dead_letters.publish(self, message, reason, now, receipt)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
