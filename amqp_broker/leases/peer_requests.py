@@ -152,7 +152,7 @@ class PeerRequests:
         self._send(node, peer, pending)
 
     def _send(self, node: str, peer: _Peer, pending: _Pending) -> None:
-        now = self._replication.now
+        now = self._replication.clock.now
         number = self._next_number = max(self._next_number + 1, now << _NUMBER_BITS)
         request = pending.request
         buffer = Buffer(len(request.blob) + 1024)

@@ -88,7 +88,7 @@ class Leases:
 
     @property
     def now(self) -> int:
-        return int(self._node.now)
+        return int(self._node.clock.now)
 
     @property
     def is_short(self) -> bool:

@@ -109,7 +109,7 @@ class DeadLetters:
 
     def discard(self, queue: Queue) -> None:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
-        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.now)
+        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.clock.now)
 
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
@@ -124,7 +124,7 @@ class DeadLetters:
 
     def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
         def done(refusals: list[Refusal]) -> None:
-            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.now)
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.clock.now)
 
         receipt.seal(done)
 

@@ -126,7 +126,7 @@ class DelayedMessages:
             return
         if Refusal.UNKNOWN in refusals:
             # Its way was cut off. Queues that have it get it again: better twice than never.
-            entry.expires_at = self._broker.now + _AGAIN_MS
+            entry.expires_at = self._broker.clock.now + _AGAIN_MS
             self._hold(entry)
         else:
             self._broker.store.pager.used -= entry.message.size

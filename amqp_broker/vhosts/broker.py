@@ -30,6 +30,7 @@ from amqp_broker.routing.discards import Discards
 from amqp_broker.routing.reply_to import ReplyConsumers
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
@@ -80,12 +81,14 @@ class Broker:
         store: MessageStore,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
         self.store = store
         self.timers = timers
         self.background = background
+        self.clock = clock
         self.random_bytes = random_bytes
         self.metadata = Metadata()
         self.passwords = VerifiedPasswords(random_bytes)
@@ -93,7 +96,6 @@ class Broker:
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
         self.dead_letters = DeadLetters(self)
-        self.now = 0
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = 0
@@ -145,7 +147,6 @@ class Broker:
 
     def recover(self, now: int) -> None:
         """Read the journal. Raises StorageError."""
-        self.now = now
         host = self.replication.host
         for segment, kind, payload in self.store.journal.recover(self.config.recover):
             if kind >= FIRST_RAFT_KIND:
@@ -164,7 +165,6 @@ class Broker:
     def start(self, now: int) -> None:
         """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
         StorageError."""
-        self.now = now
         recovery = self._recovery
         ids = [
             queue.queue_id
@@ -264,8 +264,8 @@ class Broker:
 
     def build_vhost(self, name: str) -> VHost:
         """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
-        now = self.now
-        vhost = VHost(name, self.store, now, self.config.max_cached_routes)
+        now = self.clock.now
+        vhost = VHost(name, self.store, self.config.max_cached_routes)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):
@@ -388,9 +388,9 @@ class Broker:
             owner.exclusive_queues[queue] = None
         recovered = self._recovery.queues.get(record.queue_id)
         if recovered is not None:
-            queue.restore(recovered, self.now)
+            queue.restore(recovered, self.clock.now)
         for lease in self._recovery.leases_of(record.queue_id):
-            restore_lease(queue, lease, self.now)
+            restore_lease(queue, lease, self.clock.now)
 
     def _is_here(self, record: QueueRecord) -> bool:
         """Whether this node is the home of a classic queue."""
@@ -409,14 +409,14 @@ class Broker:
     def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
         """A queue is there at run time."""
         queue.declaration = declaration
-        queue.last_used = self.now
+        queue.last_used = self.clock.now
         vhost.queues[declaration.name] = queue
         self.queue_count += 1
         vhost.queue_changed(declaration.name)
 
     def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
         """A classic queue of another node."""
-        link = self.homes.link_to(record.home, self.now)
+        link = self.homes.link_to(record.home, self.clock.now)
         queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
         queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
         self._take_in(vhost, queue, declaration)

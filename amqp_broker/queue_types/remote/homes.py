@@ -16,6 +16,7 @@ from amqp_broker.queue_types.remote.home_link import HomeLink
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.classic import ClassicQueue
     from queues.pager import Pager
@@ -51,10 +52,11 @@ class Homes:
         pager: Pager,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
     ) -> None:
         self._peers = peers
         self._background = background
-        self.home = Home(vhosts, remove_queue, pager, timers, self.send)
+        self.home = Home(vhosts, remove_queue, pager, timers, clock, self.send)
         self.links: dict[str, HomeLink] = {}
         self.sessions = self.home.sessions
         self.handlers = {
