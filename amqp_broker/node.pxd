@@ -4,6 +4,7 @@ from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.routing.dead_letters cimport DeadLetters
 from amqp_broker.flow.readers cimport Readers
+from amqp_broker.turn.clock cimport TurnClock
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
@@ -22,7 +23,7 @@ cdef class Turn:
 
 cdef class Node:
     cdef public object config
-    cdef public long long now
+    cdef public TurnClock clock
     cdef public Timers timers
     cdef public object background
     cdef object _jobs

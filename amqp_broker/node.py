@@ -50,6 +50,7 @@ from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
@@ -118,7 +119,7 @@ class Node:
 
     def __init__(self, config: Config, disk: Disk, now: int, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
-        self.now = now
+        self.clock = TurnClock(now)
         self.timers = Timers()
         self.background = Background()
         self._jobs = self.background.jobs
@@ -127,7 +128,7 @@ class Node:
         pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        self.broker = Broker(config, self.store, self.timers, self.background, random_bytes)
+        self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
         self.broker.declarations = Declarations(self.broker)
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
@@ -149,6 +150,7 @@ class Node:
             pager,
             self.timers,
             self.background,
+            self.clock,
         )
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
@@ -172,7 +174,7 @@ class Node:
         self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
         self.publisher = Publisher(self.broker, self.system)
         self.readers: Readers = Readers(self)
-        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
+        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.clock.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
@@ -330,7 +332,6 @@ class Node:
         if connection.is_starved and connection.vhost is not None:
             connection.is_starved = False
             self.starved.pop(connection, None)
-            connection.vhost.now = now
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
@@ -368,8 +369,6 @@ class Node:
         """The transport is gone."""
         self.set_time(now)
         if connection.state < CLOSING:
-            if connection.vhost is not None:
-                connection.vhost.now = now
             if connection.state != AWAIT_HEADER:  # as of those who only look whether somebody listens
                 self.control.log_end(connection, "the client closed the transport, or it was lost")
             self.control.release(connection)
@@ -391,8 +390,6 @@ class Node:
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
         self.set_time(now)
-        for vhost in self.broker.vhosts.values():
-            vhost.now = now
         self.timers.run(now)
         self.replication.tick(now)
         while self.holds and (hold := next(iter(self.holds))).deadline <= now:
@@ -461,8 +458,7 @@ class Node:
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
-        self.now = now
-        self.broker.now = now
+        self.clock.now = now
 
     # -- waiting for the disk ----------------------------------------------------------------------------------------
 
@@ -482,7 +478,7 @@ class Node:
 
     def begin_hold(self, hold: Hold) -> None:
         """It holds for command_timeout from now on: in the order of their deadlines."""
-        hold.deadline = self.now + self.config.command_timeout_ms
+        hold.deadline = self.clock.now + self.config.command_timeout_ms
         self.holds.pop(hold, None)
         self.holds[hold] = None
 
@@ -496,7 +492,7 @@ class Node:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
         self._is_syncing = True
-        self._sync_began = self.now
+        self._sync_began = self.clock.now
         store = self.store
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
@@ -530,14 +526,13 @@ class Node:
             _, connection, answer = self._parked.popleft()
             self.readers.unpark(connection)
             if connection.state == OPEN:
-                connection.vhost.now = now
                 answer()
             if connection.state != CLOSED:
                 connection.receive_data(b"", now)
 
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
-        return int(self.now - self._sync_began) if self._is_syncing else 0
+        return int(self.clock.now - self._sync_began) if self._is_syncing else 0
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
@@ -547,6 +542,7 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
+        self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
         store, replication, homes = self.store, self.replication, self.homes
         self.turn_share.copies = 0
@@ -641,7 +637,7 @@ class Node:
 
     def _next_deadline(self) -> int | None:
         if self._jobs:
-            return self.now
+            return self.clock.now
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at

@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.links.tenants cimport Tenants
 from amqp_broker.queue_types.quorum.group cimport QueueGroup
+from amqp_broker.turn.clock cimport TurnClock
 from queues.store cimport MessageStore
 from raft.host cimport RaftHost
 
@@ -8,7 +9,7 @@ cdef class Replication:
     cdef object _config
     cdef object _broker
     cdef object _projection
-    cdef public long long now
+    cdef public TurnClock clock
     cdef public bint is_ready
     cdef public bint is_busy
     cdef public long long deadline

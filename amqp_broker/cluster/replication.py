@@ -101,7 +101,7 @@ class Replication:
         self._config = config
         self._broker = broker
         self._projection = projection
-        self.now = 0
+        self.clock = broker.clock
         self.is_ready = False
         #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
         self.is_busy = True
@@ -201,9 +201,9 @@ class Replication:
         groups = self.queue_groups
         led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
-        is_new = not 0 <= self.now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
+        is_new = not 0 <= self.clock.now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self.is_leaving and is_new:
-            self._asked_at = self.now
+            self._asked_at = self.clock.now
             self.transfers.request(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
 
@@ -211,7 +211,6 @@ class Replication:
 
     def open(self, now: int) -> None:
         """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
-        self.now = now
         config = self._config
         if self.host.goes_on_alone:
             self.host.memory.begin_anew()
@@ -251,7 +250,7 @@ class Replication:
         return self._broker.metadata.identity_of(name)
 
     def _session_above(self, newest: int) -> int:
-        return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
+        return session_above(newest, self.clock.now << _SESSION_BITS, self._broker.random_bytes)
 
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
@@ -300,7 +299,6 @@ class Replication:
 
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
-        self.now = now
         self.is_busy = True
         self._connected[name] = 0
         self._absent.pop(name, None)
@@ -315,7 +313,6 @@ class Replication:
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
-        self.now = now
         self.is_busy = True
         if self._connected.pop(name, None) is not None:
             self._absent[name] = now
@@ -327,7 +324,6 @@ class Replication:
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
         """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
-        self.now = now
         self.is_busy = True
         if self.timings is not None and not self._frame_came_at:
             self._frame_came_at = self.timings.clock()
@@ -336,7 +332,6 @@ class Replication:
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
-        self.now = now
         self.synced_position = position
         if self.stream.unapplied:
             self.is_busy = True  # something may have waited for the disk
@@ -362,7 +357,6 @@ class Replication:
 
     def tick(self, now: int) -> None:
         """Time has passed."""
-        self.now = now
         self.is_busy = True
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
@@ -437,7 +431,7 @@ class Replication:
         if min(self._connected.values(), default=applied) >= applied:
             return None
         self.is_busy = True
-        return self.stream.wait_for(applied, self.now)
+        return self.stream.wait_for(applied, self.clock.now)
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
@@ -447,13 +441,13 @@ class Replication:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
         if command["op"] == "member.remove":
-            self.acquaintances.member_removed(command["node"], index, self.now)
+            self.acquaintances.member_removed(command["node"], index, self.clock.now)
             self.on_member_removed(command["node"], index)
         elif command["op"] in ("member.add", "member.put"):
-            self.acquaintances.member_added(command["node"], index, self.now)
+            self.acquaintances.member_added(command["node"], index, self.clock.now)
         result = self._projection.applied(command, changed, is_own)
         if is_own:
-            self.stream.applied(number, index, result, self.now)
+            self.stream.applied(number, index, result, self.clock.now)
 
     def replaced(self, index: int) -> None:
         """See Listener."""
@@ -461,13 +455,13 @@ class Replication:
         if self.stream is None:
             return
         self.read_index = index
-        self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.now)
+        self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
-            self.stream.applied(number, index, None, self.now)
+            self.stream.applied(number, index, None, self.clock.now)
 
     def leads(self, is_leader: bool, leader: str | None) -> None:
         """See Listener."""
@@ -506,7 +500,6 @@ class Replication:
     def begin_end_of_turn(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
-        self.now = now
         for group_id in self.dirty:
             if group_id in self.queue_groups:
                 self._touched[group_id] = None

@@ -99,14 +99,14 @@ class ClientAnswer(Answer):
         broker = node.broker
         key = self._reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        message = build_message(address, encode_properties(said), body, False, -1, -1, node.now)
+        message = build_message(address, encode_properties(said), body, False, -1, -1, node.clock.now)
         consumer = broker.reply_consumers.find(self._reply_to)
         if consumer is not None:
             self._write(consumer, message)
             return
         queue = channel.vhost.queues.get(self._reply_to)
         if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
-            channel.vhost.publish(message, [queue], node.now)
+            channel.vhost.publish(message, [queue], node.clock.now)
 
     def _write(self, consumer: Any, message: Any) -> None:
         """To a client that asks for more than it reads nothing more is said until it has read."""

@@ -31,6 +31,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
+    from amqp_broker.turn.clock import TurnClock
     from queues.timers import Timer, Timers
 
 log = logging.getLogger("amqp_broker.cluster")
@@ -101,13 +102,12 @@ class PeerAnswer(Answer):
 
 
 class PeerRequests:
-    """clock: the time of the turn, milliseconds. serve(request, answer): what this node does with a request of another
-    one; it raises nothing."""
+    """serve(request, answer): what this node does with a request of another one; it raises nothing."""
 
     def __init__(
         self,
         tenants: Tenants,
-        clock: Callable[[], int],
+        clock: TurnClock,
         timers: Timers,
         timeout_ms: int,
         serve: Callable[[PeerRequest, Answer], None],
@@ -152,7 +152,7 @@ class PeerRequests:
         self._send(node, peer, pending)
 
     def _send(self, node: str, peer: _Peer, pending: _Pending) -> None:
-        now = self._clock()
+        now = self._clock.now
         number = self._next_number = max(self._next_number + 1, now << _NUMBER_BITS)
         request = pending.request
         buffer = Buffer(len(request.blob) + 1024)

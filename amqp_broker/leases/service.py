@@ -71,7 +71,7 @@ class Leases:
         self.claims = Claims(self)
         self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
         self.peers = PeerRequests(
-            node.tenants, lambda: self.now, node.timers, node.config.command_timeout_ms, self._serve_peer
+            node.tenants, node.clock, node.timers, node.config.command_timeout_ms, self._serve_peer
         )
         self.apps = node.broker.apps = Apps(self)
         self.transactions = Transactions(node, self, self.apps)
@@ -90,7 +90,7 @@ class Leases:
 
     @property
     def now(self) -> int:
-        return int(self._node.now)
+        return int(self._node.clock.now)
 
     @property
     def is_short(self) -> bool:

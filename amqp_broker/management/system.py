@@ -144,12 +144,12 @@ class System:
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        answer = build_message(address, properties, octets, False, -1, -1, self._broker.now)
+        answer = build_message(address, properties, octets, False, -1, -1, self._broker.clock.now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
         elif reply_to in channel.vhost.queues:
-            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.now)
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.clock.now)
 
     def _execute(self, *asked: commands.Command) -> Steps:
         """Done when they are applied, and true at run time."""
@@ -173,7 +173,7 @@ class System:
 
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._vhost(request), self._broker
-        counts = RemoteCounts(broker.timers, self._broker.now)
+        counts = RemoteCounts(broker.timers, self._broker.clock.now)
         queues = list(vhost.queues.values())
         for number, queue in enumerate(queues):
             counts.ask(queue)
@@ -183,7 +183,7 @@ class System:
         rows: list[str] = []
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode_value(queue_statistics(queue, self._broker.now)))
+                rows.append(encode_value(queue_statistics(queue, self._broker.clock.now)))
             if number % _SLICE == 0:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}

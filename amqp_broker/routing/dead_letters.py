@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.discards import Discards
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
 
 log = logging.getLogger("amqp_broker")
 
@@ -50,7 +51,7 @@ class LetterHost(Protocol):
     config: Config
     vhosts: dict[str, VHost]
     discards: Discards
-    now: int
+    clock: TurnClock
 
     @property
     def replication(self) -> Agreement:
@@ -131,7 +132,7 @@ class DeadLetters:
 
     def discard(self, queue: Queue) -> None:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
-        self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.now)
+        self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.clock.now)
 
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
@@ -146,7 +147,7 @@ class DeadLetters:
 
     def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
         def done(refusals: list[Refusal]) -> None:
-            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._host.now)
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._host.clock.now)
 
         receipt.seal(done)
 

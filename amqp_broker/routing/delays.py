@@ -24,6 +24,7 @@ from queues.recovery import RecoveredQueue
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
+    from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.store import MessageStore
     from queues.timers import Timer, Timers
@@ -42,7 +43,7 @@ class DelayHost(Protocol):
     store: MessageStore
     timers: Timers
     background: Background
-    now: int
+    clock: TurnClock
 
     def group_of(self, queue_id: int) -> QueueGroup:
         """The group that has a queue of this id."""
@@ -140,7 +141,7 @@ class DelayedMessages:
             return
         if Refusal.UNKNOWN in refusals:
             # Its way was cut off. Queues that have it get it again: better twice than never.
-            entry.expires_at = self._host.now + _AGAIN_MS
+            entry.expires_at = self._host.clock.now + _AGAIN_MS
             self._hold(entry)
         else:
             self._host.store.pager.used -= entry.message.size

@@ -29,13 +29,11 @@ _REJECTED = 2
 
 
 class VHost:
-    """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
-    routes are remembered. forgotten: how often all of them were forgotten."""
+    """max_cached_routes: how many routes are remembered. forgotten: how often all of them were forgotten."""
 
-    def __init__(self, name: str, store: MessageStore, now: int, max_cached_routes: int) -> None:
+    def __init__(self, name: str, store: MessageStore, max_cached_routes: int) -> None:
         self.name = name
         self.store = store
-        self.now = now
         self.generation = 1
         self.queues: dict[str, Any] = {}
         self.dead_letters: list[Any] = []

@@ -29,6 +29,7 @@ from amqp_broker.routing.discards import Discards
 from amqp_broker.routing.reply_to import ReplyConsumers
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
@@ -68,12 +69,14 @@ class Broker:
         store: MessageStore,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
         self.store = store
         self.timers = timers
         self.background = background
+        self.clock = clock
         self.random_bytes = random_bytes
         self.metadata = Metadata()
         self.passwords = VerifiedPasswords(random_bytes)
@@ -81,7 +84,6 @@ class Broker:
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
         self.dead_letters = DeadLetters(self)
-        self.now = 0
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = 0
@@ -132,7 +134,6 @@ class Broker:
 
     def recover(self, now: int) -> None:
         """Read the journal. Raises StorageError."""
-        self.now = now
         host = self.replication.host
         for segment, kind, payload in self.store.journal.recover(self.config.recover):
             if kind >= FIRST_RAFT_KIND:
@@ -151,7 +152,6 @@ class Broker:
     def start(self, now: int) -> None:
         """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
         StorageError."""
-        self.now = now
         recovery = self.recovery
         records = [queue for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
         ids = [
@@ -234,8 +234,8 @@ class Broker:
 
     def build_vhost(self, name: str) -> VHost:
         """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
-        now = self.now
-        vhost = VHost(name, self.store, now, self.config.max_cached_routes)
+        now = self.clock.now
+        vhost = VHost(name, self.store, self.config.max_cached_routes)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):
@@ -339,14 +339,14 @@ class Broker:
             record.type,
         )  # fmt: skip
         queue_type = self.types[type_named(record.type).name]
-        queue = queue_type.create(declaration, record.queue_id, record.home, self.now)
+        queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
         if record.exclusive and record.home == self.replication.own_node:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues[queue] = None
-        queue_type.restore(queue, self.now)
+        queue_type.restore(queue, self.clock.now)
 
     def _type_of(self, queue: Queue) -> QueueType:
         return self.types[queue.declaration.type]
@@ -354,7 +354,7 @@ class Broker:
     def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
         """A queue is there at run time."""
         queue.declaration = declaration
-        queue.last_used = self.now
+        queue.last_used = self.clock.now
         vhost.queues[declaration.name] = queue
         self.queue_count += 1
         vhost.queue_changed(declaration.name)
@@ -375,7 +375,7 @@ class Broker:
         """Make a queue that nobody else has to know. Raises ArgumentError."""
         queue_id = self._next_transient_id
         self._next_transient_id += 1
-        queue = self.types[declaration.type].create(declaration, queue_id, "", self.now)
+        queue = self.types[declaration.type].create(declaration, queue_id, "", self.clock.now)
         self._take_in(vhost, queue, declaration)
         return queue
 
@@ -399,7 +399,7 @@ class Broker:
         vhost.look, vhost.next_look = vhost.next_look, None
         for queue in list(vhost.queues.values()):
             if not queue.is_deleted:
-                self._type_of(queue).policies_changed(queue, self.now)
+                self._type_of(queue).policies_changed(queue, self.clock.now)
             yield None
         for entry in vhost.router.entries():
             if vhost.router.get(entry.name) is entry:
@@ -456,7 +456,7 @@ class Broker:
 
     def link_to(self, home: str) -> HomeLink:
         """See TypeHost."""
-        link: HomeLink = self.homes.link_to(home, self.now)
+        link: HomeLink = self.homes.link_to(home, self.clock.now)
         return link
 
     def wait_for_disk(self) -> None:

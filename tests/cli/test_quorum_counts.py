@@ -141,7 +141,7 @@ def test_lease_groups_are_shown(groups: Groups, tmp_path: Path, capsys: pytest.C
     store = MessageStore(groups.journal, Pager(groups.page_store, 1 << 20, 2000, 3, 500), 1 << 30)
     plain = ClassicQueue("plain", 2, True, QueueArguments(), store, Timers(), Background(), None)
     for number in range(10):
-        VHost("/", store, 1, 10).publish(message_named(number + 1, 90), [plain], 1)
+        VHost("/", store, 10).publish(message_named(number + 1, 90), [plain], 1)
     group = open_lease(plain, "other", "somebody", "j" * 32, 1)
     group.claim(4, 1 << 40, 1)
     group.ack(1, 1)

@@ -235,7 +235,7 @@ def test_a_malformed_frame_ends_the_link_and_nothing_else(cluster: NodeCluster, 
     node = cluster.nodes["n1"].node
     for payload in (b"", b"\x02", b"\x01", b"\x01" + bytes(8), b"\x01" + bytes(30), b"\x01" + b"\xff" * 60):
         with pytest.raises(PeerProtocolError):
-            node.tenants.receivers[kind]("n2", payload, node.now)
+            node.tenants.receivers[kind]("n2", payload, node.clock.now)
 
 
 def test_a_request_is_answered_once(cluster: NodeCluster) -> None:

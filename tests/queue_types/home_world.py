@@ -37,7 +37,7 @@ class HomeWorld:
     def new_home(self) -> Home:
         """A home of the node that nobody has used, in place of its own."""
         node, broker = self.node, self.node.broker
-        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, self._send)
+        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, node.clock, self._send)
 
     def _send(self, node: str, payload: bytes) -> bool:
         self.sent.setdefault(node, []).append(payload)

@@ -492,6 +492,6 @@ def test_letters_under_way_survive_a_transfer_that_was_given_up() -> None:
     name = cluster.leader(1)
     group = cluster.nodes[name].node.replication.queue_groups[1]
     resets = group.letters._term
-    group.machine.role_changed(True, name, group.raft.term, group.now)  # as when a transfer is given up
-    group.absorb(group.now)
+    group.machine.role_changed(True, name, group.raft.term, group.clock.now)  # as when a transfer is given up
+    group.absorb(group.clock.now)
     assert group.letters._term == resets

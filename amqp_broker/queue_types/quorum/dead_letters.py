@@ -162,7 +162,7 @@ class LetterCarrier:
         if Refusal.UNKNOWN in refusals or (
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
-            self._again.append((self._group.now + RETRY_MS, effect))
+            self._again.append((self._group.clock.now + RETRY_MS, effect))
             self._group.touch()
         elif position > self._replication.synced_position and not self._replication.is_alone:
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))

@@ -4,13 +4,14 @@ from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 from queues.pager cimport Pager
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
+from amqp_broker.turn.clock cimport TurnClock
 from raft.group cimport Group
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
 
 cdef class QueueGroup(CommandSink):
     cdef public long long group_id
-    cdef public long long now
+    cdef public TurnClock clock
     cdef public dict queues
     cdef public Pager pager
     cdef public QueueGroupMachine machine

@@ -108,12 +108,12 @@ class GroupHost(Protocol):
 
 
 class QueueGroup(CommandSink):
-    """queues: those that the metadata have, by id. now: the time of the turn, milliseconds."""
+    """queues: those that the metadata have, by id."""
 
     def __init__(self, group_id: int, replication: Replication, host: GroupHost, config: Config) -> None:
         super().__init__()
         self.group_id = group_id
-        self.now = replication.now
+        self.clock = replication.clock
         self.queues: dict[int, QuorumQueue] = {}
         pager = host.store.pager
         self.pager = Pager(
@@ -291,7 +291,6 @@ class QueueGroup(CommandSink):
 
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
-        self.now = now
         machine = self.machine
         if machine.role_changes != self._role_changes:
             self._role_changes = machine.role_changes
@@ -343,7 +342,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, Discarded):
             queue = self.queues.get(effect.queue_id)
             if queue is not None:
-                self.host.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
+                self.host.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.clock.now)
         elif isinstance(effect, SessionClosed):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
@@ -404,7 +403,6 @@ class QueueGroup(CommandSink):
 
     def end_turn(self, now: int) -> None:
         """What the turn has to say to the group is proposed, or goes to the leader."""
-        self.now = now
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
         if not self._let_settling_rest(now):
@@ -539,8 +537,8 @@ class QueueGroup(CommandSink):
         """When `end_turn` has something to do again; 0 for never."""
         earliest = _NEVER
         if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
-            earliest = self.now + _REST_MS
-        if self._rests_until > self.now:
+            earliest = self.clock.now + _REST_MS
+        if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)
         if self.settling and self._rested_until:
             earliest = min(earliest, self._rested_until)

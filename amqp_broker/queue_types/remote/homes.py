@@ -18,6 +18,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
+    from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.classic import ClassicQueue
     from queues.pager import Pager
@@ -50,11 +51,12 @@ class Homes:
         pager: Pager,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
     ) -> None:
         self._peers = peers
         self._background = background
         send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
-        self.home = Home(vhosts, remove_queue, pager, timers, send_effects)
+        self.home = Home(vhosts, remove_queue, pager, timers, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
         self.sessions = self.home.sessions
         self._send_commands = tenants.register(FrameKind.HOME_COMMANDS, self.home.receive_commands)
