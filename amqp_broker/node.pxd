@@ -5,6 +5,7 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.routing.dead_letters cimport DeadLetters
 from amqp_broker.flow.readers cimport Readers
 from amqp_broker.turn.clock cimport TurnClock
+from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
@@ -59,6 +60,8 @@ cdef class Node:
     cdef public object tenants
     cdef dict _frames
     cdef object _send_reply
+    cdef public object transfers
+    cdef public QuorumGroups groups
     cdef public Replication replication
     cdef public object homes
     cdef object _acquaintances

@@ -30,8 +30,10 @@ from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
+from amqp_broker.cluster.journal_port import Chance, JournalPort
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
+from amqp_broker.cluster.transfers import Transfers
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
@@ -45,6 +47,7 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
@@ -61,6 +64,7 @@ from queues.letters import MOST_PUBLISHED
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
+from raft.host import RaftHost
 from storage.disk import Disk
 from storage.journal import Journal
 from storage.page_store import PageStore
@@ -135,12 +139,9 @@ class Node:
         )
         self.tenants = Tenants()
         self._frames = self.tenants.outbox.frames
-        self.replication = Replication(config, self.broker, self._projection, self.tenants, random_bytes)
-        self.broker.replication = self.replication
+        self._replicate(random_bytes)
         self._acquaintances = self.replication.acquaintances
-        self._acquaintances.on_admitted = self._admitted
-        self._acquaintances.on_dismissed = self._dismissed
-        self._acquaintances.on_farewell = self._farewell
+        self._acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self._acquaintances.links
         self.homes = self.broker.homes = Homes(
             self.replication,
@@ -158,6 +159,7 @@ class Node:
             config,
             self.replication,
             self.tenants,
+            self.transfers,
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
@@ -169,9 +171,11 @@ class Node:
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self._paging_out = PagingOut(
-            pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
+            pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
-        self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
+        self.system = System(
+            self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases, self.hold, self
+        )
         self.publisher = Publisher(self.broker, self.system)
         self.readers: Readers = Readers(self)
         self.turn_share = TurnShare(self.readers, self.timers, lambda: self.clock.now, config.max_turn_copies)
@@ -188,6 +192,23 @@ class Node:
         self._dead_letters = self.broker.dead_letters
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._begin(now)
+
+    def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
+        """What it agrees on with other nodes, and keeps as they do."""
+        config, broker = self.config, self.broker
+        port = JournalPort(self.store)
+        settings = config.raft_settings(config.memory_budget_bytes)
+        host = RaftHost(config.node_name, port, settings, Chance(random_bytes), self.tenants.outbox)
+        self.tenants.register_raft(host.receive_peer)
+        self.transfers = Transfers(host, self.tenants)
+        self.groups = broker.groups = QuorumGroups(
+            config, host, self.tenants, self.transfers, broker, self.clock,
+            lambda: self.replication.is_ready, lambda: self.replication.is_alone,
+        )  # fmt: skip
+        self.replication = broker.replication = Replication(
+            config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
+            broker.populate, self.timers, self.clock, random_bytes,
+        )  # fmt: skip
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
@@ -251,7 +272,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
-        self.replication.compare(now)
+        self.groups.compare(now)
         self.homes.start(now)
         self.membership.start(now)
         self._acquaintances.joined(self.replication.metadata_group.last_applied)
@@ -261,7 +282,9 @@ class Node:
 
     def measure(self, timings: Timings) -> None:
         """Tell it how long things take from now on."""
-        self.timings = self.replication.timings = timings
+        self.timings = timings
+        self.replication.measure(timings)
+        self.groups.measure(timings)
 
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that `recover` has not read. Once each."""
@@ -497,7 +520,7 @@ class Node:
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
-        if take_named(self.replication.pagers) and pages is None:
+        if take_named(self.groups.pagers) and pages is None:
             pages = store.pager.page_store.take_sync()
         batch = store.journal.take_batch()
         batches = [] if batch is None else [(store.journal, batch)]
@@ -544,7 +567,7 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
-        store, replication, homes = self.store, self.replication, self.homes
+        store, replication, groups, homes = self.store, self.replication, self.groups, self.homes
         self.turn_share.copies = 0
         if self.readers.is_shut:
             # Those who may go on do so in this turn, as a job.
@@ -557,7 +580,7 @@ class Node:
             self._dead_letters.post_refused(now)
         if self._home_links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy:
+        if replication.is_busy or groups.is_busy:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -566,7 +589,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if self._home_sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.dirty or self._frames:
+        if replication.is_busy or groups.is_busy or replication.dirty or self._frames:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
@@ -576,8 +599,8 @@ class Node:
             for confirms in confirming:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
-        if replication.is_active:
-            share_budget(replication.pagers)
+        if groups.is_active:
+            share_budget(groups.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and self._paging_out.relieve(min(_RELIEF_BYTES, excess)) > 0:
@@ -593,11 +616,11 @@ class Node:
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
-        readers, homes, replication = self.readers, self.homes, self.replication
+        readers, homes, groups = self.readers, self.homes, self.groups
         backlog = self.store.journal.position - self._synced_ticket
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
-        if replication.is_active and not is_behind:
-            is_behind = replication.is_behind
+        if groups.is_active and not is_behind:
+            is_behind = groups.is_behind
         is_on = self.alarms.is_set or self.store.pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or readers.is_alarmed:

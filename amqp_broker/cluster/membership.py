@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from amqp_broker.cluster.balance import Move
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.settings.config import Config
@@ -68,6 +69,7 @@ class Membership:
         config: Config,
         replication: Replication,
         tenants: Tenants,
+        transfers: Transfers,
         metadata: Metadata,
         timers: Timers,
         is_ready: Callable[[], bool],
@@ -80,7 +82,7 @@ class Membership:
         self.is_removed = False
         self._config = config
         self._replication = replication
-        self._transfers = replication.transfers
+        self._transfers = transfers
         self._metadata = metadata
         self._timers = timers
         self._is_ready = is_ready
@@ -98,7 +100,7 @@ class Membership:
         self._groupings: dict[str, tuple[int, list[str]]] = {}  # the same: an index, and who is in a group for certain
         self._removed_at: dict[str, int] = {}  # who is none any more, and the index
         self._said: tuple[int, list[str] | None] = (0, None)
-        self._replication.on_member_removed = self.member_removed
+        replication.watch_removals(self.member_removed)
         self._send_members = tenants.register(FrameKind.MEMBERS, self._on_members)
         self._send_release = tenants.register(FrameKind.RELEASE, self._on_release)
 

@@ -81,8 +81,8 @@ class LeaseExpiry:
 
     def start(self, broker: Broker, now: int) -> None:
         """Look at the groups of quorum queues from now on."""
-        if broker.replication.is_active:
-            for group in broker.replication.queue_groups.values():
+        if broker.groups.is_active:
+            for group in broker.groups.all.values():
                 for queue_id in group.machine.leased_queues() if group.raft.is_leader else ():
                     queue = group.queues.get(queue_id)
                     if queue is not None:

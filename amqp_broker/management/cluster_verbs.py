@@ -21,7 +21,9 @@ from raft.memory import IDENTITY_BYTES
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.settings.config import Config
     from raft.group import Group
 
@@ -38,11 +40,19 @@ class ClusterVerbs:
     """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
 
     def __init__(
-        self, config: Config, metadata: Metadata, replication: Replication, membership: Membership
+        self,
+        config: Config,
+        metadata: Metadata,
+        replication: Replication,
+        membership: Membership,
+        transfers: Transfers,
+        groups: QuorumGroups,
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._replication = replication
+        self._transfers = transfers
+        self._groups = groups
         self._membership = membership
         self.verbs: dict[str, Callable[[Request], Answer]] = {
             "cluster.status": self._status,
@@ -120,12 +130,12 @@ class ClusterVerbs:
 
     def _queues_in_groups(self) -> dict[int, list[tuple[str, str]]]:
         """Virtual host and name of the queues of each group."""
-        replication, metadata = self._replication, self._metadata
+        metadata = self._metadata
         found: dict[int, list[tuple[str, str]]] = {}
         for vhost in metadata.vhosts():
             for queue in metadata.queues(vhost.name):
                 if lives_in_groups(queue.type):
-                    group_id = replication.group_of(queue.queue_id).raft.group_id
+                    group_id = self._groups.of(queue.queue_id).raft.group_id
                     found.setdefault(group_id, []).append((vhost.name, queue.name))
         return found
 
@@ -250,8 +260,8 @@ class ClusterVerbs:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
         if not lives_in_groups(queue.type):
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
-        group_id = self._replication.group_of(queue.queue_id).raft.group_id
-        result = self._replication.transfers.request(group_id, target)
+        group_id = self._groups.of(queue.queue_id).raft.group_id
+        result = self._transfers.request(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
             raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")
         return {"group": group_id, "leader": target}, None
@@ -260,7 +270,7 @@ class ClusterVerbs:
         """Leaders are to be spread evenly over the linked members."""
         moves = []
         for move in self._membership.plan():
-            result = self._replication.transfers.request(move.group_id, move.target)
+            result = self._transfers.request(move.group_id, move.target)
             moves.append(
                 {
                     "group": move.group_id,

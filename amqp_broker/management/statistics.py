@@ -32,7 +32,7 @@ def count_node(node: NodeCounts) -> Steps:
             leased += queue.leased_count()
         if number % _SLICE == 0:
             yield None
-    groups = list(node.replication.queue_groups.values())
+    groups = list(node.groups.all.values())
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,

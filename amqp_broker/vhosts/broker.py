@@ -44,6 +44,7 @@ from raft.journal_records import FIRST_RAFT_KIND
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
 
 log = logging.getLogger("amqp_broker")
@@ -167,7 +168,7 @@ class Broker:
                 log.warning("set a damaged page aside: %s", line)
         seen = list(recovery.queues)
         recovery.finish(ids, self.config.recover)
-        held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
+        held = [queue_id for group in self.groups.all.values() for queue_id in group.machine.queue_ids()]
         ids += recovery.leases
         ids += [queue_id for queue_id, letters in recovery.last_letters.items() if letters.items]
         if self.config.recover:
@@ -312,7 +313,7 @@ class Broker:
         """Take an exchange out of the run-time side. Returns the bindings that went with it. What the metadata know of
         it keeps what it holds back until they do not, when this is called again."""
         for queue_id in self._ending.pop((vhost.name, name), ()):
-            self.replication.group_of(queue_id).queue_deleted(queue_id)
+            self.groups.of(queue_id).queue_deleted(queue_id)
         if vhost.router.get(name) is None:
             return []
         removed = vhost.router.remove(name)
@@ -448,11 +449,11 @@ class Broker:
 
     def group_of(self, queue_id: int) -> QueueGroup:
         """See TypeHost."""
-        return self.replication.group_of(queue_id)
+        return self.groups.of(queue_id)
 
     def place_queue(self, lowest: int, is_local: bool) -> int:
         """See TypeHost."""
-        return self.replication.place_queue(lowest, is_local)
+        return self.groups.place_queue(lowest, is_local)
 
     def link_to(self, home: str) -> HomeLink:
         """See TypeHost."""
@@ -469,3 +470,4 @@ class Broker:
     declarations: Any = None
     homes: Any = None
     replication: Replication = None  # type: ignore[assignment]  # the node sets them
+    groups: QuorumGroups = None  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cli.main import main
-from amqp_broker.cluster.replication import JournalPort
+from amqp_broker.cluster.journal_port import JournalPort
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata

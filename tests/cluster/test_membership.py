@@ -531,13 +531,13 @@ def test_a_transfer_may_be_asked_of_any_node(cluster: NodeCluster) -> None:
     old = cluster.leader()
     for asked in (old, *others_of(cluster, old)):
         target = others_of(cluster, cluster.leader())[0]
-        result = cluster.nodes[asked].node.replication.transfers.request(0, target)
+        result = cluster.nodes[asked].node.transfers.request(0, target)
         assert result is TransferResult.STARTED
         cluster.run(1000)
         assert cluster.leader() == target
-    assert cluster.nodes[old].node.replication.transfers.request(0, target) is TransferResult.LEADER_ALREADY
+    assert cluster.nodes[old].node.transfers.request(0, target) is TransferResult.LEADER_ALREADY
     follower = others_of(cluster, target)[0]
-    assert cluster.nodes[follower].node.replication.transfers.request(0, "n9") is TransferResult.NOT_A_VOTER
+    assert cluster.nodes[follower].node.transfers.request(0, "n9") is TransferResult.NOT_A_VOTER
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"group": 99, "to": "n1"}', b'{"group": 0, "to": 1}', b"\xff"])
@@ -555,7 +555,7 @@ def test_a_request_that_is_not_understood_changes_nothing(
 def gather(cluster: NodeCluster, name: str) -> None:
     """Have one node lead every group."""
     for group_id in groups(cluster):
-        cluster.nodes[name].node.replication.transfers.request(group_id, name)
+        cluster.nodes[name].node.transfers.request(group_id, name)
     cluster.run(2000)
     assert leaders(cluster) == {name}
 

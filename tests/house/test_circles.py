@@ -32,8 +32,6 @@ TURNING = frozenset(
         "channel.consumer -> connection.connection",
         "channel.lifecycle -> connection.connection",
         "channel.lifecycle -> node",
-        "cluster.replication -> queue_types.quorum.group",
-        "cluster.replication -> vhosts.broker",
         "connection.control -> node",
         "connection.handshake -> node",
         "flow.hold -> connection.connection",
@@ -43,7 +41,6 @@ TURNING = frozenset(
         "leases.answer -> node",
         "leases.service -> node",
         "leases.transactions -> node",
-        "links.acquaintances -> cluster.replication",
         "resources.alarms -> connection.connection",
     )
 )

@@ -29,8 +29,8 @@ from queues.quorum.commands import Dispatched
 from queues.quorum.effects import DeadLettered, Reason, Refusal
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from queues.background import Background
     from queues.store import MessageStore
 
@@ -63,10 +63,10 @@ class LetterCarrier:
     """The letters of one group, while this node leads it."""
 
     def __init__(
-        self, group: QueueGroup, replication: Replication, store: MessageStore, background: Background
+        self, group: QueueGroup, groups: QuorumGroups, store: MessageStore, background: Background
     ) -> None:
         self._group = group
-        self._replication = replication
+        self._groups = groups
         self._store = store
         self._background = background
         self._noted: deque[DeadLettered] = deque()
@@ -164,7 +164,7 @@ class LetterCarrier:
         ):
             self._again.append((self._group.clock.now + RETRY_MS, effect))
             self._group.touch()
-        elif position > self._replication.synced_position and not self._replication.is_alone:
+        elif position > self._groups.synced_position and not self._groups.is_alone():
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
             self._group.touch()
         else:

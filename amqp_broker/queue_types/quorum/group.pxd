@@ -1,6 +1,6 @@
 cimport cython
-from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
+from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport Pager
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
@@ -19,7 +19,7 @@ cdef class QueueGroup(CommandSink):
     cdef public OwnStream stream
     cdef public object letters
     cdef public object host
-    cdef Replication _replication
+    cdef QuorumGroups _groups
     cdef long long _node_down_ms
     cdef long long _role_changes
     cdef long long _leads_from

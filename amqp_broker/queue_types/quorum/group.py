@@ -50,8 +50,8 @@ from raft.errors import PeerProtocolError
 from raft.group import Group
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.settings.config import Config
     from queues.background import Background
     from queues.message import Message
@@ -110,20 +110,20 @@ class GroupHost(Protocol):
 class QueueGroup(CommandSink):
     """queues: those that the metadata have, by id."""
 
-    def __init__(self, group_id: int, replication: Replication, host: GroupHost, config: Config) -> None:
+    def __init__(self, group_id: int, groups: QuorumGroups, host: GroupHost, config: Config) -> None:
         super().__init__()
         self.group_id = group_id
-        self.clock = replication.clock
+        self.clock = groups.clock
         self.queues: dict[int, QuorumQueue] = {}
         pager = host.store.pager
         self.pager = Pager(
             pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
         )
-        self.machine = QueueGroupMachine(replication.own_node, self.pager)
+        self.machine = QueueGroupMachine(groups.own_node, self.pager)
         self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
-        self.letters = LetterCarrier(self, replication, host.store, host.background)
-        self._replication = replication
+        self.letters = LetterCarrier(self, groups, host.store, host.background)
+        self._groups = groups
         self.host = host
         self.background = host.background
         self._node_down_ms = config.node_down_ms
@@ -150,7 +150,7 @@ class QueueGroup(CommandSink):
         """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
         know of."""
         self.raft = raft
-        own = self._replication.own_node
+        own = self._groups.own_node
         newest = self.machine.last_session_of(own)
         for data, _, _, kind in raft.member.log.entries:
             if kind == REGULAR and data:
@@ -192,14 +192,14 @@ class QueueGroup(CommandSink):
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
         self._opened[queue.queue_id] = None
-        self._replication.is_active = True
+        self._groups.activate()
         self.settings_changed(queue)
 
     def settings_changed(self, queue: QuorumQueue) -> None:
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def forget_queue(self, queue: QuorumQueue) -> None:
         """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
@@ -217,7 +217,7 @@ class QueueGroup(CommandSink):
         """The metadata do not have this queue any more: the leader has the log forget it."""
         if self.raft.is_leader:
             self._unreconciled[queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def had(self, queue_id: int) -> bool:
         """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
@@ -238,12 +238,12 @@ class QueueGroup(CommandSink):
             self.flush()
         if receipt is not None:
             receipt.expect()
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
         return self.stream.submit(command, receipt)
 
     def touch(self) -> None:
         """See CommandSink."""
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -317,7 +317,7 @@ class QueueGroup(CommandSink):
 
     def _tell_times(self) -> None:
         """How long what is applied now was under way."""
-        timings, timed, applied = self._replication.timings, self._timed, self.raft.last_applied
+        timings, timed, applied = self._groups.timings, self._timed, self.raft.last_applied
         while timed and (timed[0][0] <= applied or not self.raft.is_leader):
             _, began = timed.popleft()
             if timings is not None and self.raft.is_leader:
@@ -326,7 +326,7 @@ class QueueGroup(CommandSink):
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
         self._watchers[queue_id] = wake
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
 
     def _wake_watchers(self) -> None:
         for queue_id, wake in list(self._watchers.items()):
@@ -350,7 +350,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
             # It was deleted while the command that opens it was on its way.
             self._unreconciled[effect.queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
@@ -380,7 +380,7 @@ class QueueGroup(CommandSink):
         """Whether this node leads, and has applied what earlier leaders have left (they may have dispatched letters);
         and knows the metadata."""
         is_leader = self.raft.is_leader and self.raft.last_applied >= self._leads_from
-        return bool(is_leader and self._replication.is_ready)
+        return bool(is_leader and self._groups.is_ready())
 
     def _on_role_changed(self, now: int) -> None:
         self._leads_from = self.raft.last_index
@@ -396,7 +396,7 @@ class QueueGroup(CommandSink):
         if self.raft.is_leader:
             self.compare()
             for name in self.machine.open_sessions():
-                if name != self.stream.origin and not self._replication.is_connected(name):
+                if name != self.stream.origin and not self._groups.is_linked(name):
                     self._gone.setdefault(name, now)
 
     # -- output --------------------------------------------------------------------------------------------------------
@@ -407,13 +407,13 @@ class QueueGroup(CommandSink):
             self.raft.take_checkpoint()
         if not self._let_settling_rest(now):
             self.flush()
-        self._replication.served(self.group_id)
+        self._groups.served(self.group_id)
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
             return
         if self.raft.is_leader:
             self._do_chores(now)
-        elif not self._replication.is_connected(leader):
+        elif not self._groups.is_linked(leader):
             return
         if self._has_waited(now):
             newest = self.machine.last_session_of(self.stream.origin)
@@ -449,11 +449,11 @@ class QueueGroup(CommandSink):
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
             is_proposed = self.machine.propose(self.raft, batch, now)
-            timings = self._replication.timings
+            timings = self._groups.timings
             if timings is not None and is_proposed:
                 self._timed.append((self.raft.last_index, timings.clock()))
             return is_proposed
-        return self._replication.send_batch(leader, self.group_id, batch)
+        return self._groups.send_batch(leader, self.group_id, batch)
 
     def _has_waited(self, now: int) -> bool:
         """Whether something was sent, and nothing was applied for long."""
@@ -468,7 +468,7 @@ class QueueGroup(CommandSink):
     # -- chores of the leader ------------------------------------------------------------------------------------------
 
     def _do_chores(self, now: int) -> None:
-        if self._unreconciled and self._replication.is_ready:
+        if self._unreconciled and self._groups.is_ready():
             self._reconcile()
         commands: list[Tick | NodeDown | Dispatched] = []
         if self._gone:
