@@ -40,6 +40,7 @@ from queues.recovery import Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
 from raft.journal_records import FIRST_RAFT_KIND
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
@@ -155,6 +156,7 @@ class Broker:
         StorageError."""
         recovery = self.recovery
         records = [queue for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
+        self._check_types(records)
         ids = [
             queue_id
             for queue_type in self.types.values()
@@ -186,6 +188,16 @@ class Broker:
         recovery.leases = {}
         recovery.last_letters = {}
         recovery.notes = {}
+
+    def _check_types(self, records: list[QueueRecord]) -> None:
+        """Of a queue whose type is not known nothing may be lost: it was declared with another version. Raises
+        StorageError."""
+        for record in records:
+            if record.type not in self.types:
+                raise StorageError(
+                    f"queue '{record.name}' in vhost '{record.vhost}' is of type '{record.type}', and this version "
+                    f"knows {', '.join(self.types)}: start the version with which it was declared, and delete it there"
+                )
 
     def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
         """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
