@@ -42,6 +42,7 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.flow.hold import Hold
 from amqp_broker.flow.readers import Readers
 from amqp_broker.flow.turn_share import TurnShare
+from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
@@ -169,7 +170,7 @@ class Node:
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
         self.serves_leases = False  # they were asked for since the start, or go on from before it
-        self.leases = Leases(self)
+        self._serve_leases()
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
@@ -209,6 +210,25 @@ class Node:
             config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
         )  # fmt: skip
+
+    def _serve_leases(self) -> None:
+        """Leases and transactions of its queues."""
+        broker = self.broker
+        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.sate)
+        self.leases = Leases(
+            broker,
+            self.tenants,
+            replies,
+            self.homes.home.find,
+            lambda channel, raw: self.publisher.find_route(channel, raw),
+            self._begin_leases,
+            lambda: bool(self.alarms.is_on),
+            lambda: self.is_ready,
+        )
+        broker.lease_expiry, broker.apps = self.leases.expiry, self.leases.apps
+
+    def _begin_leases(self) -> None:
+        self.serves_leases = True
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException
-from amqp_broker.leases.answer import Answer, ClientAnswer, TimelyAnswer
+from amqp_broker.leases.answer import Answer, ClientAnswer, Replies, TimelyAnswer
 from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.blob import BlobWriter, MalformedBlob
 from amqp_broker.leases.browse import browse, levels_of
@@ -32,6 +32,7 @@ from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
 from amqp_broker.leases.quorum_source import QuorumSource
+from amqp_broker.leases.staging import FindRoute
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
@@ -40,9 +41,11 @@ from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.links.tenants import Tenants
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.node import Node
+    from amqp_broker.vhosts.broker import Broker
     from queues.message import Message
+    from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
 
@@ -58,23 +61,40 @@ _SMALL_ANSWER_BYTES = 4096
 
 
 class Leases:
-    """The service of one node. now: the present time, milliseconds."""
+    """The service of one node. find_here: the queue with this id, if its home is this node. find_route: see Staging.
+    begin: there is something to serve, the first time or not. is_short: memory or disk are short, so that publishers
+    have to wait. is_ready: the queues of this node are there."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.config = node.config
-        self.broker = node.broker
-        self.store = node.store
-        self.timers = node.timers
-        self.background = node.background
-        self.random_bytes = node.broker.random_bytes
+    def __init__(
+        self,
+        broker: Broker,
+        tenants: Tenants,
+        replies: Replies,
+        find_here: Callable[[int], Queue | None],
+        find_route: FindRoute,
+        begin: Callable[[], None],
+        is_short: Callable[[], bool],
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.config = broker.config
+        self.broker = broker
+        self.store = broker.store
+        self.timers = broker.timers
+        self.background = broker.background
+        self.random_bytes = broker.random_bytes
+        self._clock = broker.clock
+        self._replies = replies
+        self._find_here = find_here
+        self._begin = begin
+        self.is_short = is_short
+        self._is_ready = is_ready
         self.claims = Claims(self)
-        self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
+        self.expiry = LeaseExpiry(self.timers)
         self.peers = PeerRequests(
-            node.tenants, node.clock, node.timers, node.config.command_timeout_ms, self._serve_peer
+            tenants, self._clock, self.timers, self.config.command_timeout_ms, self._serve_peer
         )
-        self.apps = node.broker.apps = Apps(self)
-        self.transactions = Transactions(node, self, self.apps)
+        self.apps = Apps(self)
+        self.transactions = Transactions(self, self.apps, find_route)
         self.requests = 0
         self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
         self._synced_position = 0
@@ -90,12 +110,8 @@ class Leases:
 
     @property
     def now(self) -> int:
-        return int(self._node.clock.now)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether memory or disk are short, so that publishers have to wait."""
-        return bool(self._node.alarms.is_on)
+        """The time of the turn, milliseconds."""
+        return int(self._clock.now)
 
     def within_time(self, answer: Answer, verb: str, wait_ms: int = 0) -> Answer:
         """For what may never come, because it takes a majority; wait_ms: how long it may wait on purpose."""
@@ -131,15 +147,15 @@ class Leases:
 
     def come_back(self) -> None:
         """There is to be a turn soon."""
-        self._node.serves_leases = True
+        self._begin()
         if not self._comes_back:
             self._comes_back = True
             self.timers.at(self.now, lambda now: None)
 
     def after_sync(self, then: Callable[[], None]) -> None:
         """Call `then` when what is in the journal now is on the disk; at once, if it is."""
-        self._node.serves_leases = True
-        position = int(self._node.store.journal.position)
+        self._begin()
+        position = int(self.store.journal.position)
         if position <= self._synced_position:
             then()
         else:
@@ -159,10 +175,10 @@ class Leases:
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve a request of a client."""
-        self._node.serves_leases = True
+        self._begin()
         self.requests += 1
         try:
-            answer = ClientAnswer(self._node, channel, facts)
+            answer = ClientAnswer(self._replies, channel, facts)
         except MalformedInput as error:
             log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
             return
@@ -203,15 +219,15 @@ class Leases:
 
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
-        self._node.serves_leases = True
+        self._begin()
 
         def serve() -> None:
-            if not self._node.is_ready:
+            if not self._is_ready():
                 raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
             if not request.queue_id:
                 self.transactions.serve(request, answer)
                 return
-            queue = self._node.homes.home.find(request.queue_id)
+            queue = self._find_here(request.queue_id)
             if queue is None:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")

@@ -38,9 +38,6 @@ TURNING = frozenset(
         "flow.hold -> node",
         "flow.readers -> node",
         "flow.turn_share -> connection.connection",
-        "leases.answer -> node",
-        "leases.service -> node",
-        "leases.transactions -> node",
         "resources.alarms -> connection.connection",
     )
 )
