@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.leases.app import App, Key, Part
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
-from amqp_broker.leases.lease_source import Outcome, Then
 from amqp_broker.leases.publication import Publication
+from amqp_broker.leases.queue_leases import Outcome, Then
 from amqp_broker.metadata import commands
 from queues.quorum.reader import Malformed
 from storage.errors import CorruptRecord

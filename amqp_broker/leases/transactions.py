@@ -17,8 +17,8 @@ from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.apps import Apps, staged_messages
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
-from amqp_broker.leases.lease_source import giving
 from amqp_broker.leases.peer_requests import PeerRequest
+from amqp_broker.leases.queue_leases import giving
 from amqp_broker.leases.staging import FindRoute, Staging
 from amqp_broker.metadata import commands
 

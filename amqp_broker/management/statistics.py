@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.leases.lease_source import group_list
+from amqp_broker.leases.queue_leases import group_list
 from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
+from queues.lease_source import LeasedAt
 from queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
         "leased": queue.leased_count(),
     }
     found |= queue_type.figures(queue)
-    groups = queue_type.lease_groups(queue)
-    if groups is not None:
-        found["lease_groups"] = group_list(groups, now)
+    source = queue.leases()
+    if source is not None and not isinstance(source, LeasedAt):
+        found["lease_groups"] = group_list(source.groups(), now)
     return found

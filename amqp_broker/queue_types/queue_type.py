@@ -179,8 +179,3 @@ class QueueType:
     def figures(cls, queue: Any) -> dict[str, Any]:
         """What statistics show of a queue besides what they show of every one."""
         return {}
-
-    @classmethod
-    def lease_groups(cls, queue: Any) -> Mapping[str, Any] | None:
-        """Its lease groups by name, None where this node does not know them."""
-        return None

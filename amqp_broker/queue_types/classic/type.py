@@ -20,7 +20,6 @@ from queues.leases import restore_lease
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
-    from queues.leases import LeaseGroup
     from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
@@ -173,8 +172,3 @@ class ClassicType(QueueType):
             "settled": queue.settled_count,
             "dead_letters": queue.letters.count if queue.letters is not None else 0,
         }
-
-    @classmethod
-    def lease_groups(cls, queue: Any) -> Mapping[str, LeaseGroup] | None:
-        """See QueueType."""
-        return queue.lease_groups if isinstance(queue, ClassicQueue) else None

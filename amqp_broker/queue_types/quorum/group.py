@@ -181,10 +181,14 @@ class QueueGroup(CommandSink):
     # -- queues of the metadata --------------------------------------------------------------------------------------
 
     def open_queue(
-        self, declaration: QueueDeclaration, queue_id: int, find_settings: Callable[[], QuorumSettings]
+        self,
+        declaration: QueueDeclaration,
+        queue_id: int,
+        find_settings: Callable[[], QuorumSettings],
+        lease_expires: Callable[[], int | None],
     ) -> QuorumQueue:
         """A queue that the metadata have from now on."""
-        queue = QuorumQueue(declaration, queue_id, self, find_settings)
+        queue = QuorumQueue(declaration, queue_id, self, find_settings, lease_expires)
         self.add_queue(queue)
         return queue
 

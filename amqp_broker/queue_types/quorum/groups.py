@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.turn.timings import Timings
+    from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -106,6 +107,16 @@ class QuorumGroups:
             self._asked_at = now
             self._transfers.request(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+
+    def leased(self) -> list[Queue]:
+        """The queues with lease groups in the logs that this node leads."""
+        led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []
+        return [
+            group.queues[queue_id]
+            for group in led
+            for queue_id in group.machine.leased_queues()
+            if queue_id in group.queues
+        ]
 
     # -- start and end -------------------------------------------------------------------------------------------------
 

@@ -30,19 +30,22 @@ class QuorumQueue(QueueProxy):
     """find_settings: makes what is in force out of the declaration and the policies of the day. Made by
     QueueGroup.open_queue."""
 
+    recognises_producers = True
+
     def __init__(
         self,
         declaration: QueueDeclaration,
         queue_id: int,
         group: QueueGroup,
         find_settings: Callable[[], QuorumSettings],
+        lease_expires: Callable[[], int | None] = lambda: None,
     ) -> None:
         super().__init__(declaration.name, queue_id, True, group)
         self.declaration = declaration
         self.group = group
         self.counts_returns = True
         self.is_prepared = False
-        self.leases = QuorumLeases(self)
+        self._leases = QuorumLeases(self, lease_expires)
         self._find_settings = find_settings
         self._take_settings(find_settings())
 
@@ -58,6 +61,10 @@ class QuorumQueue(QueueProxy):
         if settings != self.quorum_settings:
             self._take_settings(settings)
             self.group.settings_changed(self)
+
+    def leases(self) -> QuorumLeases:
+        """See Queue."""
+        return self._leases
 
     def prepare(self) -> None:
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
+from queues.arguments import QueueArguments, read_fields, with_policy
 from queues.quorum.arguments import leads_locally, parse_quorum_arguments
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
-    from queues.arguments import QueueArguments
     from queues.queue import Queue
-    from queues.quorum.leases import QuorumLease
     from queues.quorum.settings import QuorumSettings
 
 
@@ -72,7 +71,13 @@ class QuorumType(QueueType):
             policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
             return parse_quorum_arguments(declaration.arguments, *policies)
 
-        return self._host.group_of(queue_id).open_queue(declaration, queue_id, settings)
+        def lease_expires() -> int | None:
+            policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
+            said = {key: value for key, value in declaration.arguments.items() if key == "x-lease-expires"}
+            found = QueueArguments(**read_fields(said))  # type: ignore[arg-type]
+            return with_policy(found, policy or {}, operator).lease_expires
+
+        return self._host.group_of(queue_id).open_queue(declaration, queue_id, settings, lease_expires)
 
     def policies_changed(self, queue: Any, now: int) -> None:
         """See QueueType."""
@@ -91,9 +96,3 @@ class QuorumType(QueueType):
         """See QueueType."""
         figures = queue.statistics()
         return {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
-
-    @classmethod
-    def lease_groups(cls, queue: Any) -> Mapping[str, QuorumLease]:
-        """See QueueType."""
-        groups: Mapping[str, QuorumLease] = queue.leases.groups()
-        return groups
