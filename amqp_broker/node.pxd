@@ -4,6 +4,8 @@ from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.routing.dead_letters cimport DeadLetters
 from amqp_broker.flow.readers cimport Readers
+from amqp_broker.turn.clock cimport TurnClock
+from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
@@ -22,7 +24,7 @@ cdef class Turn:
 
 cdef class Node:
     cdef public object config
-    cdef public long long now
+    cdef public TurnClock clock
     cdef public Timers timers
     cdef public object background
     cdef object _jobs
@@ -55,6 +57,11 @@ cdef class Node:
     cdef long long _synced_ticket
     cdef long long _shortened_at
     cdef long long _publish_backlog
+    cdef public object tenants
+    cdef dict _frames
+    cdef object _send_reply
+    cdef public object transfers
+    cdef public QuorumGroups groups
     cdef public Replication replication
     cdef public object homes
     cdef object _acquaintances

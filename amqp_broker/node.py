@@ -30,8 +30,10 @@ from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
+from amqp_broker.cluster.journal_port import Chance, JournalPort
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
+from amqp_broker.cluster.transfers import Transfers
 from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
@@ -40,15 +42,19 @@ from amqp_broker.connection.peer import Peer
 from amqp_broker.flow.hold import Hold
 from amqp_broker.flow.readers import Readers
 from amqp_broker.flow.turn_share import TurnShare
+from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.homes import Homes
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
-from amqp_broker.routing.reply_to import DIRECT_REPLY
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
@@ -59,6 +65,7 @@ from queues.letters import MOST_PUBLISHED
 from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
+from raft.host import RaftHost
 from storage.disk import Disk
 from storage.journal import Journal
 from storage.page_store import PageStore
@@ -117,7 +124,7 @@ class Node:
 
     def __init__(self, config: Config, disk: Disk, now: int, random_bytes: Callable[[int], bytes]) -> None:
         self.config = config
-        self.now = now
+        self.clock = TurnClock(now)
         self.timers = Timers()
         self.background = Background()
         self._jobs = self.background.jobs
@@ -126,26 +133,34 @@ class Node:
         pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        self.broker = Broker(config, self.store, self.timers, self.background, random_bytes)
+        self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
         self.broker.declarations = Declarations(self.broker)
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
-        self.replication = Replication(config, self.broker, self._projection, random_bytes)
-        self.broker.replication = self.replication
+        self.tenants = Tenants()
+        self._frames = self.tenants.outbox.frames
+        self._replicate(random_bytes)
         self._acquaintances = self.replication.acquaintances
-        self._acquaintances.on_admitted = self._admitted
-        self._acquaintances.on_dismissed = self._dismissed
-        self._acquaintances.on_farewell = self._farewell
+        self._acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self._acquaintances.links
         self.homes = self.broker.homes = Homes(
-            self.replication, self.broker.vhosts, self.broker.remove_queue, pager, self.timers, self.background
+            self.replication,
+            self.tenants,
+            self.broker.vhosts,
+            self.broker.remove_queue,
+            pager,
+            self.timers,
+            self.background,
+            self.clock,
         )
-        self.replication.handlers.update(self.homes.handlers)
-        self.replication.handlers[DIRECT_REPLY] = self.broker.reply_consumers.receive
+        replies = self.broker.reply_consumers
+        self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
         self.membership = Membership(
             config,
             self.replication,
+            self.tenants,
+            self.transfers,
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
@@ -155,14 +170,16 @@ class Node:
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
         self.serves_leases = False  # they were asked for since the start, or go on from before it
-        self.leases = Leases(self)
+        self._serve_leases()
         self._paging_out = PagingOut(
-            pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
+            pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
-        self.system = System(self.broker, self.replication, self.membership, self.leases, self.hold, self)
+        self.system = System(
+            self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases, self.hold, self
+        )
         self.publisher = Publisher(self.broker, self.system)
         self.readers: Readers = Readers(self)
-        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.now, config.max_turn_copies)
+        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.clock.now, config.max_turn_copies)
         handshake = Handshake(self)
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
@@ -176,6 +193,42 @@ class Node:
         self._dead_letters = self.broker.dead_letters
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._begin(now)
+
+    def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
+        """What it agrees on with other nodes, and keeps as they do."""
+        config, broker = self.config, self.broker
+        port = JournalPort(self.store)
+        settings = config.raft_settings(config.memory_budget_bytes)
+        host = RaftHost(config.node_name, port, settings, Chance(random_bytes), self.tenants.outbox)
+        self.tenants.register_raft(host.receive_peer)
+        self.transfers = Transfers(host, self.tenants)
+        self.groups = broker.groups = QuorumGroups(
+            config, host, self.tenants, self.transfers, broker, self.clock,
+            lambda: self.replication.is_ready, lambda: self.replication.is_alone,
+        )  # fmt: skip
+        self.replication = broker.replication = Replication(
+            config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
+            broker.populate, self.timers, self.clock, random_bytes,
+        )  # fmt: skip
+
+    def _serve_leases(self) -> None:
+        """Leases and transactions of its queues."""
+        broker = self.broker
+        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.sate)
+        self.leases = Leases(
+            broker,
+            self.tenants,
+            replies,
+            self.homes.home.find,
+            lambda channel, raw: self.publisher.find_route(channel, raw),
+            self._begin_leases,
+            lambda: bool(self.alarms.is_on),
+            lambda: self.is_ready,
+        )
+        broker.lease_expiry, broker.apps = self.leases.expiry, self.leases.apps
+
+    def _begin_leases(self) -> None:
+        self.serves_leases = True
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
@@ -209,9 +262,7 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.replication.open(now)
-        self.broker.reply_consumers.open(
-            self.replication.own_node, self.homes.send, self.replication.connected
-        )
+        self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_ticket = self.broker.ticket()
         self.leases.synced(self._synced_ticket)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
@@ -241,7 +292,7 @@ class Node:
         self.is_ready = True
         self.broker.start(now)
         self._projection.is_live = True
-        self.replication.compare(now)
+        self.groups.compare(now)
         self.homes.start(now)
         self.membership.start(now)
         self._acquaintances.joined(self.replication.metadata_group.last_applied)
@@ -251,7 +302,9 @@ class Node:
 
     def measure(self, timings: Timings) -> None:
         """Tell it how long things take from now on."""
-        self.timings = self.replication.timings = timings
+        self.timings = timings
+        self.replication.measure(timings)
+        self.groups.measure(timings)
 
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that `recover` has not read. Once each."""
@@ -322,7 +375,6 @@ class Node:
         if connection.is_starved and connection.vhost is not None:
             connection.is_starved = False
             self.starved.pop(connection, None)
-            connection.vhost.now = now
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
@@ -360,8 +412,6 @@ class Node:
         """The transport is gone."""
         self.set_time(now)
         if connection.state < CLOSING:
-            if connection.vhost is not None:
-                connection.vhost.now = now
             if connection.state != AWAIT_HEADER:  # as of those who only look whether somebody listens
                 self.control.log_end(connection, "the client closed the transport, or it was lost")
             self.control.release(connection)
@@ -383,8 +433,6 @@ class Node:
     def tick(self, now: int) -> None:
         """Time has passed: everything that is due happens."""
         self.set_time(now)
-        for vhost in self.broker.vhosts.values():
-            vhost.now = now
         self.timers.run(now)
         self.replication.tick(now)
         while self.holds and (hold := next(iter(self.holds))).deadline <= now:
@@ -400,6 +448,7 @@ class Node:
 
     def _admitted(self, name: str, now: int) -> None:
         """What another node says counts from now on."""
+        self.tenants.link_up(name)
         self.replication.peer_connected(name, now)
         self.homes.peer_connected(name, now)
         self.membership.peer_connected(name)
@@ -410,6 +459,7 @@ class Node:
 
     def _dismissed(self, name: str, now: int) -> None:
         """It does not any more."""
+        self.tenants.link_down(name)
         self.replication.peer_disconnected(name, now)
         self.homes.peer_disconnected(name, now)
         self.broker.reply_consumers.peer_disconnected(name, now)
@@ -451,8 +501,7 @@ class Node:
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
-        self.now = now
-        self.broker.now = now
+        self.clock.now = now
 
     # -- waiting for the disk ----------------------------------------------------------------------------------------
 
@@ -472,7 +521,7 @@ class Node:
 
     def begin_hold(self, hold: Hold) -> None:
         """It holds for command_timeout from now on: in the order of their deadlines."""
-        hold.deadline = self.now + self.config.command_timeout_ms
+        hold.deadline = self.clock.now + self.config.command_timeout_ms
         self.holds.pop(hold, None)
         self.holds[hold] = None
 
@@ -486,12 +535,12 @@ class Node:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
         self._is_syncing = True
-        self._sync_began = self.now
+        self._sync_began = self.clock.now
         store = self.store
         pages = store.take_page_sync()
         ticket = self.broker.ticket()
         journal_position = store.journal.position
-        if take_named(self.replication.pagers) and pages is None:
+        if take_named(self.groups.pagers) and pages is None:
             pages = store.pager.page_store.take_sync()
         batch = store.journal.take_batch()
         batches = [] if batch is None else [(store.journal, batch)]
@@ -520,14 +569,13 @@ class Node:
             _, connection, answer = self._parked.popleft()
             self.readers.unpark(connection)
             if connection.state == OPEN:
-                connection.vhost.now = now
                 answer()
             if connection.state != CLOSED:
                 connection.receive_data(b"", now)
 
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
-        return int(self.now - self._sync_began) if self._is_syncing else 0
+        return int(self.clock.now - self._sync_began) if self._is_syncing else 0
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
@@ -537,8 +585,9 @@ class Node:
 
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
+        self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
-        store, replication, homes = self.store, self.replication, self.homes
+        store, replication, groups, homes = self.store, self.replication, self.groups, self.homes
         self.turn_share.copies = 0
         if self.readers.is_shut:
             # Those who may go on do so in this turn, as a job.
@@ -551,7 +600,7 @@ class Node:
             self._dead_letters.post_refused(now)
         if self._home_links:
             homes.begin_end_of_turn(now)
-        if replication.is_busy:
+        if replication.is_busy or groups.is_busy:
             replication.begin_end_of_turn(now)
         store.end_turn()
         if self.is_ready and store.journal.position != self._shortened_at:
@@ -560,7 +609,7 @@ class Node:
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if self._home_sessions:
             homes.end_turn(store.journal.position, self.alarms.is_on, now)
-        if replication.is_busy or replication.dirty:
+        if replication.is_busy or groups.is_busy or replication.dirty or self._frames:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
@@ -570,8 +619,8 @@ class Node:
             for confirms in confirming:
                 if confirms.end_turn(ticket) and confirms not in self._awaiting:
                     self._awaiting.append(confirms)
-        if replication.is_active:
-            share_budget(replication.pagers)
+        if groups.is_active:
+            share_budget(groups.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and self._paging_out.relieve(min(_RELIEF_BYTES, excess)) > 0:
@@ -587,11 +636,11 @@ class Node:
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
-        readers, homes, replication = self.readers, self.homes, self.replication
+        readers, homes, groups = self.readers, self.homes, self.groups
         backlog = self.store.journal.position - self._synced_ticket
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
-        if replication.is_active and not is_behind:
-            is_behind = replication.is_behind
+        if groups.is_active and not is_behind:
+            is_behind = groups.is_behind
         is_on = self.alarms.is_set or self.store.pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or readers.is_alarmed:
@@ -631,7 +680,7 @@ class Node:
 
     def _next_deadline(self) -> int | None:
         if self._jobs:
-            return self.now
+            return self.clock.now
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at

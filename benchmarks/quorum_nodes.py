@@ -188,7 +188,7 @@ class Load:
         Client(first, declare)
         group_id = first.node.broker.vhosts["/"].queues[QUEUE].group.group_id
         leader = next(
-            each for each in room.members.values() if each.node.replication.queue_groups[group_id].raft.is_leader
+            each for each in room.members.values() if each.node.groups.all[group_id].raft.is_leader
         )
         self.producer = Client(leader, methods.ConfirmSelect())
         self.consumer = Client(

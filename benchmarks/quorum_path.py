@@ -31,6 +31,8 @@ from typing import Any
 import click
 
 import amqp_broker  # noqa: F401  # decides which modules run
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import Tenants
 from benchmarks.brokers import own_environment, temporary_folder
 from benchmarks.instructions import check_valgrind, read_total
 from benchmarks.machine import is_compiled
@@ -165,8 +167,10 @@ class BenchNode:
         self.journal = Journal(disk)
         list(self.journal.recover())
         pager = Pager(PageStore(disk, 16 * MIB), 512 * MIB, 64 * 1024, 1000, 4 * MIB)
-        self.host = RaftHost(name, Port(self.journal), RaftSettings(), random.Random(name))
-        self.host.on_application = self._on_application
+        self.tenants = Tenants()
+        self.host = RaftHost(name, Port(self.journal), RaftSettings(), random.Random(name), self.tenants.outbox)
+        self.tenants.register_raft(self.host.receive_peer)
+        self.send_batch = self.tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
         self.machines = {group: TimedMachine(self, pager) for group in range(1, room.groups + 1)}
 
     def spend(self, phase: str, began: int) -> int:
@@ -188,7 +192,7 @@ class BenchNode:
         """As the leader does it with its own batches and those of others."""
         self.machines[group].propose(self.host.groups[group], batch, now)
 
-    def _on_application(self, sender: str, payload: bytes, now: int) -> None:
+    def _on_batch(self, sender: str, payload: bytes, now: int) -> None:
         began = time.process_time_ns()
         self.propose(int.from_bytes(payload[:4], "big"), memoryview(payload)[4:], now)
         self.inner += self.spend("propose", began)
@@ -212,6 +216,7 @@ class Room:
         for node in self.nodes.values():
             for other in NAMES:
                 if other != node.name:
+                    node.tenants.link_up(other)
                     node.host.peer_connected(other, self.now)
             for group, machine in node.machines.items():
                 node.host.open_group(group, machine, NAMES, self.now)
@@ -226,7 +231,7 @@ class Room:
                     has_moved = True
                     other = self.nodes[receiver]
                     for frame in frames:
-                        other.measure("replicate", other.host.receive_peer, node.name, frame, self.now)
+                        other.measure("replicate", other.tenants.receive, node.name, frame, self.now)
         for node in self.nodes.values():
             if node.host.has_unsynced:  # a leader has left its own disk for later
                 self._sync(node)
@@ -237,7 +242,7 @@ class Room:
         if host.wants_sync:
             self._sync(node)
             node.measure("replicate", host.end_turn, self.now)
-        output: list[tuple[str, list[bytes]]] = node.measure("replicate", host.take_output)
+        output: list[tuple[str, list[bytes]]] = node.measure("replicate", host.outbox.take)
         return output
 
     def _sync(self, node: BenchNode) -> None:
@@ -341,7 +346,7 @@ class Load:
                 node.measure("propose", node.propose, 1, batch, room.now)
             else:
                 payload = b"\0\0\0\1" + batch
-                node.measure("replicate", node.host.send_application, NAMES[0], payload)
+                node.measure("replicate", node.send_batch, NAMES[0], payload)
         room.settle()
 
     def take_effects(self) -> None:

@@ -10,14 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-CLASSIC = "classic"
-QUORUM = "quorum"
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
 MAX_TIME_MS = 315_360_000_000
-
-SUPPORTED_TYPES = (CLASSIC, QUORUM)
-#: Queue types whose rooms exist but that are not served yet.
-LATER_TYPES = ("stream",)
 
 
 class ArgumentError(ValueError):
@@ -37,10 +31,6 @@ class WrongArgument(ValueError):
         super().__init__(f"invalid arg '{key}' for a queue of type {queue_type}")
         self.key = key
         self.queue_type = queue_type
-
-
-class UnsupportedQueueType(ValueError):
-    """x-queue-type names a type that this broker does not serve."""
 
 
 class Overflow(Enum):
@@ -176,29 +166,8 @@ _OF_OTHER_TYPES = (
 _ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 
 
-def queue_type_of(arguments: Mapping[str, object], default: str = "classic") -> str:
-    """The type of a queue that is declared so; `default` where x-queue-type is not given. Raises ArgumentError,
-    UnsupportedQueueType."""
-    kind = arguments.get("x-queue-type")
-    if kind is None:
-        return default
-    name = read_string("x-queue-type", kind)
-    if name in SUPPORTED_TYPES:
-        return name
-    if name in LATER_TYPES:
-        raise UnsupportedQueueType(name)
-    raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
-
-
 def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
-    """Check a classic queue's arguments. Raises ArgumentError, or UnsupportedQueueType; unknown names are ignored."""
-    kind = arguments.get("x-queue-type")
-    if kind is not None:
-        name = read_string("x-queue-type", kind)
-        if name in LATER_TYPES:
-            raise UnsupportedQueueType(name)
-        if name != CLASSIC:
-            raise ArgumentError("x-queue-type", f"unsupported queue type '{name}'")
+    """Check a classic queue's arguments. Raises ArgumentError, WrongArgument; unknown names are ignored."""
     for key, value in arguments.items():
         if key in _OF_OTHER_TYPES:
             raise WrongArgument(key, "classic")

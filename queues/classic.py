@@ -21,12 +21,13 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cython
 
 from queues.arguments import Overflow, QueueArguments
 from queues.background import Background
+from queues.classic_leases import ClassicLeases
 from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.leases import LeaseGroup, groups_of
@@ -39,6 +40,9 @@ from queues.ready import Ready
 from queues.recovery import RecoveredQueue
 from queues.store import MessageStore
 from queues.timers import Timer, Timers
+
+if TYPE_CHECKING:
+    from queues.lease_source import LeaseSource
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -542,6 +546,10 @@ class ClassicQueue(Queue):
     def leased_count(self) -> int:
         """How many messages its groups hold."""
         return sum(group.count for group in groups_of(self))
+
+    def leases(self) -> LeaseSource:
+        """See Queue."""
+        return ClassicLeases(self)
 
     def take_ready(self, most: int, max_bytes: int, takes_any: bool, now: int) -> list[Entry]:
         """The first ready messages leave the queue: so many at most, and so many octets, counted as they are packed;

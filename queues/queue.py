@@ -6,10 +6,13 @@ is elsewhere: what it is told goes there as a command, and what comes of it come
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queues.consumer import Consumer
 from queues.message import Entry
+
+if TYPE_CHECKING:
+    from queues.lease_source import LeasedAt, LeaseSource
 
 
 class Queue:
@@ -48,6 +51,10 @@ class Queue:
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError
+
+    def leases(self) -> LeaseSource | LeasedAt | None:
+        """Its lease groups; the node that has them, where that is another one; None where its type has none."""
+        return None
 
     def add_consumer(self, consumer: Consumer) -> None:
         """A consumer joins."""

@@ -1,6 +1,7 @@
 cimport cython
 from raft.group cimport Group
 from raft.member_state cimport MemberState
+from raft.outbox cimport Outbox
 
 cdef class RaftHost:
     cdef dict __dict__  # who watches a host puts a method of its own before one of its methods
@@ -8,7 +9,6 @@ cdef class RaftHost:
     cdef public object settings
     cdef public dict groups
     cdef public object memory
-    cdef public object on_application
     cdef public object failure
     cdef public bint salvages
     cdef public bint goes_on_alone
@@ -18,7 +18,7 @@ cdef class RaftHost:
     cdef dict _recovered
     cdef dict _connected
     cdef public dict dirty
-    cdef dict _output
+    cdef readonly Outbox outbox
     cdef object _held
     cdef long long _synced_position
     cdef long long _written_position
@@ -36,7 +36,7 @@ cdef class RaftHost:
     cdef bytes _encoded
 
     cpdef void receive_peer(self, str node_id, bytes frame, long long now) except *
-    cdef int _dispatch(self, str node_id, object message, long long now) except -1
+    cdef int _dispatch(self, str node_id, object message) except -1
     @cython.locals(group=Group)
     cdef int _receive(self, str node_id, object message) except -1
     @cython.locals(group=Group, member=MemberState)
@@ -46,7 +46,6 @@ cdef class RaftHost:
     @cython.locals(member=MemberState, position="long long")
     cdef void _end_group_turn(self, Group group, dict notices) except *
     cdef void _ask_disk(self, long long position) except *
-    cpdef list take_output(self)
     cdef void _advance(self, long long now) except *
     cdef int _enter(self, Group group) except -1
     @cython.locals(member=MemberState)

@@ -1,14 +1,14 @@
 """RaftHost: all groups of a node: one outbox, one heartbeat per peer, one clock.
 
     inputs   receive_peer, synced, tick, peer_connected, peer_disconnected, and what Groups are told
-    end_turn decides what goes out; take_output hands it to the driver
+    end_turn decides what goes out, and puts it into the outbox, which others may use too
 
 It knows no sockets and no files. Time comes in with every call, in ms; what drives elections is how much of it has
 passed, and a jump counts for two heartbeats at most, so that neither a clock that is set nor a process that was
 stopped makes a leader look dead.
 
 Invariants:
-1. The outbox: a message other than an Append, an install's chunk or an application's goes out when the journal is
+1. The outbox: a message other than an Append or an install's chunk goes out when the journal is
    synced up to where its group had written when it was made.
 2. After RaftStopped nothing goes out, and everything raises it again.
 """
@@ -16,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from raft.configuration import encode_name, make_configuration
 from raft.entry import MEMBERSHIP
@@ -32,7 +32,6 @@ from raft.memory import Memory
 from raft.messages import (
     Append,
     AppendReply,
-    Application,
     Beat,
     BeatReply,
     CommitNotice,
@@ -43,6 +42,7 @@ from raft.messages import (
     Message,
     TimeoutNow,
 )
+from raft.outbox import Outbox
 from raft.progress import LAG_WEIGHT
 from raft.recovery import RecoveredGroup
 from raft.settings import NEVER, RaftSettings
@@ -58,15 +58,14 @@ MAX_HELD = 10_000
 
 
 class RaftHost:
-    """See the module's docstring. `random` is a random.Random of the driver's."""
+    """See the module's docstring. `random` is a random.Random of the driver's. outbox: where what goes out is put."""
 
-    def __init__(self, node_id: str, port: LogPort, settings: RaftSettings, random: Chance) -> None:
+    def __init__(self, node_id: str, port: LogPort, settings: RaftSettings, random: Chance, outbox: Outbox) -> None:
         encode_name(node_id)
         self.node_id = node_id
         self.settings = settings
         self.groups: dict[int, Group] = {}
         self.memory = Memory()
-        self.on_application: Callable[[str, bytes, int], None] | None = None
         self.failure: RaftStopped | None = None
         #: Set before groups are opened: a group of this node alone whose log is damaged goes on with what is left.
         self.salvages = False
@@ -81,7 +80,7 @@ class RaftHost:
         self._connected: dict[str, None] = {}
         #: Groups that `end_turn` has something to do for.
         self.dirty: dict[int, Group] = {}
-        self._output: dict[str, list[bytes]] = {}
+        self.outbox = outbox
         self._held: deque[tuple[int, str, bytes]] = deque()  # (position, peer, frame)
         self._synced_position = 0
         self._written_position = 0
@@ -188,7 +187,7 @@ class RaftHost:
         """The link is gone, with everything on it."""
         self._advance(now)
         self._connected.pop(node_id, None)
-        self._output.pop(node_id, None)
+        self.outbox.drop(node_id)
         self._held = deque(each for each in self._held if each[1] != node_id)
         self._connection_changed(node_id, False)
 
@@ -207,12 +206,12 @@ class RaftHost:
             return
         message = decode(frame)
         try:
-            self._dispatch(node_id, message, now)
+            self._dispatch(node_id, message)
         except RaftStopped as error:
-            self.failure = error
+            self._fail(error)
             raise
 
-    def _dispatch(self, node_id: str, message: Message, now: int) -> None:
+    def _dispatch(self, node_id: str, message: Message) -> None:
         if isinstance(message, (Append, AppendReply)):  # the most by far
             self._receive(node_id, message)
         elif isinstance(message, Heartbeat):
@@ -221,9 +220,6 @@ class RaftHost:
             self._on_beats(node_id, message.beats, wants_reply=False)
         elif isinstance(message, HeartbeatReply):
             self._on_beat_replies(node_id, message.replies)
-        elif isinstance(message, Application):
-            if self.on_application is not None:
-                self.on_application(node_id, message.payload, now)
         else:
             self._receive(node_id, message)
 
@@ -281,7 +277,7 @@ class RaftHost:
                     group.member.synced(position)
                     self._settle(group)
         except RaftStopped as error:
-            self.failure = error
+            self._fail(error)
             raise
         held = self._held
         while held and held[0][0] <= position:
@@ -302,7 +298,7 @@ class RaftHost:
             if self._clock >= self._disk_due_at:
                 self._find_overdue()
         except RaftStopped as error:
-            self.failure = error
+            self._fail(error)
             raise
 
     def _hold_elections(self) -> None:
@@ -371,14 +367,6 @@ class RaftHost:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    def send_application(self, node_id: str, payload: bytes) -> bool:
-        """A message for the application of a peer; False if it is not connected. It waits for no sync, and may be
-        lost."""
-        if node_id not in self._connected:
-            return False
-        self._put(node_id, encode(Application(payload)))
-        return True
-
     def end_turn(self, now: int) -> None:
         """Everything of this turn that can go out goes to the output. Raises RaftStopped."""
         self._advance(now)
@@ -390,7 +378,7 @@ class RaftHost:
                 group = dirty.pop(group_id)
                 self._end_group_turn(group, notices)
         except RaftStopped as error:
-            self.failure = error
+            self._fail(error)
             raise
         for name, beats in notices.items():
             self._put(name, encode(CommitNotice(beats)))
@@ -423,13 +411,6 @@ class RaftHost:
             self._disk_asked_at = self._clock
         self._wanted_position = max(self._wanted_position, position)
 
-    def take_output(self) -> list[tuple[str, list[bytes]]]:
-        """Frames for each peer, in order."""
-        if self.failure is not None:
-            return []
-        output, self._output = self._output, {}
-        return list(output.items())
-
     def next_deadline(self) -> int | None:
         """When `tick` is due, in the time that `now` counts; None without groups."""
         if not self.groups or not self._has_time:
@@ -457,6 +438,10 @@ class RaftHost:
         return min(self._written_position, self._synced_position)
 
     # -- inner workings ------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: RaftStopped) -> None:
+        self.failure = error
+        self.outbox.stop()
 
     def _advance(self, now: int) -> None:
         """Let time pass, as far as it is believed."""
@@ -504,4 +489,4 @@ class RaftHost:
 
     def _put(self, peer: str, frame: bytes) -> None:
         if peer in self._connected:
-            self._output.setdefault(peer, []).append(frame)
+            self.outbox.put(peer, frame)

@@ -110,11 +110,5 @@ class TimeoutNow(NamedTuple):
     term: int
 
 
-class Application(NamedTuple):
-    """Octets for whoever runs above; not for any group."""
-
-    payload: bytes
-
-
 GroupMessage = Append | AppendReply | VoteRequest | VoteReply | InstallChunk | InstallReply | TimeoutNow
-Message = GroupMessage | Heartbeat | HeartbeatReply | CommitNotice | Application
+Message = GroupMessage | Heartbeat | HeartbeatReply | CommitNotice

@@ -12,7 +12,8 @@
                      u16 length and configuration, data
     INSTALL_REPLY    u32 group, u64 term, u64 install_id, u32 next_number, u8 is_done
     TIMEOUT_NOW      u32 group, u64 term
-    APPLICATION      octets
+
+Frames of type 11 are not Raft's, and none is ever going to be: whoever shares the links with it has them.
 
 It knows no roles. The decoder believes nothing: whatever is not exactly what `encode` makes raises PeerProtocolError.
 """
@@ -31,7 +32,6 @@ from raft.install import CHUNK_BYTES
 from raft.messages import (
     Append,
     AppendReply,
-    Application,
     Beat,
     CommitNotice,
     Heartbeat,
@@ -59,7 +59,8 @@ VOTE_REPLY = 7
 INSTALL_CHUNK = 8
 INSTALL_REPLY = 9
 TIMEOUT_NOW = 10
-APPLICATION = 11
+#: The type of the frames of those who share the links.
+FOREIGN = 11
 
 _HEAD_BYTES = 2
 _APPEND = struct.Struct(">BBIQQQQI")
@@ -83,7 +84,6 @@ _ENTRY_BYTES = _ENTRY.size
 _APPEND_REPLY_BYTES = _APPEND_REPLY.size
 
 _BEATS_HEAD = {kind: bytes([VERSION, kind]) for kind in (HEARTBEAT, HEARTBEAT_REPLY, COMMIT_NOTICE)}
-_APPLICATION_HEAD = bytes([VERSION, APPLICATION])
 
 
 # -- encoding ----------------------------------------------------------------------------------------------------------
@@ -109,9 +109,7 @@ def encode(message: Message) -> bytes:
         return _encode_install_chunk(message)
     if isinstance(message, InstallReply):
         return _INSTALL_REPLY.pack(VERSION, INSTALL_REPLY, *message)
-    if isinstance(message, TimeoutNow):
-        return _TIMEOUT_NOW.pack(VERSION, TIMEOUT_NOW, *message)
-    return _APPLICATION_HEAD + message.payload
+    return _TIMEOUT_NOW.pack(VERSION, TIMEOUT_NOW, *message)
 
 
 def _encode_append(append: Append) -> bytes:
@@ -286,10 +284,6 @@ def _decode_timeout_now(frame: bytes) -> TimeoutNow:
     return TimeoutNow(group, term)
 
 
-def _decode_application(frame: bytes) -> Application:
-    return Application(frame[_HEAD_BYTES:])
-
-
 _DECODERS: dict[int, Callable[[bytes], Message]] = {
     HEARTBEAT: _decode_heartbeat,
     HEARTBEAT_REPLY: _decode_heartbeat_reply,
@@ -299,5 +293,4 @@ _DECODERS: dict[int, Callable[[bytes], Message]] = {
     INSTALL_CHUNK: _decode_install_chunk,
     INSTALL_REPLY: _decode_install_reply,
     TIMEOUT_NOW: _decode_timeout_now,
-    APPLICATION: _decode_application,
 }

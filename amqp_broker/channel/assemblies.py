@@ -53,6 +53,5 @@ class Assemblies:
             connection = oldest.connection
             served = connection.current
             connection.current = oldest
-            oldest.vhost.now = channel.vhost.now
             connection.control.on_channel_exception(connection, refusal)
             connection.current = served

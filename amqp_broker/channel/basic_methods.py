@@ -85,7 +85,7 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     if not method.nowait:
         reply(channel, methods.BasicConsumeOk(tag))
     queue.add_consumer(consumer)
-    queue.dispatch(channel.vhost.now)
+    queue.dispatch(channel.clock.now)
 
 
 def _generated_tag(connection: Any) -> str:
@@ -132,18 +132,18 @@ def on_basic_get(channel: Any, method: Any) -> None:
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
     queue = connection.node.broker.declarations.find_queue(connection, name)
-    queue.last_used = channel.vhost.now
+    queue.last_used = channel.clock.now
     if not method.no_ack:
         _check_held(channel)
     if queue.is_proxy:
         get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
         return
-    entry = queue.get(channel.vhost.now)
-    if entry is None and connection.node.background.run_newest(connection.node.now):
+    entry = queue.get(channel.clock.now)
+    if entry is None and connection.node.background.run_newest(channel.clock.now):
         # Who rejects a message and looks for its dead letter then finds it.
-        entry = queue.get(channel.vhost.now) if not queue.is_deleted else None
+        entry = queue.get(channel.clock.now) if not queue.is_deleted else None
     if entry is None:
-        if queue.waits(channel.vhost.now):
+        if queue.waits(channel.clock.now):
             # What has expired is given up in slices; what stands behind it is the client's then.
             hold = connection.node.hold(connection, f"basic.get from queue '{queue.name}'")
             queue.wait(lambda: hold.release(lambda: on_basic_get(channel, method)))

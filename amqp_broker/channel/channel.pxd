@@ -12,6 +12,7 @@ from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.routing.routes cimport PublishRoute, RouteTable
 from amqp_broker.routing.vhost cimport VHost
+from amqp_broker.turn.clock cimport TurnClock
 
 cdef int _METHOD, _HEADER, _BODY
 cdef unsigned int _BASIC_PUBLISH
@@ -23,6 +24,7 @@ cdef class Channel:
     cdef public Connection connection
     cdef public unsigned int channel_id
     cdef public VHost vhost
+    cdef public TurnClock clock
     cdef public Output output
     cdef public ContentScanner scanner
     cdef public bint is_closing

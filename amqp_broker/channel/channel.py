@@ -75,6 +75,7 @@ class Channel:
         self.connection = connection
         self.channel_id = channel_id
         self.vhost = connection.vhost
+        self.clock = connection.clock
         self.output = connection.output
         self.scanner = connection.scanner
         self.is_closing = False
@@ -247,7 +248,7 @@ class Channel:
         vhost = self.vhost
         if self.generation != vhost.generation:
             self._find_route()
-        now = vhost.now
+        now = self.clock.now
         message = make_message(
             self.raw,
             content,
@@ -290,7 +291,7 @@ class Channel:
                 self.connection.note_homes(route.homes)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
-        outcome = self.vhost.publish(message, route.queues, self.vhost.now, receipt)
+        outcome = self.vhost.publish(message, route.queues, self.clock.now, receipt)
         if outcome:
             self.note_outcome(outcome)
         if len(route.queues) >= _WIDE:
@@ -511,7 +512,7 @@ class Channel:
         """The channel's limit has room again, for whoever stands first among those who were short of it and has
         something in its queue."""
         self._shares_out = False
-        short, now = self.short, self.vhost.now
+        short, now = self.short, self.clock.now
         while short and (not self.prefetch or self.unacked_deliveries < self.prefetch):
             consumer = next(iter(short))
             del short[consumer]
@@ -544,7 +545,7 @@ class Channel:
         """Serve the queues whose consumers got credit or whose messages came back."""
         queues = self._to_dispatch
         self._to_dispatch = []
-        now = self.vhost.now
+        now = self.clock.now
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(now)
@@ -559,7 +560,7 @@ class Channel:
     def refuse(self, entries: list[Entry]) -> list[Any]:
         """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
         queues: dict[Any, None] = {}
-        now = self.vhost.now
+        now = self.clock.now
         for entry in entries:
             consumer = entry.consumer
             queue = consumer.queue

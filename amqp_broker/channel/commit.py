@@ -112,7 +112,7 @@ class Commit:
 
     def run(self) -> None:
         """All of it in this turn. Raises AmqpException."""
-        now = self._channel.vhost.now
+        now = self._channel.clock.now
         while self._work(now):
             pass
         self._answer(self._end())
@@ -150,7 +150,6 @@ class Commit:
 
     def _work(self, now: int) -> bool:
         """One slice. Returns whether there is more to do. Raises AmqpException."""
-        self._channel.vhost.now = now
         if self._claims:
             self._claim(now)
         elif self._messages:
@@ -216,7 +215,7 @@ class Commit:
         for queue in self._refusing:  # what it refuses is done when its dead letters are where they go
             if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
                 receipt.expect()
-        self._broker.dead_letters.post_refused(self._channel.vhost.now)
+        self._broker.dead_letters.post_refused(self._channel.clock.now)
         self._broker.store.end_turn()
         for holder in self._holders:
             holder.flush(self._receipt)

@@ -81,5 +81,5 @@ class ConsumerTimeouts:
             return_entries(channel, [channel.take_one(tag) for tag in tags], queues)
         for queue in queues:
             if not queue.is_deleted:
-                queue.dispatch(channel.vhost.now)
+                queue.dispatch(channel.clock.now)
         channel.dispatch()

@@ -81,7 +81,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
             if queue.had_consumers and _is_abandoned(queue):
                 abandoned.append(queue)
             else:
-                queue.dispatch(vhost.now)
+                queue.dispatch(channels[0].clock.now)
     broker.declarations.remove_queues(vhost, abandoned)
     if then is not None and not are_many:
         then()
@@ -105,7 +105,7 @@ def _stop_consumers(channel: Channel, queues: dict[Any, None], parting: list[Pro
             consumer.queue.release_consumer(consumer)
         else:
             consumer.queue.remove_consumer(consumer)
-        consumer.queue.last_used = channel.vhost.now
+        consumer.queue.last_used = channel.clock.now
         queues[consumer.queue] = None
     channel.consumers.clear()
     if channel.reply_consumer is not None:
@@ -128,7 +128,7 @@ def _return_all(channels: list[Channel], queues: dict[Any, None]) -> None:
             by_queue.setdefault(entry.consumer.queue, []).append(entry)
         channel.forget_holders(entries)
     for queue, group in by_queue.items():
-        queue.put_back(group, channels[0].vhost.now)
+        queue.put_back(group, channels[0].clock.now)
         queues[queue] = None
 
 
@@ -139,7 +139,7 @@ def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]
         by_queue.setdefault(entry.consumer.queue, []).append(entry)
     for queue, group in by_queue.items():
         channel.forget_holders(group)
-        queue.put_back(group, channel.vhost.now)
+        queue.put_back(group, channel.clock.now)
         queues[queue] = None
 
 
@@ -150,8 +150,8 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     consumer.is_cancelled = True
     queue = consumer.queue
     queue.remove_consumer(consumer)
-    queue.last_used = channel.vhost.now
+    queue.last_used = channel.clock.now
     if _is_abandoned(queue):
         channel.connection.node.broker.declarations.remove_queue(channel.vhost, queue)
     else:
-        queue.dispatch(channel.vhost.now)
+        queue.dispatch(channel.clock.now)

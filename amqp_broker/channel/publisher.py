@@ -119,12 +119,12 @@ class Publisher:
         else:
             queues, delayed = self._queues_of(vhost, route, message, facts)
         for name in delayed:
-            vhost.delayed[name].add(message, vhost.now, receipt)
+            vhost.delayed[name].add(message, channel.clock.now, receipt)
         if queues:
             homes = homes_of(queues)
             if homes:
                 channel.connection.note_homes(homes)
-            outcome = vhost.publish(message, queues, vhost.now, receipt)
+            outcome = vhost.publish(message, queues, channel.clock.now, receipt)
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:

@@ -86,7 +86,6 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
         for start in range(0, len(entries), _SETTLED):
             some = [entry for entry in entries[start : start + _SETTLED] if entry is not None]
             entries[start : start + _SETTLED] = [None] * min(_SETTLED, len(entries) - start)
-            channel.vhost.now = broker.now
             settle(some)
             yield None
 
@@ -126,7 +125,7 @@ def _detach(broker: Broker, parting: list[ProxyConsumer]) -> Steps:
         holder.proxy.detach(holder)
         if unseen >= _ELSEWHERE:
             unseen = 0
-            yield _Taken(broker.timers, broker.now, holder.sink)
+            yield _Taken(broker.timers, broker.clock.now, holder.sink)
         else:
             yield None
 
@@ -160,16 +159,16 @@ def _put_back(
         while some := list(islice(steps, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            queue.put_back(some, broker.now)
+            queue.put_back(some, broker.clock.now)
             untaken += len(some)
             if queue.is_proxy and untaken >= _ELSEWHERE:
                 untaken = 0
-                yield _Taken(broker.timers, broker.now, queue.sink)
+                yield _Taken(broker.timers, broker.clock.now, queue.sink)
             else:
                 yield None
         if not queue.is_proxy:
             queue.end_return()
         elif channel is not None:
-            queue.dispatch(broker.now)
+            queue.dispatch(broker.clock.now)
     if channel is not None and channel.is_open and not channel.is_closing:
         channel.dispatch()

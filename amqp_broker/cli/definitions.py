@@ -112,7 +112,7 @@ class StoppedNode:
     def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
         with self._opened() as node:
             task = node.system.take_over(wanted, vhost)
-            node.run_alone(lambda: task.is_done, node.now)
+            node.run_alone(lambda: task.is_done, node.clock.now)
         if task.error is not None:
             raise task.error
         return int(task.result["commands"]), list(task.result["notes"])

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from amqp_broker.leases.app_note import decode_note
+from amqp_broker.metadata.entities import QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import delay_id
 from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
+from amqp_broker.queue_types.register import QUEUE_TYPES, lives_in_groups
 from exchanges.delayed import DelayedExchange
 from queues.leases import OPEN
 from queues.page import Page
@@ -68,8 +70,8 @@ class UnchangedDisk(FileDisk):
 
 @dataclass(frozen=True, slots=True)
 class QueueCount:
-    """A durable queue (kind "queue" or "quorum"), or a delayed-message exchange (kind "delayed"): its messages and
-    their octets; of a quorum queue the octets of bodies. home: the node where a queue lives that is not a quorum one,
+    """A durable queue (kind: QueueType.inspected_as), or a delayed-message exchange (kind "delayed"): its messages and
+    their octets; of a queue in a group the octets of bodies. home: the node where a queue lives that is in no group,
     which need not be this one."""
 
     vhost: str
@@ -153,11 +155,11 @@ class Counting:
             self.problems.append(f"queues cannot be named or counted: {error}")
             return []
         places = _places(metadata)
-        counts = self._count_quorum()
+        counts = self._count_groups()
         try:
             notes = [decode_note(octets) for _, octets in self._recovery.notes.values()]
             staged = [note.queue_id(part) for note in notes for part in note.parts]
-            self._recovery.finish([*[queue_id for _, _, kind, queue_id, _ in places if kind != "quorum"], *staged])
+            self._recovery.finish([*_ids_in_journal(metadata), *staged])
         except (CorruptRecord, ValueError, OSError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
@@ -181,7 +183,7 @@ class Counting:
             counts[queue_id] = (messages + more, message_bytes + more_bytes)
         return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
 
-    def _count_quorum(self) -> dict[int, tuple[int, int]]:
+    def _count_groups(self) -> dict[int, tuple[int, int]]:
         """Messages and octets of the quorum queues, by id. One that was declared and not opened is not there yet."""
         counts: dict[int, tuple[int, int]] = {}
         for group_id in self._groups.group_ids():
@@ -207,7 +209,7 @@ def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
     places = []
     for vhost in metadata.vhosts():
         places += [
-            (vhost.name, queue.name, "quorum" if queue.type == "quorum" else "queue", queue.queue_id, queue.home)
+            (vhost.name, queue.name, _kind_of(queue), queue.queue_id, queue.home)
             for queue in metadata.queues(vhost.name)
             if queue.durable
         ]
@@ -217,6 +219,22 @@ def _places(metadata: Metadata) -> list[tuple[str, str, str, int, str]]:
             if exchange.type == DelayedExchange.type_name
         ]
     return sorted(places)
+
+
+def _kind_of(queue: QueueRecord) -> str:
+    """What a queue is called here; one whose type is not known, of a newer version, by that."""
+    return QUEUE_TYPES[queue.type].inspected_as if queue.type in QUEUE_TYPES else queue.type
+
+
+def _ids_in_journal(metadata: Metadata) -> list[int]:
+    """What stores messages under its id in the journal, and not in the log of a group alone."""
+    found = []
+    for vhost in metadata.vhosts():
+        queues, exchanges = metadata.queues(vhost.name), metadata.exchanges(vhost.name)
+        found += [each.queue_id for each in queues if each.durable and not lives_in_groups(each.type)]
+        delayed = [each for each in exchanges if each.type == DelayedExchange.type_name]
+        found += [delay_id(vhost.name, each.name, each.number) for each in delayed]
+    return found
 
 
 def _count(queue: RecoveredQueue) -> tuple[int, int]:

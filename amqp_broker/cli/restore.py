@@ -105,8 +105,8 @@ def _take(stored: StoredGroups, segment: int, kind: int, payload: bytes) -> None
 
 def _sync(node: Node) -> None:
     """A turn, and its sync."""
-    node.end_turn(node.now)
+    node.end_turn(node.clock.now)
     job = node.take_sync()
     if job is not None:
         job.run()
-        node.synced(job, node.now)
+        node.synced(job, node.clock.now)

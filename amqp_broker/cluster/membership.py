@@ -30,18 +30,19 @@ import logging
 from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.balance import plan_moves
-from amqp_broker.cluster.replication import TRANSFER_REQUEST
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import head_of
 from amqp_broker.metadata import commands
 from amqp_broker.settings.kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
-from raft.messages import Application
-from raft.wire import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from amqp_broker.cluster.balance import Move
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.cluster.transfers import Transfers
+    from amqp_broker.links.tenants import Tenants
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.settings.config import Config
     from queues.timers import Timers
@@ -53,13 +54,7 @@ log = logging.getLogger("amqp_broker.cluster")
 LOOK_MS = 500
 #: All members have been linked for so long before leaders are spread by themselves, milliseconds.
 CALM_MS = 30_000
-# Kinds of an application's frames: the word, without anything else, that whoever gets it is in no group any more, as
-# far as the one knows who says so; and who is a member by the metadata, up to an index, and who is in any group, null
-# while a configuration is not committed: {"index": 17, "members": {"n1": "host:port"}, "grouped": ["n1"]}.
-RELEASE = 8
-MEMBERS = 11
-
-_FAREWELL = encode(Application(bytes([RELEASE])))
+_FAREWELL = head_of(FrameKind.RELEASE)
 _ANY_HOST = ("0.0.0.0", "::", "")
 
 
@@ -73,6 +68,8 @@ class Membership:
         self,
         config: Config,
         replication: Replication,
+        tenants: Tenants,
+        transfers: Transfers,
         metadata: Metadata,
         timers: Timers,
         is_ready: Callable[[], bool],
@@ -85,6 +82,7 @@ class Membership:
         self.is_removed = False
         self._config = config
         self._replication = replication
+        self._transfers = transfers
         self._metadata = metadata
         self._timers = timers
         self._is_ready = is_ready
@@ -102,10 +100,9 @@ class Membership:
         self._groupings: dict[str, tuple[int, list[str]]] = {}  # the same: an index, and who is in a group for certain
         self._removed_at: dict[str, int] = {}  # who is none any more, and the index
         self._said: tuple[int, list[str] | None] = (0, None)
-        self._replication.on_member_removed = self.member_removed
-        self._replication.handlers[MEMBERS] = self._on_members
-        self._replication.handlers[TRANSFER_REQUEST] = self._on_transfer_request
-        self._replication.handlers[RELEASE] = self._on_release
+        replication.watch_removals(self.member_removed)
+        self._send_members = tenants.register(FrameKind.MEMBERS, self._on_members)
+        self._send_release = tenants.register(FrameKind.RELEASE, self._on_release)
 
     def _find_own_address(self) -> Address | None:
         """Where the others reach this node, as far as its settings say."""
@@ -171,7 +168,7 @@ class Membership:
             index, grouped = self._said = self._what_to_say()
             octets = json.dumps({"index": index, "members": dict(recorded), "grouped": grouped}).encode()
             for name in names:
-                self._replication.send(name, MEMBERS, octets)
+                self._send_members(name, octets)
 
     def _on_members(self, name: str, payload: bytes, now: int) -> None:
         try:
@@ -260,7 +257,7 @@ class Membership:
         linked = self._replication.connected()
         released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
         for name in released:
-            self._replication.send(name, RELEASE, b"")
+            self._send_release(name, b"")
         self._leaving = {name: None for name in released if name not in self._released}
         self._released = released
 
@@ -334,7 +331,7 @@ class Membership:
         if not group.is_leader:
             own, leader = self._replication.own_node, group.leader
             if leader is not None and leader not in recorded and own in recorded and own in group.members:
-                self.request_transfer(group.group_id, own)
+                self._transfers.request(group.group_id, own)
             return
         voters, present = group.members, (*group.members, *group.learners)
         missing = [name for name in recorded if name not in present]
@@ -374,23 +371,6 @@ class Membership:
 
     # -- leaders -------------------------------------------------------------------------------------------------------
 
-    def request_transfer(self, group_id: int, target: str) -> TransferResult:
-        """See Replication."""
-        return self._replication.request_transfer(group_id, target)
-
-    def _on_transfer_request(self, name: str, payload: bytes, now: int) -> None:
-        try:
-            request = json.loads(payload)
-            group = self._replication.host.groups[request["group"]]
-            target = request["to"]
-            if not isinstance(target, str):
-                raise TypeError(f"{target!r} is no name")
-        except (ValueError, KeyError, TypeError) as error:
-            log.error("%s asks for a transfer in a way that is not understood: %s", name, error)
-            return
-        result = group.transfer_leadership(target)
-        log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.name)
-
     def plan(self) -> list[Move]:
         """What would spread the leaders evenly over the members that are linked."""
         replication = self._replication
@@ -420,7 +400,7 @@ class Membership:
         self._has_spread = True
         if all(group.is_leader for group in replication.host.groups.values()):
             for move in self.plan():
-                result = self.request_transfer(move.group_id, move.target)
+                result = self._transfers.request(move.group_id, move.target)
                 log.info("group %d: %s is to lead it: %s", move.group_id, move.target, result.name)
 
 

@@ -1,7 +1,7 @@
-"""Replication: all Raft groups of a node, this node's streams of commands to them, and what members say to each other.
+"""Replication: the metadata as all nodes have them, this node's stream of commands for them, and all inputs of Raft.
 
-    group 0      the metadata (metadata/machine.py); broker.propose puts commands into this node's stream
-    groups 1..N  quorum queues (queue_types/quorum/group.py); a queue is in group queue_id % N + 1
+    group 0      the metadata (metadata/machine.py); `propose` puts commands into this node's stream
+    groups 1..N  quorum queues (queue_types/quorum/groups.py), which hear of the same inputs
 
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
@@ -12,152 +12,127 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from amqp_broker.links.acquaintances import ACQUAINTANCE, Acquaintances
+from amqp_broker.links.acquaintances import Acquaintances
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import Tenants
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
-from amqp_broker.octets.buffer import Buffer
-from amqp_broker.queue_types.quorum.group import QueueGroup
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
-from raft.membership import TransferResult
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
+    from amqp_broker.turn.task import Task
     from amqp_broker.turn.timings import Timings
-    from amqp_broker.vhosts.broker import Broker
+    from queues.timers import Timers
+    from raft.machine import LogPort
 
 log = logging.getLogger("amqp_broker.cluster")
 
-# What members say to each other besides Raft's own: the first octet of an application's frame.
-METADATA_COMMANDS = 1
-METADATA_APPLIED = 2
-QUEUE_BATCH = 3
-HOME_COMMANDS = 4
-HOME_EFFECTS = 5
-DIRECT_REPLY = 6
-#: A request to lead no more: {"group": 3, "to": "n2"}.
-TRANSFER_REQUEST = 7
-
-#: A node that leads nothing asks no more often than this to lead a group, milliseconds.
-_ASK_MS = 1000
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
 
-Handler = Callable[[str, bytes, int], None]
 
+class QueueGroups(Protocol):
+    """The groups of quorum queues: they hear of every input."""
 
-class JournalPort:
-    """The node's journal as raft's LogPort."""
+    def open(self, members: tuple[str, ...], now: int) -> None:
+        """After the journal was read. members: see RaftHost.open_group."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-        self._journal = store.journal
+    def peer_connected(self, name: str, now: int) -> None:
+        """A link to a member is there."""
 
-    @property
-    def position(self) -> int:
-        """See LogPort."""
-        return int(self._journal.position)
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """It is gone."""
 
-    @property
-    def current_segment(self) -> int:
-        """See LogPort."""
-        return int(self._journal.current_segment)
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there."""
 
-    def open_entry(self, kind: int) -> Buffer:
-        """See LogPort."""
-        return self._journal.open_entry(kind)
+    def tick(self, now: int) -> None:
+        """Time has passed."""
 
-    def close_entry(self) -> int:
-        """See LogPort."""
-        return int(self._journal.close_entry())
+    def absorb(self, now: int) -> None:
+        """What was applied takes effect for clients."""
 
-    def touch(self, segment: int, owner: Any) -> None:
-        """See LogPort."""
-        self._store.touch(segment, owner)
+    def begin_end_of_turn(self, now: int) -> None:
+        """What this turn has to say to groups is said."""
 
+    def note_changed(self) -> None:
+        """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
 
-class Chance:
-    """Chance for election time-outs, out of the node's own."""
+    def end_turn(self, position: int) -> None:
+        """Everything of this turn is in the journal, which ends there."""
 
-    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
-        self._random_bytes = random_bytes
-
-    def random(self) -> float:
-        """0 <= x < 1"""
-        return int.from_bytes(self._random_bytes(6), "big") * 2.0**-48
+    def next_deadline(self) -> int:
+        """When `tick` has something to do; 0 for never."""
 
 
 class Replication:
     """See the module's docstring."""
 
     def __init__(
-        self, config: Config, broker: Broker, projection: Projection, random_bytes: Callable[[int], bytes]
+        self,
+        config: Config,
+        host: RaftHost,
+        port: LogPort,
+        groups: QueueGroups,
+        tenants: Tenants,
+        store: MessageStore,
+        metadata: Metadata,
+        projection: Projection,
+        populate: Callable[[], Task],
+        timers: Timers,
+        clock: TurnClock,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
         self._config = config
-        self._broker = broker
+        self.host = host
+        self.port = port
+        self._groups = groups
+        self._tenants = tenants
+        self._store = store
+        self._metadata = metadata
         self._projection = projection
-        self.now = 0
+        self._populate = populate
+        self._timers = timers
+        self.clock = clock
+        self._random_bytes = random_bytes
         self.is_ready = False
         #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
         self.is_busy = True
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
         self.deadline = 0
-        store = self._store = broker.store
-        settings = config.raft_settings(config.memory_budget_bytes)
-        self.port = JournalPort(store)
-        self.host = RaftHost(config.node_name, self.port, settings, Chance(random_bytes))
-        self.host.on_application = self._on_application
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
-        self.acquaintances = Acquaintances(self, random_bytes)
+        self.acquaintances = Acquaintances(self, self.touch, random_bytes)
+        tenants.register(FrameKind.ACQUAINTANCE, self.acquaintances.on_said)
         self._said = self.acquaintances.output
-        self.handlers: dict[int, Handler] = {
-            ACQUAINTANCE: self.acquaintances.on_said,
-            METADATA_COMMANDS: self._on_metadata_commands,
-            METADATA_APPLIED: self._on_metadata_applied,
-            QUEUE_BATCH: self._on_queue_batch,
-        }
+        self._send_commands = tenants.register(FrameKind.METADATA_COMMANDS, self._on_metadata_commands)
+        self._send_applied = tenants.register(FrameKind.METADATA_APPLIED, self._on_metadata_applied)
         #: Up to there the metadata were read as they were, and not applied one command after the other.
         self.read_index = 0
-        #: Who hears that a member was removed, and at which index.
-        self.on_member_removed: Callable[[str, int], None]
-        #: There are quorum queues.
-        self.is_active = False
+        self._removal_watchers: list[Callable[[str, int], None]] = []
         #: Up to where the journal is on the disk, as this was told.
         self.synced_position = 0
         #: Somebody waits for the disk.
         self.wants_sync = False
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
-        #: The node is about to end: it leads no more.
-        self.is_leaving = False
-        self._asked_at = -_ASK_MS
         self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
-        #: Queue groups that have something to do at the end of the turn, besides those that are `dirty`; those that had
-        #: it; those that wait for the disk; and when those are due that have a time.
-        self._touched: dict[int, None] = {}
-        self._served: dict[int, None] = {}
-        self._unsynced: dict[int, None] = {}
-        self._deadlines: dict[int, int] = {}
-        #: Queue groups that have not applied so much of what was submitted that publishers have to wait.
-        self._behind: dict[int, None] = {}
-        self._backlog_limit = config.publish_backlog_bytes
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
-        self.queue_groups: dict[int, QueueGroup] = {}
-        #: The node's, for classic queues, and those of the groups.
-        self.pagers = [store.pager]
-        self.machine = MetadataMachine(broker.metadata, self)
+        self.machine = MetadataMachine(metadata, self)
         self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
         self._absent: dict[str, int] = {}  # the other members, and since when
@@ -196,42 +171,10 @@ class Replication:
         """The nodes to which there is a link."""
         return list(self._connected)
 
-    def group_of(self, queue_id: int) -> QueueGroup:
-        """The group that a quorum queue is in."""
-        return self.queue_groups[queue_id % len(self.queue_groups) + 1]
-
-    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
-        """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
-        of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
-        lead the group, if that has no queue yet."""
-        groups = self.queue_groups
-        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
-        chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
-        is_new = not 0 <= self.now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
-        if is_local and not led and not groups[chosen].queues and not self.is_leaving and is_new:
-            self._asked_at = self.now
-            self.request_transfer(chosen, self.own_node)
-        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
-
-    def request_transfer(self, group_id: int, target: str) -> TransferResult:
-        """Have a member lead a group, whoever leads it now. STARTED: whoever leads was asked to."""
-        group = self.host.groups[group_id]
-        leader = group.leader
-        if leader == target:
-            return TransferResult.LEADER_ALREADY
-        if group.is_leader or leader is None:
-            return group.transfer_leadership(target)
-        if target not in group.members:
-            return TransferResult.NOT_A_VOTER
-        octets = json.dumps({"group": group_id, "to": target}).encode()
-        is_sent = self.send(leader, TRANSFER_REQUEST, octets)
-        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
-
     # -- start ---------------------------------------------------------------------------------------------------------
 
     def open(self, now: int) -> None:
         """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
-        self.now = now
         config = self._config
         if self.host.goes_on_alone:
             self.host.memory.begin_anew()
@@ -244,11 +187,7 @@ class Replication:
         self._check_folder()
         bootstrap = () if config.cluster_join else names
         self.host.salvages = config.recover
-        for group_id in range(1, config.queue_groups + 1):
-            group = QueueGroup(group_id, self, self._broker, config)
-            self.queue_groups[group_id] = group
-            self.pagers.append(group.pager)
-            group.open(self.host.open_group(group_id, group.machine, bootstrap, now), now)
+        self._groups.open(bootstrap, now)
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
@@ -257,21 +196,21 @@ class Replication:
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
-        self._broker.store.live_elsewhere = self.host.live_bytes
+        self._store.live_elsewhere = self.host.live_bytes
         self._begin(None)
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
-            self.acquaintances.open(self._broker.timers, now)
+            self.acquaintances.open(self._timers, now)
 
     def recorded_members(self) -> Mapping[str, str]:
         """The members by the metadata, as far as this node knows them."""
-        return self._broker.metadata.members()
+        return self._metadata.members()
 
     def recorded_identity(self, name: str) -> str:
         """Of the folder that the metadata have for a member, hexadecimal; "" if they have none."""
-        return self._broker.metadata.identity_of(name)
+        return self._metadata.identity_of(name)
 
     def _session_above(self, newest: int) -> int:
-        return session_above(newest, self.now << _SESSION_BITS, self._broker.random_bytes)
+        return session_above(newest, self.clock.now << _SESSION_BITS, self._random_bytes)
 
     def _name_of_old(self, name: str) -> str:
         """The name under which the folder was made. A node alone goes on with it when its own has changed, as that of
@@ -302,12 +241,12 @@ class Replication:
     def _started(self, result: Any) -> None:
         """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
         one, and whoever leads makes it."""
-        if self._broker.metadata.vhosts():
+        if self._metadata.vhosts():
             self.is_ready = True
             return
         if self.metadata_group.is_leader and not self._has_populated:
             self._has_populated = True
-            self._broker.populate().when_done(self._begin)
+            self._populate().when_done(self._begin)
         else:
             self._begin(None)
 
@@ -320,7 +259,6 @@ class Replication:
 
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
-        self.now = now
         self.is_busy = True
         self._connected[name] = 0
         self._absent.pop(name, None)
@@ -328,35 +266,28 @@ class Replication:
         self.host.peer_connected(name, now)
         if name == self._leader:
             self.stream.resend()
-        for group in self.queue_groups.values():
-            group.peer_connected(name, now)
-        self.touch_all(now)
+        self._groups.peer_connected(name, now)
         self.absorb(now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """It is gone."""
-        self.now = now
         self.is_busy = True
         if self._connected.pop(name, None) is not None:
             self._absent[name] = now
         self.host.peer_disconnected(name, now)
-        for group in self.queue_groups.values():
-            group.peer_disconnected(name, now)
-        self.touch_all(now)
+        self._groups.peer_disconnected(name, now)
         self.absorb(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
         """A frame of a member. Raises PeerProtocolError: its link has to go; RaftStopped: the node has to stop."""
-        self.now = now
         self.is_busy = True
         if self.timings is not None and not self._frame_came_at:
             self._frame_came_at = self.timings.clock()
-        self.host.receive_peer(name, frame, now)
+        self._tenants.receive(name, frame, now)
         self.absorb(now)
 
     def synced(self, position: int, now: int) -> None:
         """The journal is on the disk up to there."""
-        self.now = now
         self.synced_position = position
         if self.stream.unapplied:
             self.is_busy = True  # something may have waited for the disk
@@ -364,12 +295,7 @@ class Replication:
             self.is_busy = True
             self.acquaintances.synced(position, now)
             self.wants_sync = self.acquaintances.wants_sync
-        if self._unsynced:
-            unsynced, self._unsynced = self._unsynced, {}
-            for group_id in unsynced:
-                group = self.queue_groups[group_id]
-                if group.synced(position):
-                    self._unsynced[group_id] = None
+        self._groups.synced(position)
         if self._frame_came_at and self.timings is not None:
             if self.host.wants_sync:
                 self.timings.since("append", self._frame_came_at)
@@ -382,46 +308,32 @@ class Replication:
 
     def tick(self, now: int) -> None:
         """Time has passed."""
-        self.now = now
         self.is_busy = True
         self.host.tick(now)
         if self._absent and self.metadata_group.is_leader:
             self._look_after_absent(now)
-        for group_id, due in self._deadlines.items():
-            if due <= now:
-                self._touched[group_id] = None
-                self.queue_groups[group_id].absorb(now)
+        self._groups.tick(now)
         self.absorb(now)
 
     def _look_after_absent(self, now: int) -> None:
         """Members that are away for too long lose what does not survive their restart."""
         for name, since in self._absent.items():
-            if now - since >= self._config.node_down_ms and self._broker.metadata.transients(name):
+            if now - since >= self._config.node_down_ms and self._metadata.transients(name):
                 log.warning("node %s is away for %d ms: its transient queues are gone", name, now - since)
                 self._absent[name] = now
                 self.propose(commands.node_gone(name))
 
-    def touch(self, group_id: int) -> None:
-        """A queue group has something to do at the end of this turn."""
-        self._touched[group_id] = None
+    def touch(self) -> None:
+        """There is something to do at the end of this turn."""
         self.is_busy = True
 
-    def served(self, group_id: int) -> None:
-        """What a queue group was touched for is done; what touches it from now on has still to be."""
-        self._touched.pop(group_id, None)
-        self._served[group_id] = None
+    def watch_removals(self, hear: Callable[[str, int], None]) -> None:
+        """Tell that a member was removed by the metadata, and at which index."""
+        self._removal_watchers.append(hear)
 
-    def compare(self, now: int) -> None:
-        """The node's queues are those of the metadata from now on: groups compare them with their logs."""
-        for group in self.queue_groups.values():
-            group.compare()
-        self.touch_all(now)
-
-    def touch_all(self, now: int) -> None:
-        """Links are others, or the queues of the metadata."""
-        self._touched = dict.fromkeys(self.queue_groups)
-        for group in self.queue_groups.values():
-            group.absorb(now)
+    def measure(self, timings: Timings) -> None:
+        """Tell it how long things take from now on."""
+        self.timings = timings
 
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
@@ -429,16 +341,13 @@ class Replication:
             return
         self._is_absorbing = True
         if self.dirty:
-            for group_id in list(self.dirty):  # whatever happens in a group makes it so
-                group = self.queue_groups.get(group_id)
-                if group is not None:
-                    group.absorb(now)
+            self._groups.absorb(now)
         applied = self.metadata_group.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
             octets = applied.to_bytes(8, "big")
             for name in self._connected:
-                self.send(name, METADATA_APPLIED, octets)
+                self._send_applied(name, octets)
         if self.stream.settling:
             self.stream.settle(min(self._connected.values(), default=applied), now)
         self._is_absorbing = False
@@ -457,7 +366,7 @@ class Replication:
         if min(self._connected.values(), default=applied) >= applied:
             return None
         self.is_busy = True
-        return self.stream.wait_for(applied, self.now)
+        return self.stream.wait_for(applied, self.clock.now)
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
@@ -467,13 +376,14 @@ class Replication:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
         if command["op"] == "member.remove":
-            self.acquaintances.member_removed(command["node"], index, self.now)
-            self.on_member_removed(command["node"], index)
+            self.acquaintances.member_removed(command["node"], index, self.clock.now)
+            for hear in self._removal_watchers:
+                hear(command["node"], index)
         elif command["op"] in ("member.add", "member.put"):
-            self.acquaintances.member_added(command["node"], index, self.now)
+            self.acquaintances.member_added(command["node"], index, self.clock.now)
         result = self._projection.applied(command, changed, is_own)
         if is_own:
-            self.stream.applied(number, index, result, self.now)
+            self.stream.applied(number, index, result, self.clock.now)
 
     def replaced(self, index: int) -> None:
         """See Listener."""
@@ -481,13 +391,13 @@ class Replication:
         if self.stream is None:
             return
         self.read_index = index
-        self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.now)
+        self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
-            self.stream.applied(number, index, None, self.now)
+            self.stream.applied(number, index, None, self.clock.now)
 
     def leads(self, is_leader: bool, leader: str | None) -> None:
         """See Listener."""
@@ -508,42 +418,12 @@ class Replication:
         if name in self._connected:
             self._connected[name] = int.from_bytes(payload, "big")
 
-    # -- quorum queues -------------------------------------------------------------------------------------------------
-
-    def _on_queue_batch(self, name: str, payload: bytes, now: int) -> None:
-        group = self.queue_groups.get(int.from_bytes(payload[:4], "big"))
-        if group is None:
-            log.error("%s speaks of queue group %d, which is not here", name, int.from_bytes(payload[:4], "big"))
-            return
-        group.receive_batch(name, payload[4:], now)
-
     # -- output --------------------------------------------------------------------------------------------------------
-
-    def send(self, node_id: str, kind: int, payload: bytes) -> bool:
-        """Say something to another node. False if there is no link. It may be lost with the link."""
-        return self.host.send_application(node_id, bytes([kind]) + payload)
-
-    def send_batch(self, leader: str, group_id: int, batch: bytes) -> bool:
-        """Bring a batch of commands to the leader of a queue group. False if there is no link."""
-        return self.send(leader, QUEUE_BATCH, group_id.to_bytes(4, "big") + batch)
-
-    def _on_application(self, name: str, payload: bytes, now: int) -> None:
-        handler = self.handlers.get(payload[0]) if payload else None
-        if handler is None:
-            log.error("%s sends a message of unknown kind %s: is it of a newer version?", name, payload[:1].hex())
-            return
-        handler(name, payload[1:], now)
 
     def begin_end_of_turn(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
-        self.now = now
-        for group_id in self.dirty:
-            if group_id in self.queue_groups:
-                self._touched[group_id] = None
-        while self._touched:  # what one group hears may give another one something to do
-            group = self.queue_groups[next(iter(self._touched))]
-            group.end_turn(now)
+        self._groups.begin_end_of_turn(now)
         if self.stream.unapplied:
             self._say_to_metadata(now)
 
@@ -553,47 +433,27 @@ class Replication:
             if self.metadata_group.is_leader:
                 self.metadata_group.propose(octets)
             elif self._leader is not None:
-                self.send(self._leader, METADATA_COMMANDS, octets)
+                self._send_commands(self._leader, octets)
 
     def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
         group is `dirty`."""
-        self.is_busy = bool(self._touched)
-        served, self._served = self._served, {}
-        served.update(dict.fromkeys(self.dirty))
+        self.is_busy = False
+        self._groups.note_changed()
         self.host.end_turn(now)
         stream_waits = not self.is_alone and self.stream.waits_for_disk(self.synced_position)
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits
-        position = self._store.journal.position
-        for group_id in served:
-            group = self.queue_groups.get(group_id)
-            if group is not None:
-                if group.written(position):
-                    self._unsynced[group_id] = None
-                due = group.next_deadline()
-                if due:
-                    self._deadlines[group_id] = due
-                elif self._deadlines:
-                    self._deadlines.pop(group_id, None)
-                if group.backlog_bytes() > self._backlog_limit:
-                    self._behind[group_id] = None
-                elif self._behind:
-                    self._behind.pop(group_id, None)
+        self._groups.end_turn(self._store.journal.position)
         self.deadline = self._next_deadline()
-        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
         return self.acquaintances.take_output() + output if self._said else output
 
     def take_output(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer that have waited for the disk, and what else may leave before the turn ends."""
         if self._said:
             return []  # that goes first
-        output: list[tuple[str, list[bytes]]] = self.host.take_output()
+        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
         return output
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
-        return bool(self._behind)
 
     def _next_deadline(self) -> int:
         deadline = self.host.next_deadline() or 0
@@ -601,8 +461,7 @@ class Replication:
             due = self.stream.next_deadline() or 0
             if due and (not deadline or due < deadline):
                 deadline = due
-        if self._deadlines:
-            for due in self._deadlines.values():
-                if not deadline or due < deadline:
-                    deadline = due
+        due = self._groups.next_deadline()
+        if due and (not deadline or due < deadline):
+            deadline = due
         return deadline

@@ -5,6 +5,7 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.flow.readers cimport Readers
 from amqp_broker.routing.vhost cimport VHost
+from amqp_broker.turn.clock cimport TurnClock
 
 cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _CLOSED, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK
@@ -13,6 +14,7 @@ cdef Py_ssize_t _PARTIAL_BYTES
 @cython.final
 cdef class Connection:
     cdef public object node
+    cdef public TurnClock clock
     cdef public Readers readers
     cdef public object control
     cdef public object publisher

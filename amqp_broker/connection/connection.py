@@ -67,6 +67,7 @@ class Connection:
 
     def __init__(self, node: Any, control: Any, publisher: Any, config: Any, peer: Any, number: int, now: int) -> None:
         self.node = node
+        self.clock = node.clock
         self.readers = node.readers
         self.control = control
         self.publisher = publisher
@@ -150,7 +151,7 @@ class Connection:
     def take_output(self) -> list[bytes]:
         """What is to be written now, in order."""
         self.is_dirty = False
-        self.last_sent = self.node.now
+        self.last_sent = self.clock.now
         return self.output.take()
 
     # -- input ---------------------------------------------------------------------------------------------------
@@ -177,8 +178,6 @@ class Connection:
         self.last_received = now
         self.position = 0
         self.serving = 0
-        if self.vhost is not None:
-            self.vhost.now = now
         while self.position < length and not self.is_parked and self.state < _ENDING:
             try:
                 if self.state == _AWAIT_HEADER:

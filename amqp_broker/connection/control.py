@@ -253,7 +253,7 @@ class Control:
         """Nothing is said and nothing more is heard; after the delay the transport is closed."""
         self._await_end(connection, ENDING)
         connection.timer.cancel()
-        connection.timer = self._node.timers.at(self._node.now + delay_ms, lambda now: self.drop(connection))
+        connection.timer = self._node.timers.at(self._node.clock.now + delay_ms, lambda now: self.drop(connection))
 
     def drop(self, connection: Connection) -> None:
         """Nothing more is to come: the driver closes our half of the transport when the output is written, and all of
@@ -275,7 +275,7 @@ class Control:
         if connection.timer is not None:
             connection.timer.cancel()
         timeout_ms = node.config.closing_timeout_ms
-        connection.timer = node.timers.at(node.now + timeout_ms, lambda now: self.abandon(connection))
+        connection.timer = node.timers.at(node.clock.now + timeout_ms, lambda now: self.abandon(connection))
         closing = node.closing
         closing[connection.number] = connection
         if len(closing) > node.config.max_closing_connections:

@@ -54,7 +54,7 @@ class Handshake:
         self._node = node
         broker = node.broker
         self.logins = Logins(
-            node.config, broker.metadata, broker.passwords, node.readers, lambda: node.now, self._decide
+            node.config, broker.metadata, broker.passwords, node.readers, lambda: node.clock.now, self._decide
         )
         self._handlers = {
             c.CONNECTION_START_OK: self.on_connection_start_ok,
@@ -240,12 +240,11 @@ class Handshake:
             )
         self._check_user_limit(session)
         vhost.enter(session.user)
-        vhost.now = self._node.now
         connection.vhost = vhost
         connection.state = OPEN
         connection.handshake_step = 3
         self._node.enter(connection)
-        watch_heartbeat(connection, self._node.timers, self._node.now)
+        watch_heartbeat(connection, self._node.timers, self._node.clock.now)
         connection.control.log_open(connection)
         connection.control.send(connection, 0, methods.ConnectionOpenOk())
 

@@ -42,12 +42,11 @@ class Hold:
         connection = self.connection
         self._node.readers.unpark(connection)
         if connection.state == OPEN:
-            connection.vhost.now = self._node.now
             connection.current = self._channel
             connection.serving = self._serving
             self._call(answer)
         if connection.state != CLOSED:
-            connection.receive_data(b"", self._node.now)
+            connection.receive_data(b"", self._node.clock.now)
 
     def _call(self, answer: Answer) -> None:
         """As Connection.receive calls a handler."""

@@ -15,9 +15,14 @@ from amqp_broker.protocol.properties import encode_properties
 from queues.message import build_message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.connection.connection import Connection
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.node import Node
+    from amqp_broker.routing.reply_to import ReplyConsumers
+    from amqp_broker.turn.clock import TurnClock
+    from queues.page import AddressBook
     from queues.timers import Timers
 
 JSON = "application/json"
@@ -73,11 +78,48 @@ class TimelyAnswer(Answer):
         self.refuse(LeaseError(BUSY, text))
 
 
+class Replies:
+    """How a node answers its clients. sate: a connection has more to read than it should get."""
+
+    def __init__(
+        self,
+        addresses: AddressBook,
+        reply_consumers: ReplyConsumers,
+        clock: TurnClock,
+        sate: Callable[[Connection], None],
+    ) -> None:
+        self._addresses = addresses
+        self._reply_consumers = reply_consumers
+        self._clock = clock
+        self._sate = sate
+
+    def send(self, channel: Channel, reply_to: str, properties: bytes, body: bytes) -> None:
+        """To a reply queue as if the user had published it there."""
+        key = reply_to.encode("utf-8", "surrogateescape")
+        address = self._addresses.find(b"\x00" + bytes([len(key)]) + key)
+        now = self._clock.now
+        message = build_message(address, properties, body, False, -1, -1, now)
+        consumer = self._reply_consumers.find(reply_to)
+        if consumer is not None:
+            self._write(consumer, message)
+            return
+        queue = channel.vhost.queues.get(reply_to)
+        if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
+            channel.vhost.publish(message, [queue], now)
+
+    def _write(self, consumer: Any, message: Any) -> None:
+        """To a client that asks for more than it reads nothing more is said until it has read."""
+        connection = consumer.channel.connection
+        consumer.deliver_at_once(message, False)
+        if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
+            self._sate(connection)
+
+
 class ClientAnswer(Answer):
     """To a request that a client of this node has published with a reply-to."""
 
-    def __init__(self, node: Node, channel: Channel, facts: MessageFacts) -> None:
-        self._node = node
+    def __init__(self, replies: Replies, channel: Channel, facts: MessageFacts) -> None:
+        self._replies = replies
         self._channel = channel
         self._reply_to = facts.properties.reply_to or ""
         self._correlation_id = facts.properties.correlation_id
@@ -87,30 +129,12 @@ class ClientAnswer(Answer):
         return bool(self._channel.is_open and not self._channel.is_closing)
 
     def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
-        """See Answer. To a reply queue as if the user had published it there."""
+        """See Answer."""
         if not self._reply_to or not self.is_wanted:
             return
-        node, channel = self._node, self._channel
         said: dict[str, object] = {"content_type": content_type}
         if headers:
             said["headers"] = Table(headers)
         if self._correlation_id:
             said["correlation_id"] = self._correlation_id
-        broker = node.broker
-        key = self._reply_to.encode("utf-8", "surrogateescape")
-        address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        message = build_message(address, encode_properties(said), body, False, -1, -1, node.now)
-        consumer = broker.reply_consumers.find(self._reply_to)
-        if consumer is not None:
-            self._write(consumer, message)
-            return
-        queue = channel.vhost.queues.get(self._reply_to)
-        if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
-            channel.vhost.publish(message, [queue], node.now)
-
-    def _write(self, consumer: Any, message: Any) -> None:
-        """To a client that asks for more than it reads nothing more is said until it has read."""
-        connection = consumer.channel.connection
-        consumer.deliver_at_once(message, False)
-        if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
-            connection.node.sate(connection)
+        self._replies.send(self._channel, self._reply_to, encode_properties(said), body)

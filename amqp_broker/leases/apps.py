@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.leases.app import App, Key, Part
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
-from amqp_broker.leases.lease_source import Outcome, Then
 from amqp_broker.leases.publication import Publication
+from amqp_broker.leases.queue_leases import Outcome, Then
 from amqp_broker.metadata import commands
 from queues.quorum.reader import Malformed
 from storage.errors import CorruptRecord
@@ -67,7 +67,7 @@ class Apps:
                 if recovered is not None:
                     part.queue.restore(recovered, now)
             record = self._desk.broker.metadata.app(app.vhost, app.name)
-            if record is None or record.home != self._desk.broker.replication.own_node:
+            if record is None or record.home != self._desk.broker.own_node:
                 self._end(app)
                 continue
             self._watch(app)
@@ -113,7 +113,7 @@ class Apps:
         if key[0] <= app.last_epoch:
             desk.after_sync(lambda: then({"staged": messages, "again": True}))
             return
-        if desk.is_short:
+        if desk.is_short():
             raise LeaseError(BUSY, "txn.stage: the broker is short of memory or disk, and takes no messages now")
         part = app.parts.get(key)
         if part is None and number == 0:
@@ -270,7 +270,7 @@ class Apps:
         """Apps that have not committed anything for very long are not remembered any more."""
         desk = self._desk
         oldest = now - desk.config.txn_app_expires_ms
-        home = desk.broker.replication.own_node
+        home = desk.broker.own_node
         for app in self._apps.values():
             if app.called_at <= oldest and not app.all_parts():
                 self._forget_idle(app, home)

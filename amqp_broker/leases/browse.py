@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from amqp_broker.leases.blob import ALL_TAKEN, FULL, BlobWriter
 from queues.message import Entry
@@ -26,11 +26,6 @@ class Browsed(NamedTuple):
 
     end: int
     is_more: bool
-
-
-def levels_of(ready: Any) -> list[Ready]:
-    """The runs of ready messages within which sequences rise."""
-    return list(getattr(ready, "levels", None) or [ready])
 
 
 def browse(levels: list[Ready], from_sequence: int, below: int, writer: BlobWriter) -> Browsed:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.errors import LeaseError
-from amqp_broker.leases.lease_source import Caller, LeaseSource, Moved
+from amqp_broker.leases.queue_leases import Caller, Moved, QueueLeases
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
@@ -37,7 +37,7 @@ class Claim:
 
     def __init__(
         self,
-        source: LeaseSource,
+        leases: QueueLeases,
         caller: Caller,
         after: int,
         max_messages: int,
@@ -45,7 +45,7 @@ class Claim:
         deadline: int,
         answer: Answer,
     ) -> None:
-        self.source = source
+        self.leases = leases
         self.caller = caller
         self.after = after
         self.max_messages = max_messages
@@ -74,11 +74,11 @@ class Claims:
 
     def start(self, claim: Claim) -> None:
         """A claim has come."""
-        source = claim.source
-        count = min(claim.max_messages - claim.moved, source.step_messages)
+        leases = claim.leases
+        count = min(claim.max_messages - claim.moved, leases.step_messages)
         octets = min(max(1, claim.max_bytes - claim.moved_bytes), STEP_BYTES)
         is_first = claim.moved == 0
-        source.move(claim.caller, claim.after, count, octets, is_first, lambda moved: self._on_moved(claim, moved))
+        leases.move(claim.caller, claim.after, count, octets, is_first, lambda moved: self._on_moved(claim, moved))
 
     def work(self) -> None:
         """The end of a turn: go on with claims whose queue has something, and with those that are half done."""
@@ -114,7 +114,7 @@ class Claims:
             count = min(outcome.held, claim.max_messages)
             octets = claim.moved_bytes or outcome.held_bytes * count // max(1, outcome.held)
             said = {"end": claim.after + count, "bytes": octets}
-            claim.source.settle(lambda: claim.answer.give(said))
+            claim.leases.settle(lambda: claim.answer.give(said))
         else:
             self._steps.append(claim)
             self._desk.come_back()
@@ -122,11 +122,11 @@ class Claims:
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _wait(self, claim: Claim) -> None:
-        queue_id = claim.source.queue_id
+        queue_id = claim.leases.queue_id
         waiting = self._waiting.setdefault(queue_id, deque())
         waiting.append(claim)
         self.waiting_count += 1
-        claim.source.watch(lambda: self._wake(queue_id))
+        claim.leases.watch(lambda: self._wake(queue_id))
         claim.timer = self._desk.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
 
     def _wake(self, queue_id: int) -> None:
@@ -136,13 +136,13 @@ class Claims:
             self._desk.come_back()
 
     def _time_is_up(self, claim: Claim) -> None:
-        waiting = self._waiting.get(claim.source.queue_id)
+        waiting = self._waiting.get(claim.leases.queue_id)
         if waiting is None or claim not in waiting:
             return
         waiting.remove(claim)
         self.waiting_count -= 1
         if not waiting:
-            del self._waiting[claim.source.queue_id]
+            del self._waiting[claim.leases.queue_id]
         self.start(claim)
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.errors import BUSY, LeaseError
+from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
@@ -29,14 +30,11 @@ from queues.quorum.reader import Malformed, Reader, octets_of
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.links.tenants import Tenants
+    from amqp_broker.turn.clock import TurnClock
     from queues.timers import Timer, Timers
 
 log = logging.getLogger("amqp_broker.cluster")
-
-#: Application frames between nodes by their kind.
-LEASE_REQUEST = 9
-LEASE_ANSWER = 10
 
 _VERSION = 1
 #: Octets on their way to one node and back.
@@ -108,19 +106,21 @@ class PeerRequests:
 
     def __init__(
         self,
-        replication: Replication,
+        tenants: Tenants,
+        clock: TurnClock,
         timers: Timers,
         timeout_ms: int,
         serve: Callable[[PeerRequest, Answer], None],
     ) -> None:
-        self._replication = replication
+        self._linked = tenants.linked
+        self._clock = clock
         self._timers = timers
         self._timeout_ms = timeout_ms
         self._serve = serve
         self._peers: dict[str, _Peer] = {}
         self._next_number = 0
-        replication.handlers[LEASE_REQUEST] = self._receive_request
-        replication.handlers[LEASE_ANSWER] = self._receive_answer
+        self._send_request = tenants.register(FrameKind.LEASE_REQUEST, self._receive_request)
+        self._send_answer = tenants.register(FrameKind.LEASE_ANSWER, self._receive_answer)
 
     def epoch_of(self, node: str) -> int:
         """Which of the links to a node is the present one."""
@@ -137,7 +137,7 @@ class PeerRequests:
     def ask(self, node: str, request: PeerRequest, answer_bytes: int, wait_ms: int, answer: Answer) -> None:
         """Have another node answer. answer_bytes: how large the answer may get, about; wait_ms: how long it may wait on
         purpose."""
-        if not self._replication.is_connected(node):
+        if node not in self._linked:
             answer.refuse(LeaseError(BUSY, f"{request.verb}: node '{node}', where it lives, cannot be reached now"))
             return
         peer = self._peer(node)
@@ -152,7 +152,7 @@ class PeerRequests:
         self._send(node, peer, pending)
 
     def _send(self, node: str, peer: _Peer, pending: _Pending) -> None:
-        now = self._replication.now
+        now = self._clock.now
         number = self._next_number = max(self._next_number + 1, now << _NUMBER_BITS)
         request = pending.request
         buffer = Buffer(len(request.blob) + 1024)
@@ -165,8 +165,7 @@ class PeerRequests:
         buffer.put_longstr(request.blob)
         peer.sent[number] = pending
         peer.cost += pending.cost
-        self._replication.is_busy = True
-        self._replication.send(node, LEASE_REQUEST, buffer.take())
+        self._send_request(node, buffer.take())
         due = now + self._timeout_ms + pending.wait_ms
         pending.timer = self._timers.at(due, lambda now: self._time_is_up(node, number))
 
@@ -239,8 +238,7 @@ class PeerRequests:
         buffer.put_shortstr(octets_of(content_type))
         buffer.put_longstr(encode_table(Table(headers)))
         buffer.put_longstr(body)
-        self._replication.is_busy = True
-        self._replication.send(node, LEASE_ANSWER, buffer.take())
+        self._send_answer(node, buffer.take())
 
 
 def _open(payload: bytes, what: str) -> Reader:

@@ -40,7 +40,6 @@ from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes, Way
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
-from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import Receipt
 from queues.arguments import Overflow
 from queues.message import Message
@@ -119,7 +118,7 @@ class Publication:
         if self._blob is None:
             self._blob = self._read(vhost, part)
             self._again = [(place, elsewhere(vhost, way)) for place, (_, way) in enumerate(self._blob)]
-            self._may_repeat = any(not recognises(target) for _, targets in self._again for target in targets)
+            self._may_repeat = not all(recognises(way) for _, way in self._blob)
             if self._may_repeat and self._is_unsynced:
                 # Should a crash come now, what was moved before would be repeated, and this blob as well.
                 self.waiting += 1
@@ -239,9 +238,10 @@ def elsewhere(vhost: VHost, way: Way) -> list[Any]:
     return [*[queue for queue in way.queues if queue.is_proxy], *held_back]
 
 
-def recognises(target: Any) -> bool:
-    """Whether it drops what the app has given it before."""
-    return isinstance(target, QuorumQueue) and not refuses(target)
+def recognises(way: Way) -> bool:
+    """Whether whatever is elsewhere drops what the app has given it before."""
+    queues = [queue for queue in way.queues if queue.is_proxy]
+    return not way.delayed and all(queue.recognises_producers and not refuses(queue) for queue in queues)
 
 
 def refuses(queue: Any) -> bool:

@@ -1,6 +1,6 @@
 """Leases: serves the verbs of lease.* and txn.* (docs/leases.md), which any user may ask for by way of `amq.system`.
 
-    request -> checked -> the queue is here, or a quorum queue: a LeaseSource -> durable -> answered
+    request -> checked -> the queue is here, or a quorum queue: QueueLeases -> durable -> answered
                        -> its home is another node: PeerRequests -> that node does the same -> answered
     synced, applied, time is up -> whoever waited is answered
 
@@ -21,28 +21,30 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException
-from amqp_broker.leases.answer import Answer, ClientAnswer, TimelyAnswer
+from amqp_broker.leases.answer import Answer, ClientAnswer, Replies, TimelyAnswer
 from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.blob import BlobWriter, MalformedBlob
-from amqp_broker.leases.browse import browse, levels_of
+from amqp_broker.leases.browse import browse
 from amqp_broker.leases.claims import Claim, Claims
-from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, NOT_FOUND, LeaseError
+from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
-from amqp_broker.leases.lease_source import Caller, ClassicSource, LeaseSource, giving
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
-from amqp_broker.leases.quorum_source import QuorumSource
+from amqp_broker.leases.queue_leases import Caller, QueueLeases, giving
+from amqp_broker.leases.staging import FindRoute
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
-from queues.classic import ClassicQueue
+from queues.lease_source import LeasedAt, LeaseSource
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.links.tenants import Tenants
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.node import Node
+    from amqp_broker.vhosts.broker import Broker
     from queues.message import Message
+    from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
 
@@ -58,26 +60,45 @@ _SMALL_ANSWER_BYTES = 4096
 
 
 class Leases:
-    """The service of one node. now: the present time, milliseconds."""
+    """The service of one node. find_here: the queue with this id, if its home is this node. find_route: see Staging.
+    begin: there is something to serve, the first time or not. is_short: memory or disk are short, so that publishers
+    have to wait. is_ready: the queues of this node are there."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self.config = node.config
-        self.broker = node.broker
-        self.store = node.store
-        self.timers = node.timers
-        self.background = node.background
-        self.random_bytes = node.broker.random_bytes
+    def __init__(
+        self,
+        broker: Broker,
+        tenants: Tenants,
+        replies: Replies,
+        find_here: Callable[[int], Queue | None],
+        find_route: FindRoute,
+        begin: Callable[[], None],
+        is_short: Callable[[], bool],
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self.config = broker.config
+        self.broker = broker
+        self.store = broker.store
+        self.timers = broker.timers
+        self.background = broker.background
+        self.random_bytes = broker.random_bytes
+        self._clock = broker.clock
+        self._replies = replies
+        self._find_here = find_here
+        self._begin = begin
+        self.is_short = is_short
+        self._is_ready = is_ready
         self.claims = Claims(self)
-        self.expiry = node.broker.lease_expiry = LeaseExpiry(node.timers)
-        self.peers = PeerRequests(node.replication, node.timers, node.config.command_timeout_ms, self._serve_peer)
-        self.apps = node.broker.apps = Apps(self)
-        self.transactions = Transactions(node, self, self.apps)
+        self.expiry = LeaseExpiry(self.timers, broker.groups.leased)
+        self.peers = PeerRequests(
+            tenants, self._clock, self.timers, self.config.command_timeout_ms, self._serve_peer
+        )
+        self.apps = Apps(self)
+        self.transactions = Transactions(self, self.apps, find_route)
         self.requests = 0
         self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
         self._synced_position = 0
         self._comes_back = False
-        self._verbs: dict[str, Callable[[LeaseSource, Fields, Answer], None]] = {
+        self._verbs: dict[str, Callable[[QueueLeases, Fields, Answer], None]] = {
             "lease.open": self._open,
             "lease.claim": self._claim,
             "lease.fetch": self._fetch,
@@ -88,12 +109,8 @@ class Leases:
 
     @property
     def now(self) -> int:
-        return int(self._node.now)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether memory or disk are short, so that publishers have to wait."""
-        return bool(self._node.alarms.is_on)
+        """The time of the turn, milliseconds."""
+        return int(self._clock.now)
 
     def within_time(self, answer: Answer, verb: str, wait_ms: int = 0) -> Answer:
         """For what may never come, because it takes a majority; wait_ms: how long it may wait on purpose."""
@@ -103,9 +120,8 @@ class Leases:
         """The queues of this node are there."""
         for vhost in self.broker.vhosts.values():
             for queue in vhost.queues.values():
-                if isinstance(queue, ClassicQueue):
-                    self.expiry.watch_all(queue)
-        self.expiry.start(self.broker, now)
+                self.expiry.watch_all(queue)
+        self.expiry.start(now)
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -129,15 +145,15 @@ class Leases:
 
     def come_back(self) -> None:
         """There is to be a turn soon."""
-        self._node.serves_leases = True
+        self._begin()
         if not self._comes_back:
             self._comes_back = True
             self.timers.at(self.now, lambda now: None)
 
     def after_sync(self, then: Callable[[], None]) -> None:
         """Call `then` when what is in the journal now is on the disk; at once, if it is."""
-        self._node.serves_leases = True
-        position = int(self._node.store.journal.position)
+        self._begin()
+        position = int(self.store.journal.position)
         if position <= self._synced_position:
             then()
         else:
@@ -157,10 +173,10 @@ class Leases:
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve a request of a client."""
-        self._node.serves_leases = True
+        self._begin()
         self.requests += 1
         try:
-            answer = ClientAnswer(self._node, channel, facts)
+            answer = ClientAnswer(self._replies, channel, facts)
         except MalformedInput as error:
             log.warning("a request of %s has properties that tell nobody to answer: %s", channel.connection.peer, error)
             return
@@ -179,15 +195,16 @@ class Leases:
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
         queue.last_used = self.now
-        if not queue.is_remote:
-            self._serve(queue, fields, answer)
+        found = queue.leases()
+        if not isinstance(found, LeasedAt):
+            self._serve(queue, found, fields, answer)
             return
         answer_bytes = _SMALL_ANSWER_BYTES
         if verb in ("lease.fetch", "lease.browse"):
             answer_bytes = self._max_bytes(fields)
         wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
         request = PeerRequest(queue.queue_id, channel.vhost.name, verb, body, b"")
-        self.peers.ask(queue.home, request, answer_bytes, wait_ms, answer)
+        self.peers.ask(found.home, request, answer_bytes, wait_ms, answer)
 
     def _find_queue(self, channel: Channel, name: str) -> Any:
         """The queue, if the client may read it. Raises LeaseError."""
@@ -201,47 +218,53 @@ class Leases:
 
     def _serve_peer(self, request: PeerRequest, answer: Answer) -> None:
         """A request of another node, which has checked who asks."""
-        self._node.serves_leases = True
+        self._begin()
 
         def serve() -> None:
-            if not self._node.is_ready:
+            if not self._is_ready():
                 raise LeaseError(BUSY, f"{request.verb}: the node where it lives is just starting")
             if not request.queue_id:
                 self.transactions.serve(request, answer)
                 return
-            queue = self._node.homes.home.find(request.queue_id)
+            queue = self._find_here(request.queue_id)
             if queue is None:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
-            self._serve(queue, Fields.of_json(request.verb, request.fields), answer)
+            found = queue.leases()
+            if isinstance(found, LeasedAt):
+                raise LeaseError(BUSY, f"{request.verb}: the queue lives on node '{found.home}' now")
+            self._serve(queue, found, Fields.of_json(request.verb, request.fields), answer)
 
         _serve_safely(serve, request.verb, answer)
 
-    def _serve(self, queue: Any, fields: Fields, answer: Answer) -> None:
+    def _serve(self, queue: Queue, source: LeaseSource | None, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""
+        if source is None:
+            raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' is of a type that has no lease groups")
+        leases = QueueLeases(self, queue.name, queue.queue_id, source)
         if fields.verb == "lease.browse":
-            self._browse(queue, fields, answer)
+            self._browse(leases, fields, answer)
             return
         handler = self._verbs.get(fields.verb)
         if handler is None:
             raise LeaseError(NOT_FOUND, f"unknown verb '{fields.verb}'; this node knows {', '.join(VERBS)}")
-        if not queue.is_proxy:
-            handler(ClassicSource(self, queue), fields, answer)
+        if source.is_local:
+            handler(leases, fields, answer)
             return
         late = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))
-        _serve_safely(lambda: handler(QuorumSource(self, queue), fields, late), fields.verb, late)
+        _serve_safely(lambda: handler(leases, fields, late), fields.verb, late)
 
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
-    def _open(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.open(fields.text("group"), fields.text("owner"), giving(answer))
+    def _open(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
+        leases.open(fields.text("group"), fields.text("owner"), giving(answer))
 
-    def _claim(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        if source.is_exclusive():
-            raise LeaseError(ACCESS_REFUSED, f"queue '{source.name}' has a consumer who has it exclusively")
+    def _claim(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
+        if leases.source.is_exclusive():
+            raise LeaseError(ACCESS_REFUSED, f"queue '{leases.name}' has a consumer who has it exclusively")
         wait_ms = fields.number("wait_ms", 0, MAX_WAIT_MS, 0)
         claim = Claim(
-            source,
+            leases,
             _caller(fields),
             fields.number("after", 0, MAX_NUMBER),
             fields.limit("max_messages", self.config.max_claim_messages, self.config.max_claim_messages),
@@ -251,60 +274,58 @@ class Leases:
         )
         self.claims.start(claim)
 
-    def _fetch(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+    def _fetch(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
         def again(error: LeaseError | None) -> None:
             try:
                 if error is not None:
                     raise error
-                self._read(source, fields, answer)
+                self._read(leases, fields, answer)
             except LeaseError as found:
                 answer.refuse(found)
 
         try:
-            self._read(source, fields, answer)
+            self._read(leases, fields, answer)
         except LeaseError as error:
             # It may have come to another node, and not to this one yet.
-            if error.code != GONE or not source.catch_up(fields.text("group"), fields.text("incarnation"), again):
+            if error.code != GONE or not leases.catch_up(fields.text("group"), fields.text("incarnation"), again):
                 raise
 
-    def _read(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
+    def _read(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
         first = fields.number("from", 0, MAX_NUMBER)
         last = fields.number("to", first, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
         try:
-            end = source.read(fields.text("group"), fields.text("incarnation"), first, last, writer)
+            end = leases.read(fields.text("group"), fields.text("incarnation"), first, last, writer)
         except (CorruptRecord, MalformedBlob, ValueError) as error:
-            raise LeaseError(GONE, _damaged(source.name, error)) from error
+            raise LeaseError(GONE, _damaged(leases.name, error)) from error
         answer.give_blob(writer.take(), {"x-end": end})
 
     def _max_bytes(self, fields: Fields) -> int:
         most = self.config.max_blob_size_bytes
         return fields.limit("max_bytes", most, most)
 
-    def _ack(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.ack(_caller(fields), fields.number("upto", 0, MAX_NUMBER), giving(answer))
+    def _ack(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
+        leases.ack(_caller(fields), fields.number("upto", 0, MAX_NUMBER), giving(answer))
 
-    def _release(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        source.release(_caller(fields), giving(answer))
+    def _release(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
+        leases.release(_caller(fields), giving(answer))
 
-    def _stat(self, source: LeaseSource, fields: Fields, answer: Answer) -> None:
-        ready, groups = source.statistics()
+    def _stat(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
+        ready, groups = leases.statistics()
         if fields.has("group"):
             name = fields.text("group")
             groups = [each for each in groups if each["group"] == name]
         answer.give({"ready": ready, "groups": groups})
 
-    def _browse(self, queue: Any, fields: Fields, answer: Answer) -> None:
+    def _browse(self, leases: QueueLeases, fields: Fields, answer: Answer) -> None:
         start = fields.number("from_sequence", 0, MAX_NUMBER, 0)
         below = fields.number("below", 0, MAX_NUMBER, MAX_NUMBER)
         writer = BlobWriter(fields.columns(), self._max_bytes(fields), MAX_BLOB_MESSAGES)
-        state = queue if isinstance(queue, ClassicQueue) else queue.group.machine.queue_state(queue.queue_id)
-        next_sequence = state.next_sequence if state is not None else 1
-        levels = levels_of(state.ready) if state is not None else []
+        levels, next_sequence = leases.source.ready()
         try:
             found = browse(levels, start, below, writer)
         except (CorruptRecord, MalformedBlob, ValueError) as error:
-            raise LeaseError(GONE, _damaged(queue.name, error)) from error
+            raise LeaseError(GONE, _damaged(leases.name, error)) from error
         headers = {"x-end": found.end, "x-more": found.is_more, "x-next-sequence": next_sequence}
         answer.give_blob(writer.take(), headers)
 

@@ -7,6 +7,7 @@ transaction that was committed has nothing left to ask.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel.publisher import check_topics
@@ -23,18 +24,21 @@ from queues.page import AddressBook
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.channel.publisher import Publisher
     from amqp_broker.routing.routes import PublishRoute
 
 #: Messages of one staged blob.
 MAX_STAGED_MESSAGES = 10_000
 
 
+#: Where what is published on a channel with this address goes; as Publisher.find_route.
+FindRoute = Callable[["Channel", bytes], tuple[Address, "PublishRoute"]]
+
+
 class Staging:
     """Looks through blobs for the channels of a node."""
 
-    def __init__(self, publisher: Publisher, max_table_depth: int, max_message_bytes: int) -> None:
-        self._publisher = publisher
+    def __init__(self, find_route: FindRoute, max_table_depth: int, max_message_bytes: int) -> None:
+        self._find_route = find_route
         self._max_table_depth = max_table_depth
         self._max_message_bytes = max_message_bytes
         self._scanner = ContentScanner(max_table_depth)
@@ -80,7 +84,7 @@ class Staging:
 
     def _find(self, channel: Channel, raw: bytes) -> PublishRoute:
         try:
-            address, route = self._publisher.find_route(channel, raw)
+            address, route = self._find_route(channel, raw)
         except AmqpException as error:
             code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
             raise LeaseError(code, f"txn.stage: {error.explanation}") from None

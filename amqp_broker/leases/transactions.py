@@ -17,16 +17,15 @@ from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.apps import Apps, staged_messages
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
-from amqp_broker.leases.lease_source import giving
 from amqp_broker.leases.peer_requests import PeerRequest
-from amqp_broker.leases.staging import Staging
+from amqp_broker.leases.queue_leases import giving
+from amqp_broker.leases.staging import FindRoute, Staging
 from amqp_broker.metadata import commands
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.leases.service import Leases
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.node import Node
     from queues.message import Message
 
 VERBS = ("txn.stage", "txn.commit", "txn.abort", "txn.stat")
@@ -40,11 +39,12 @@ _FIELDS = ("app", "epoch", "partition", "attempt", "sequence", "mandatory")
 class Transactions:
     """Of one node."""
 
-    def __init__(self, node: Node, desk: Leases, apps: Apps) -> None:
-        self._node = node
+    def __init__(self, desk: Leases, apps: Apps, find_route: FindRoute) -> None:
         self._desk = desk
         self._apps = apps
-        self._staging: Staging | None = None
+        self._config = config = desk.config
+        self._broker = desk.broker
+        self._staging = Staging(find_route, config.max_table_depth, config.max_message_size_bytes)
 
     def request(
         self, channel: Channel, verb: str, message: Message, facts: MessageFacts, answer: Answer
@@ -65,7 +65,7 @@ class Transactions:
             self._list(channel, answer)
             return
         name = fields.text("app")
-        record = self._node.broker.metadata.app(vhost, name)
+        record = self._broker.metadata.app(vhost, name)
         session = channel.connection.session
         if record is not None and record.user != session.user and not session.has_tag("administrator"):
             raise LeaseError(ACCESS_REFUSED, f"{verb}: app '{name}' belongs to another user")
@@ -84,11 +84,8 @@ class Transactions:
         found: dict[str, Any] = {"app": fields.text("app")}
         for name in _FIELDS[1:5]:
             found[name] = fields.number(name, 0, MAX_NUMBER)
-        if self._staging is None:
-            config = self._node.config
-            self._staging = Staging(self._node.publisher, config.max_table_depth, config.max_message_size_bytes)
         found["messages"] = count = self._staging.check(channel, blob, fields.flag("mandatory", True))
-        most = self._node.config.max_blob_size_bytes
+        most = self._config.max_blob_size_bytes
         if count > 1 and len(blob) > most:
             raise LeaseError(
                 INVALID, f"txn.stage: {count} messages of {len(blob)} octets; at most {most} are taken (max_blob_size)"
@@ -99,7 +96,7 @@ class Transactions:
 
     def _settle_home(self, user: str, name: str, request: PeerRequest, answer: Answer) -> None:
         """The first request of an app: it lives here, unless another node was faster."""
-        broker = self._node.broker
+        broker = self._broker
         late = self._desk.within_time(answer, request.verb)
 
         def settled(result: object) -> None:
@@ -112,11 +109,11 @@ class Transactions:
             except LeaseError as error:
                 late.refuse(error)
 
-        command = commands.put_app(request.vhost, name, self._node.replication.own_node, user)
+        command = commands.put_app(request.vhost, name, self._broker.own_node, user)
         broker.propose(command).when_done(settled)
 
     def _hand_on(self, home: str, request: PeerRequest, answer: Answer) -> None:
-        if home == self._node.replication.own_node:
+        if home == self._broker.own_node:
             self.serve(request, answer)
         else:
             wait_ms = _COMMIT_MS if request.verb == "txn.commit" else 0
@@ -130,8 +127,8 @@ class Transactions:
             answer.give({"apps": [_statistics(app) for app in self._apps.of(vhost)]})
             return
         name = fields.text("app")
-        record = self._node.broker.metadata.app(vhost, name)
-        if record is None or record.home != self._node.replication.own_node:
+        record = self._broker.metadata.app(vhost, name)
+        if record is None or record.home != self._broker.own_node:
             raise LeaseError(BUSY, f"{verb}: this node is not, or not yet, the home of app '{name}'")
         if verb == "txn.stat":
             app = self._apps.find(vhost, name)
@@ -158,7 +155,7 @@ class Transactions:
         is_administrator = session.has_tag("administrator")
         records = [
             record
-            for record in self._node.broker.metadata.apps(vhost)
+            for record in self._broker.metadata.apps(vhost)
             if is_administrator or record.user == session.user
         ]
         homes = list(dict.fromkeys(record.home for record in records))

@@ -4,14 +4,14 @@ of it. One that has not has forgotten what it has promised, and its node ends (d
     link up -> GREETING   who I am, how far my memory reaches, the last that I have seen of you
             <- REMEMBERS  all that you have seen of me is in my folder
             -> RECORDED   how far your memory reaches is on my disk: you are held to it, and what you say counts
-    both RECORDED -> `on_admitted`: what the other says counts, and it is told what this node has to say
+    both RECORDED -> `listen`: what the other says counts, and it is told what this node has to say
 
 Each does this with the other, on every link. Then it says now and then how far its memory has come (POINT). What a
 node of another generation of the cluster says counts for nothing, and one that meets a later generation that replaces
 its own is over (generation.py).
 
 It knows no sockets: frames that come before the admission are given to `receive`, those that go out are in
-`take_output`. All of them are an application's frame of one kind, whose octets are JSON.
+`take_output`. All of them are of one kind (FrameKind.ACQUAINTANCE), whose octets are JSON.
 
 Invariants:
 1. Nobody is admitted before both have recorded each other, on the disk.
@@ -27,25 +27,25 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
+from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why_refused, why_strange
 from amqp_broker.links.members_file import KnownMembers
+from amqp_broker.links.tenants import head_of
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
-from raft.messages import Application
-from raft.wire import encode
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
     from amqp_broker.settings.kinds import MemberAddress
     from queues.timers import Timers
+    from raft.group import Group
+    from raft.host import RaftHost
+    from raft.machine import LogPort
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: The kind of an application's frame.
-ACQUAINTANCE = 12
 #: How often a member says how far its memory has come, milliseconds: so much of what it has promised may be known to
 #: leaders only, and not to their disks.
 TELL_MS = 500
@@ -57,7 +57,7 @@ POINT = "point"
 FORGOTTEN = "forgotten"
 GENERATION = "generation"
 
-_HEAD = encode(Application(bytes([ACQUAINTANCE])))
+_HEAD = head_of(FrameKind.ACQUAINTANCE)
 
 
 class Acquaintance:
@@ -78,12 +78,37 @@ class Acquaintance:
         self.is_admitted = False
 
 
+class Cluster(Protocol):
+    """What is used of Replication, to be read only."""
+
+    @property
+    def host(self) -> RaftHost: ...
+
+    @property
+    def port(self) -> LogPort: ...
+
+    @property
+    def metadata_group(self) -> Group: ...
+
+    @property
+    def own_node(self) -> str: ...
+
+    @property
+    def synced_position(self) -> int: ...
+
+    def members(self) -> tuple[str, ...]: ...
+
+    def recorded_members(self) -> Mapping[str, str]: ...
+
+    def recorded_identity(self, name: str) -> str: ...
+
+
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
     it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster; replaces: nodes of earlier
-    ones end."""
+    ones end. touch says that there is something to do at the end of this turn."""
 
-    def __init__(self, replication: Replication, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, cluster: Cluster, touch: Callable[[], None], random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
         self.joined_at = 0
         self.joins = False
@@ -91,17 +116,28 @@ class Acquaintances:
         self.replaces = False
         self._refused: dict[str, bool] = {}
         self._identity = ""  # of a folder that was made with one, hexadecimal
-        self.on_admitted: Callable[[str, int], None]
-        self.on_dismissed: Callable[[str, int], None]
-        self.on_farewell: Callable[[str, bytes, int], bool]
         self.wants_sync = False
-        self._replication = replication
-        self._host = replication.host
-        self._memory = replication.host.memory
+        self._cluster = cluster
+        self._touch = touch
+        self._host = cluster.host
+        self._memory = cluster.host.memory
         self._random_bytes = random_bytes
         self.output: dict[str, list[bytes]] = {}
         self._is_patient = True
         self._has_warned: dict[str, str] = {}
+        self._on_admitted: Callable[[str, int], None]
+        self._on_dismissed: Callable[[str, int], None]
+        self._on_farewell: Callable[[str, bytes, int], bool]
+
+    def listen(
+        self,
+        admitted: Callable[[str, int], None],
+        dismissed: Callable[[str, int], None],
+        farewell: Callable[[str, bytes, int], bool],
+    ) -> None:
+        """Who hears that what a node says counts, and that it does not any more; and who looks whether a frame is the
+        word that counts from everybody: that this node is no member."""
+        self._on_admitted, self._on_dismissed, self._on_farewell = admitted, dismissed, farewell
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +149,7 @@ class Acquaintances:
     @property
     def is_over(self) -> bool:
         """Whether the folder was given up, and says so on the disk."""
-        return bool(self.reason) and self._memory.position <= self._replication.synced_position
+        return bool(self.reason) and self._memory.position <= self._cluster.synced_position
 
     def is_admitted(self, name: str) -> bool:
         """Whether what this one says counts."""
@@ -135,7 +171,7 @@ class Acquaintances:
 
     def describe_folder(self, members: tuple[MemberAddress, ...], *, joins: bool) -> KnownMembers:
         """What its MEMBERS file has to say, with these members."""
-        own = self._replication.own_node
+        own = self._cluster.own_node
         # A journal that is emptied goes on under the same identity, so that its lives are missed.
         identity = self._memory.identity.hex() or self._identity
         return KnownMembers(own, members, joins, self.joined_at, identity, self.generation, self.replaces)
@@ -150,8 +186,9 @@ class Acquaintances:
 
     def open(self, timers: Timers, now: int) -> None:
         """A life begins."""
-        self._memory.open(self._replication.port, self._random_bytes, bytes.fromhex(self._identity))
-        self.wants_sync = self._replication.is_busy = True
+        self._memory.open(self._cluster.port, self._random_bytes, bytes.fromhex(self._identity))
+        self.wants_sync = True
+        self._touch()
         timers.at(now + self._host.settings.election_timeout_max_ms, self._be_patient_no_more)
         self._tell_later(timers, now)
 
@@ -162,17 +199,18 @@ class Acquaintances:
         self.links[name] = Acquaintance()
         if not self._memory.is_open:  # a node that has no others, as far as it knows
             self._admit(name, now)
-        elif self._memory.position <= self._replication.synced_position:
+        elif self._memory.position <= self._cluster.synced_position:
             self._greet(name)
         else:
-            self.wants_sync = self._replication.is_busy = True
+            self.wants_sync = True
+            self._touch()
 
     def link_down(self, name: str, now: int) -> None:
         """It is gone."""
         self.output.pop(name, None)
         link = self.links.pop(name, None)
         if link is not None and link.is_admitted:
-            self.on_dismissed(name, now)
+            self._on_dismissed(name, now)
 
     def receive(self, name: str, frame: bytes, now: int) -> bytes | None:
         """A frame of one that is not admitted. Returns it if it counts all the same."""
@@ -184,7 +222,7 @@ class Acquaintances:
             return None
         if self.reason or self._is_refused(name, link):
             return None
-        if self.on_farewell(name, frame, now) or link.point is not None:
+        if self._on_farewell(name, frame, now) or link.point is not None:
             return None
         if name in self._memory.witnesses:
             self._warn(name, "once it said who it is, and now it does not: is it of an older version?")
@@ -253,7 +291,8 @@ class Acquaintances:
         """The folder is not to be used any more."""
         if self._memory.is_open and not self.reason:
             self._memory.give_up(reason)
-            self.wants_sync = self._replication.is_busy = True
+            self.wants_sync = True
+            self._touch()
 
     # -- what they say -------------------------------------------------------------------------------------------------
 
@@ -320,7 +359,7 @@ class Acquaintances:
             return
         if not replaces:
             return  # it is refused
-        own = self._replication.own_node
+        own = self._cluster.own_node
         self.give_up(why_over(own, self.generation, name, link.generation))
         log.warning("%s is of a later generation of the cluster: this node ends", name)
         self.output.clear()
@@ -378,7 +417,7 @@ class Acquaintances:
         for name in list(names):
             if self.links[name].is_admitted:
                 self.links[name].is_admitted = False
-                self.on_dismissed(name, now)
+                self._on_dismissed(name, now)
 
     def _is_made_anew(self, seen: Point, as_of: int) -> bool:
         """What was seen was an earlier folder: this one was added after that."""
@@ -390,11 +429,11 @@ class Acquaintances:
 
     def _is_another(self, name: str, point: Point, since: int, applied: int) -> bool:
         """Whether the metadata, applied up to there, have another folder for a member than that of this point."""
-        identity = self._replication.recorded_identity(name)
+        identity = self._cluster.recorded_identity(name)
         return bool(identity) and point.identity.hex() != identity and since <= applied
 
     def _why_another(self, name: str, point: Point) -> str:
-        shown, recorded = point.identity.hex()[:8], self._replication.recorded_identity(name)[:8] or "another one"
+        shown, recorded = point.identity.hex()[:8], self._cluster.recorded_identity(name)[:8] or "another one"
         return f"its folder is {shown}, and the cluster has added it with {recorded}: it is an old one of its name"
 
     def _unacknowledged(self, leads: dict[int, tuple[int, int]]) -> str:
@@ -411,7 +450,7 @@ class Acquaintances:
         return ""
 
     def _forget(self, name: str, missing: str, now: int) -> None:
-        own = self._replication.own_node
+        own = self._cluster.own_node
         reason = (
             f"this folder has forgotten what {name} knows of node {own}: {missing}. It must not be used: what it has "
             f"confirmed could be lost. Bring the node back with `amqp-broker cluster rejoin --node-name {own} ...`, "
@@ -425,7 +464,7 @@ class Acquaintances:
             self._say(other, FORGOTTEN, text=missing)
 
     def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
-        members = self._replication.recorded_members()
+        members = self._cluster.recorded_members()
         if link.is_admitted and not link.is_removed and (not members or name in members):
             link.point = point
             self._memory.saw(name, point, max(self._applied, link.since))
@@ -434,7 +473,7 @@ class Acquaintances:
 
     @property
     def _applied(self) -> int:
-        return int(self._replication.metadata_group.last_applied)
+        return int(self._cluster.metadata_group.last_applied)
 
     def _point(self) -> Point:
         return self._memory.point(self._host.promised_position)
@@ -448,7 +487,7 @@ class Acquaintances:
             role = group.member.role
             if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
                 leads[group_id] = [role.term, role.progress[name].match_index]
-        recorded = Point(bytes.fromhex(self._replication.recorded_identity(name)), 0, 0, 0)
+        recorded = Point(bytes.fromhex(self._cluster.recorded_identity(name)), 0, 0, 0)
         self._say(
             name,
             GREETING,
@@ -474,10 +513,11 @@ class Acquaintances:
         witness = self._memory.witnesses.get(name)
         if witness is None or witness.point != link.point:
             self._memory.saw(name, link.point, max(self._applied, link.since))
-        if self._memory.written(name) <= self._replication.synced_position:
+        if self._memory.written(name) <= self._cluster.synced_position:
             link.is_on_disk = True
         else:
-            self.wants_sync = self._replication.is_busy = True
+            self.wants_sync = True
+            self._touch()
 
     def _tell_later(self, timers: Timers, now: int) -> None:
         def tell(now: int) -> None:
@@ -495,7 +535,7 @@ class Acquaintances:
     def _say(self, name: str, what: str, **fields: object) -> None:
         octets = json.dumps({"what": what, **fields}).encode()
         self.output.setdefault(name, []).append(_HEAD + octets)
-        self._replication.is_busy = True
+        self._touch()
 
     def introduction(self) -> list[bytes]:
         """What goes before the only word that somebody is told who is no member. Not in the first generation: it says
@@ -513,7 +553,7 @@ class Acquaintances:
     # -- admission -----------------------------------------------------------------------------------------------------
 
     def _admit_all(self, now: int) -> None:
-        if self._is_patient and all(self._is_heard(name) for name in self._replication.members()):
+        if self._is_patient and all(self._is_heard(name) for name in self._cluster.members()):
             self._is_patient = False
         if self._is_patient:
             return
@@ -526,7 +566,7 @@ class Acquaintances:
 
     def _is_heard(self, name: str) -> bool:
         link = self.links.get(name)
-        return name == self._replication.own_node or (link is not None and (link.is_on_disk or link.is_admitted))
+        return name == self._cluster.own_node or (link is not None and (link.is_on_disk or link.is_admitted))
 
     def _be_patient_no_more(self, now: int) -> None:
         self._is_patient = False
@@ -537,7 +577,7 @@ class Acquaintances:
         self.links[name].is_admitted = True
         if self._has_warned.pop(name, None) is not None:
             self._refused[name] = False
-        self.on_admitted(name, now)
+        self._on_admitted(name, now)
 
     def _warn(self, name: str, text: str) -> None:
         """Once, and not for each link."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.stream import Proposal
-from queues.arguments import QUORUM
+from amqp_broker.queue_types.register import lives_in_groups
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
@@ -23,8 +23,8 @@ class Administration:
         self._replication = replication
 
     def execute(self, command: Command) -> Proposal:
-        """Propose one command. Returns what has to be applied before it is reported done. A classic queue that is said
-        to live nowhere lives on this node."""
-        if command["op"] == "queue.declare" and command["type"] != QUORUM:
+        """Propose one command. Returns what has to be applied before it is reported done. A queue that is to
+        live on one node, and is said to live nowhere, lives on this node."""
+        if command["op"] == "queue.declare" and not lives_in_groups(command["type"]):
             command = {**command, "home": command.get("home") or self._replication.own_node}
         return self._replication.propose(command)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import Proposal
+from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.kinds import MemberAddress, parse_member
 from raft.membership import TransferResult
 from raft.memory import IDENTITY_BYTES
@@ -20,7 +21,9 @@ from raft.memory import IDENTITY_BYTES
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.settings.config import Config
     from raft.group import Group
 
@@ -37,11 +40,19 @@ class ClusterVerbs:
     """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
 
     def __init__(
-        self, config: Config, metadata: Metadata, replication: Replication, membership: Membership
+        self,
+        config: Config,
+        metadata: Metadata,
+        replication: Replication,
+        membership: Membership,
+        transfers: Transfers,
+        groups: QuorumGroups,
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._replication = replication
+        self._transfers = transfers
+        self._groups = groups
         self._membership = membership
         self.verbs: dict[str, Callable[[Request], Answer]] = {
             "cluster.status": self._status,
@@ -58,7 +69,7 @@ class ClusterVerbs:
         node = request.text("node", "")
         config, replication = self._config, self._replication
         groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
-        queues = self._quorum_queues()
+        queues = self._queues_in_groups()
         for row in groups:
             row["queues"] = len(queues.get(row["group"], ()))
         critical = [
@@ -117,14 +128,14 @@ class ClusterVerbs:
             "is_critical": len(state.voters) > 1 and 2 * (len(linked) - 1) <= len(state.voters),
         }
 
-    def _quorum_queues(self) -> dict[int, list[tuple[str, str]]]:
-        """Virtual host and name of the quorum queues of each group."""
-        replication, metadata = self._replication, self._metadata
+    def _queues_in_groups(self) -> dict[int, list[tuple[str, str]]]:
+        """Virtual host and name of the queues of each group."""
+        metadata = self._metadata
         found: dict[int, list[tuple[str, str]]] = {}
         for vhost in metadata.vhosts():
             for queue in metadata.queues(vhost.name):
-                if queue.type == "quorum":
-                    group_id = replication.group_of(queue.queue_id).raft.group_id
+                if lives_in_groups(queue.type):
+                    group_id = self._groups.of(queue.queue_id).raft.group_id
                     found.setdefault(group_id, []).append((vhost.name, queue.name))
         return found
 
@@ -247,10 +258,10 @@ class ClusterVerbs:
         queue = self._metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
-        if queue.type != "quorum":
+        if not lives_in_groups(queue.type):
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
-        group_id = self._replication.group_of(queue.queue_id).raft.group_id
-        result = self._membership.request_transfer(group_id, target)
+        group_id = self._groups.of(queue.queue_id).raft.group_id
+        result = self._transfers.request(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
             raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")
         return {"group": group_id, "leader": target}, None
@@ -259,7 +270,7 @@ class ClusterVerbs:
         """Leaders are to be spread evenly over the linked members."""
         moves = []
         for move in self._membership.plan():
-            result = self._membership.request_transfer(move.group_id, move.target)
+            result = self._transfers.request(move.group_id, move.target)
             moves.append(
                 {
                     "group": move.group_id,

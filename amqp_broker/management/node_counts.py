@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
     from amqp_broker.connection.connection import Connection
     from amqp_broker.leases.service import Leases
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.timings import Timings
@@ -27,7 +27,7 @@ class NodeCounts(Protocol):
     @property
     def store(self) -> MessageStore: ...
     @property
-    def replication(self) -> Replication: ...
+    def groups(self) -> QuorumGroups: ...
     @property
     def leases(self) -> Leases: ...
     @property

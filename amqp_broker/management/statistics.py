@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.leases.lease_source import group_list
-from amqp_broker.queue_types.quorum.queue import QuorumQueue
+from amqp_broker.leases.queue_leases import group_list
+from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
-from queues.classic import ClassicQueue
+from queues.lease_source import LeasedAt
 from queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def count_node(node: NodeCounts) -> Steps:
             leased += queue.leased_count()
         if number % _SLICE == 0:
             yield None
-    groups = list(node.replication.queue_groups.values())
+    groups = list(node.groups.all.values())
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,
@@ -75,27 +75,18 @@ def delayed_statistics(vhost: VHost) -> list[dict[str, Any]]:
 
 def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
     """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
+    queue_type = QUEUE_TYPES[queue.declaration.type]
     found: dict[str, Any] = {
         "name": queue.name,
-        "type": "quorum" if isinstance(queue, QuorumQueue) else "classic",
+        "type": queue_type.name,
         "durable": bool(queue.is_durable),
         "messages_ready": queue.message_count(),
         "messages_unacked": queue.unacked_count(),
         "consumers": queue.consumer_count(),
         "leased": queue.leased_count(),
     }
-    if isinstance(queue, QuorumQueue):
-        figures = queue.statistics()
-        found |= {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
-        found |= {"lease_groups": group_list(queue.leases.groups(), now)}
-    elif isinstance(queue, ClassicQueue):
-        found |= {
-            "message_bytes_ready": queue.ready.message_bytes,
-            "published": queue.published,
-            "delivered": queue.delivered,
-            "redelivered": queue.redelivered,
-            "settled": queue.settled_count,
-            "dead_letters": queue.letters.count if queue.letters is not None else 0,
-            "lease_groups": group_list(queue.lease_groups, now),
-        }
+    found |= queue_type.figures(queue)
+    source = queue.leases()
+    if source is not None and not isinstance(source, LeasedAt):
+        found["lease_groups"] = group_list(source.groups(), now)
     return found

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.connection.connection import Connection
     from amqp_broker.flow.hold import Hold
     from amqp_broker.leases.service import Leases
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
@@ -56,6 +58,8 @@ class System:
         self,
         broker: Broker,
         replication: Replication,
+        transfers: Transfers,
+        groups: QuorumGroups,
         membership: Membership,
         leases: Leases,
         hold: Callable[[Connection, str], Hold],
@@ -63,6 +67,7 @@ class System:
     ) -> None:
         self._broker = broker
         self._replication = replication
+        self._groups = groups
         self._leases = leases
         self._hold = hold
         self._counts = counts
@@ -86,7 +91,7 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
-            **ClusterVerbs(broker.config, broker.metadata, replication, membership).verbs,
+            **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
@@ -144,12 +149,12 @@ class System:
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        answer = build_message(address, properties, octets, False, -1, -1, self._broker.now)
+        answer = build_message(address, properties, octets, False, -1, -1, self._broker.clock.now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
         elif reply_to in channel.vhost.queues:
-            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.now)
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.clock.now)
 
     def _execute(self, *asked: commands.Command) -> Steps:
         """Done when they are applied, and true at run time."""
@@ -173,7 +178,7 @@ class System:
 
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._vhost(request), self._broker
-        counts = RemoteCounts(broker.timers, self._broker.now)
+        counts = RemoteCounts(broker.timers, self._broker.clock.now)
         queues = list(vhost.queues.values())
         for number, queue in enumerate(queues):
             counts.ask(queue)
@@ -183,7 +188,7 @@ class System:
         rows: list[str] = []
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode_value(queue_statistics(queue, self._broker.now)))
+                rows.append(encode_value(queue_statistics(queue, self._broker.clock.now)))
             if number % _SLICE == 0:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
@@ -344,7 +349,7 @@ class System:
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""
         broker = self._broker
-        groups = len(self._replication.queue_groups)
+        groups = len(self._groups.all)
         importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
         for password in importer.steps():
             yield broker.hashing.hash(password) if password is not None else None

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from amqp_broker.errors import ChannelException, inequivalent, precondition_failed
+from amqp_broker.errors import ChannelException, inequivalent
 from amqp_broker.protocol.fields import KIND_NAMES, Table
 
-#: Arguments of a queue that a declaration is compared by, in the order in which differences are reported.
+#: Arguments of a queue that a declaration is compared by, in the order in which differences are reported: RabbitMQ's,
+#: and those of more than one type. What is one type's alone comes behind them (QueueType.own_arguments).
 _QUEUE_ARGUMENTS = (
     "x-expires",
     "x-message-ttl",
@@ -63,25 +64,20 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
         raise inequivalent(argument, kind, name, vhost, _flag(received), _flag(current))
 
 
-def check_quorum_declaration(name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """What a quorum queue cannot be; an empty name is one that the broker is to make. Raises ChannelException (406)
-    with RabbitMQ's texts."""
-    if not name:
-        raise precondition_failed("Cannot declare a server-named queue for type rabbit_quorum_queue")
-    found = {"auto-delete": auto_delete, "exclusive-ownership": exclusive, "non-durable": not durable}
-    for what, is_wrong in found.items():
-        if is_wrong:
-            raise precondition_failed(f"invalid property '{what}' for queue '{name}' in vhost '{vhost}'")
-
-
 def check_equivalent_queue(
-    declaration: QueueDeclaration, is_durable: bool, is_auto_delete: bool, arguments: Table, default_type: str
+    declaration: QueueDeclaration,
+    is_durable: bool,
+    is_auto_delete: bool,
+    arguments: Table,
+    default_type: str,
+    own_arguments: tuple[str, ...],
 ) -> None:
-    """Raises ChannelException (406) for the first difference. default_type: of a queue that is declared without one."""
+    """Raises ChannelException (406) for the first difference. default_type: of a queue that is declared without one.
+    own_arguments: those of its type alone."""
     name, vhost = declaration.name, declaration.vhost
     check_equivalent_flag("durable", "queue", name, vhost, is_durable, declaration.is_durable)
     check_equivalent_flag("auto_delete", "queue", name, vhost, is_auto_delete, declaration.is_auto_delete)
-    for key in _QUEUE_ARGUMENTS:
+    for key in (*_QUEUE_ARGUMENTS, *own_arguments):
         if key != _TYPE:
             check_equivalent_argument(key, "queue", name, vhost, arguments, declaration.arguments)
         elif arguments.get(_TYPE, default_type) != declaration.type:

@@ -21,7 +21,7 @@ cdef class Way:
 
 @cython.final
 cdef class DeadLetters:
-    cdef object _broker
+    cdef object _host
     cdef Deaths _deaths
     cdef dict _ways
     cdef Py_ssize_t _route_count

@@ -11,7 +11,7 @@ Those of quorum queues come through `publish`, with a receipt (queue_types/quoru
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
@@ -24,8 +24,10 @@ from queues.queue import Queue
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
+    from amqp_broker.routing.discards import Discards
     from amqp_broker.routing.vhost import VHost
-    from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
 
 log = logging.getLogger("amqp_broker")
 
@@ -33,6 +35,27 @@ log = logging.getLogger("amqp_broker")
 #: address takes up to 700 octets.
 _MOST_WAYS = 1000
 _MOST_ROUTES = 16_384
+
+
+class Agreement(Protocol):
+    """The node's Replication."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is all there is to agree."""
+
+
+class LetterHost(Protocol):
+    """What a node gives to its dead letters. now: the time of the turn, milliseconds since the epoch."""
+
+    config: Config
+    vhosts: dict[str, VHost]
+    discards: Discards
+    clock: TurnClock
+
+    @property
+    def replication(self) -> Agreement:
+        """Who has to agree."""
 
 
 class Way:
@@ -84,9 +107,9 @@ class DeadLetters:
     queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
     refused in this turn, and are to post."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._deaths = Deaths(broker.config.max_death_history_bytes)
+    def __init__(self, host: LetterHost) -> None:
+        self._host = host
+        self._deaths = Deaths(host.config.max_death_history_bytes)
         self.backlog = 0
         self.is_posting = False
         self.refused: list[tuple[Any, Message]] = []
@@ -109,13 +132,13 @@ class DeadLetters:
 
     def discard(self, queue: Queue) -> None:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
-        self._broker.discards.note(queue.declaration.vhost, queue.name, 1, self._broker.now)
+        self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.clock.now)
 
     def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
         is called when its fate is known."""
         self._receipt = None
-        copies = self._publish(queue, entry.message, reason, now, None, not self._broker.replication.is_alone)
+        copies = self._publish(queue, entry.message, reason, now, None, not self._host.replication.is_alone)
         receipt = self._receipt
         if receipt is None or not receipt.waiting:
             return max(0, copies)
@@ -124,7 +147,7 @@ class DeadLetters:
 
     def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
         def done(refusals: list[Refusal]) -> None:
-            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._broker.now)
+            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._host.clock.now)
 
         receipt.seal(done)
 
@@ -139,7 +162,7 @@ class DeadLetters:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
         receipt, if one is needed."""
         way = self._ways.get(queue)
-        if way is None or not way.holds(self._broker.vhosts):
+        if way is None or not way.holds(self._host.vhosts):
             way = self._find_way(queue)
             if way is None:
                 return -1
@@ -176,7 +199,7 @@ class DeadLetters:
     def _find_way(self, queue: Any) -> Way | None:
         """Where the letters of a queue go now; None: nowhere."""
         self.forget(queue)
-        vhost = self._broker.vhosts.get(queue.declaration.vhost)
+        vhost = self._host.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None

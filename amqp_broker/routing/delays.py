@@ -9,7 +9,7 @@ Invariant: what an older version of this program has written to the journal is t
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amqp_broker.messages.facts import MessageFacts, copy_keys
 from amqp_broker.queue_types.quorum.delay_queue import DelayQueue
@@ -22,9 +22,12 @@ from queues.quorum.effects import Refusal
 from queues.recovery import RecoveredQueue
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
-    from amqp_broker.vhosts.broker import Broker
-    from queues.timers import Timer
+    from amqp_broker.turn.clock import TurnClock
+    from queues.background import Background
+    from queues.store import MessageStore
+    from queues.timers import Timer, Timers
 
 #: So many messages are released in one slice.
 _RELEASES = 16
@@ -34,16 +37,28 @@ _ROUTES = 1000
 _AGAIN_MS = 1000
 
 
+class DelayHost(Protocol):
+    """What a node gives to what it holds back. now: the time of the turn, milliseconds since the epoch."""
+
+    store: MessageStore
+    timers: Timers
+    background: Background
+    clock: TurnClock
+
+    def group_of(self, queue_id: int) -> QueueGroup:
+        """The group that has a queue of this id."""
+
+
 class DelayedMessages:
     """The messages that one exchange holds back. queue_id: of its queue in a group, and in journals of old."""
 
-    def __init__(self, broker: Broker, vhost: VHost, exchange: str, queue_id: int, is_durable: bool) -> None:
+    def __init__(self, host: DelayHost, vhost: VHost, exchange: str, queue_id: int, is_durable: bool) -> None:
         self.queue_id = queue_id
         self.is_durable = is_durable
         self.is_deleted = False
         self.last_segment = 0
         self.settled: list[int] = []
-        self._broker = broker
+        self._host = host
         self._vhost = vhost
         self._exchange = exchange
         self._next_number = 1
@@ -60,7 +75,7 @@ class DelayedMessages:
         self._looks_at_headers = True
         self._queue: DelayQueue | None = None
         if is_durable:
-            group = broker.replication.group_of(queue_id)
+            group = host.group_of(queue_id)
             self._queue = DelayQueue(vhost.name, exchange, queue_id, group, self.publish)
             group.add_queue(self._queue)
 
@@ -75,7 +90,7 @@ class DelayedMessages:
         if self._queue is not None and message.is_persistent:
             self._queue.hold(message, delay, receipt, is_again)
             return
-        self._broker.store.pager.used += message.size
+        self._host.store.pager.used += message.size
         self._hold(make_entry(message, self._next_number, now + delay, 0))
         self._next_number += 1
 
@@ -85,7 +100,7 @@ class DelayedMessages:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = entry.expires_at
-            self._timer = self._broker.timers.at(self._timer_at, self._release)
+            self._timer = self._host.timers.at(self._timer_at, self._release)
 
     def _release(self, now: int) -> None:
         """Something is due."""
@@ -93,7 +108,7 @@ class DelayedMessages:
         self._timer = None
         if not self._is_releasing:
             self._is_releasing = True
-            self._broker.background.add(self._release_some)
+            self._host.background.add(self._release_some)
 
     def _release_some(self, now: int) -> bool:
         """One slice: route what is due, in the order in which it is due."""
@@ -118,7 +133,7 @@ class DelayedMessages:
             return
         if route is not None and route.queues:
             self._vhost.publish(entry.message, route.queues, now, None, True)
-        self._broker.store.pager.used -= entry.message.size
+        self._host.store.pager.used -= entry.message.size
 
     def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
         """All of its queues have it, or have refused it."""
@@ -126,10 +141,10 @@ class DelayedMessages:
             return
         if Refusal.UNKNOWN in refusals:
             # Its way was cut off. Queues that have it get it again: better twice than never.
-            entry.expires_at = self._broker.now + _AGAIN_MS
+            entry.expires_at = self._host.clock.now + _AGAIN_MS
             self._hold(entry)
         else:
-            self._broker.store.pager.used -= entry.message.size
+            self._host.store.pager.used -= entry.message.size
 
     def publish(self, message: Message, now: int, receipt: Receipt) -> bool:
         """A message is due: it goes where the exchange's bindings say now. Returns whether it went anywhere."""
@@ -183,7 +198,7 @@ class DelayedMessages:
             return
         for item in recovered.items:
             if isinstance(item, Entry):
-                self._broker.store.touch(item.journal_segment, self)
+                self._host.store.touch(item.journal_segment, self)
                 self._recovered[item.sequence] = item
                 receipt = JointReceipt()
                 self._queue.hold(item.message, max(1, item.expires_at - now), receipt)
@@ -193,12 +208,12 @@ class DelayedMessages:
         """The group has it."""
         del self._recovered[entry.sequence]
         if not self.settled:
-            self._broker.store.settling(self)
+            self._host.store.settling(self)
         self.settled.append(entry.sequence)
 
     def leave_segment(self, segment: int) -> None:
         """Write again what relies on a journal segment up to `segment`."""
-        store = self._broker.store
+        store = self._host.store
         for entry in self._recovered.values():
             if 0 < entry.journal_segment <= segment:
                 entry.journal_segment = store.segment(self)
@@ -209,9 +224,9 @@ class DelayedMessages:
         if self._timer is not None:
             self._timer.cancel()
         for _, _, entry in self._due:
-            self._broker.store.pager.used -= entry.message.size
+            self._host.store.pager.used -= entry.message.size
         for entry in self._under_way.values():
-            self._broker.store.pager.used -= entry.message.size
+            self._host.store.pager.used -= entry.message.size
         self._due = []
         self._under_way = {}
         if self._queue is not None:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from amqp_broker.links.tenants import Send
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
@@ -28,9 +29,6 @@ log = logging.getLogger("amqp_broker")
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 REPLY_PREFIX = REPLY_TO + "."
-
-#: Application frames between nodes of this kind are replies.
-DIRECT_REPLY = 6
 
 _VERSION = 1
 _REPLY = 1
@@ -45,20 +43,20 @@ _LINK_LIMIT_BYTES = 16 * 1024 * 1024
 _TOLD_BYTES = 256 * 1024
 
 
-def _nobody(node: str, kind: int, payload: bytes) -> bool:
+def _nobody(node: str, payload: bytes) -> bool:
     return False
 
 
 class ReplyConsumers:
     """The reply consumers of a node by address, and the way to those of others.
 
-    own_node: this node's name among others, "" while it is alone. send(node, kind, payload): an application frame to
-    another node; False if there is no link. linked: the nodes that there is a link to.
+    own_node: this node's name among others, "" while it is alone. send(node, payload): a frame to another node;
+    False if there is no link. linked: the nodes that there is a link to.
     """
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         self.own_node = ""
-        self.send: Callable[[str, int, bytes], bool] = _nobody
+        self.send: Send = _nobody
         self.linked: Callable[[], Iterable[str]] = tuple
         self._random_bytes = random_bytes
         self._by_address: dict[str, Any] = {}
@@ -66,7 +64,7 @@ class ReplyConsumers:
         self._in_flight: dict[str, int] = {}
         self._untold: dict[str, int] = {}
 
-    def open(self, own_node: str, send: Callable[[str, int, bytes], bool], linked: Callable[[], Iterable[str]]) -> None:
+    def open(self, own_node: str, send: Send, linked: Callable[[], Iterable[str]]) -> None:
         """The node knows its name among the others, and how to reach them."""
         self.own_node = own_node
         self.send = send
@@ -117,7 +115,7 @@ class ReplyConsumers:
         buffer.put_u8(_VERSION)
         buffer.put_u8(_REPLY)
         put_message(buffer, message)
-        if not self.send(node, DIRECT_REPLY, buffer.take()):
+        if not self.send(node, buffer.take()):
             return False
         self._in_flight[node] = in_flight + message.size
         return True
@@ -151,7 +149,7 @@ class ReplyConsumers:
     def _take(self, node: str, octets: int) -> None:
         untold = self._untold.get(node, 0) + octets
         if untold >= _TOLD_BYTES:
-            self.send(node, DIRECT_REPLY, bytes([_VERSION, _TAKEN]) + untold.to_bytes(8, "big"))
+            self.send(node, bytes([_VERSION, _TAKEN]) + untold.to_bytes(8, "big"))
             untold = 0
         self._untold[node] = untold
 

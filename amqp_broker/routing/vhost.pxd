@@ -11,7 +11,6 @@ cdef int _ACCEPTED, _STORED, _REJECTED
 cdef class VHost:
     cdef public str name
     cdef public MessageStore store
-    cdef public long long now
     cdef public long long generation
     cdef public long long forgotten
     cdef public dict queues

@@ -29,15 +29,12 @@ _REJECTED = 2
 
 
 class VHost:
-    """now: the time of the input that is being handled, milliseconds since the epoch. max_cached_routes: how many
-    routes are remembered. later: takes what is done in slices. forgotten: how often all routes were forgotten."""
+    """max_cached_routes: how many routes are remembered. later: takes what is done in slices. forgotten: how often all
+    routes were forgotten."""
 
-    def __init__(
-        self, name: str, store: MessageStore, now: int, max_cached_routes: int, later: Later = at_once
-    ) -> None:
+    def __init__(self, name: str, store: MessageStore, max_cached_routes: int, later: Later = at_once) -> None:
         self.name = name
         self.store = store
-        self.now = now
         self.generation = 1
         self.queues: dict[str, Any] = {}
         self.dead_letters: list[Any] = []

@@ -178,7 +178,7 @@ class ClusterSide:
 
     async def hand_over(self) -> None:
         """Have others lead what this node leads, so that nobody has to wait for an election. A moment at most."""
-        self._node.replication.is_leaving = True
+        self._node.groups.leave()
         groups = self._node.replication.host.groups.values()
         handed = [group for group in groups if group.is_leader and self._node.membership.hand_over(group)]
         if handed:
@@ -190,7 +190,7 @@ class ClusterSide:
         replication = self._node.replication
         await self._wait_while(
             lambda: (replication.is_alone or bool(replication.connected()))
-            and any(group.backlog_bytes() or group.settling for group in replication.queue_groups.values())
+            and any(group.backlog_bytes() or group.settling for group in self._node.groups.all.values())
         )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:

@@ -7,10 +7,8 @@ the run-time side with the verbs of this module. At a start the run-time side is
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
@@ -22,7 +20,8 @@ from amqp_broker.metadata.stored_groups import METADATA_GROUP
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.remote.queue import RemoteQueue
+from amqp_broker.queue_types.queue_type import Definition, QueueType
+from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
@@ -30,33 +29,24 @@ from amqp_broker.routing.discards import Discards
 from amqp_broker.routing.reply_to import ReplyConsumers
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
-from queues.arguments import (
-    CLASSIC,
-    QUORUM,
-    ArgumentError,
-    QueueArguments,
-    UnsupportedQueueType,
-    parse_arguments,
-    with_policy,
-)
 from queues.background import Background
-from queues.classic import ClassicQueue
-from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
-from queues.leases import restore_lease
 from queues.queue import Queue
-from queues.quorum.arguments import leads_locally, parse_quorum_arguments
-from queues.quorum.settings import QuorumSettings
 from queues.recovery import Recovery
 from queues.store import MessageStore
-from queues.timers import Timer, Timers
+from queues.timers import Timers
 from raft.journal_records import FIRST_RAFT_KIND
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.remote.home_link import HomeLink
 
 log = logging.getLogger("amqp_broker")
 
@@ -72,7 +62,8 @@ ELSEWHERE = _Elsewhere()
 
 
 class Broker:
-    """Everything of a node that is not a connection."""
+    """Everything of a node that is not a connection. recovery: what the journal had at the start, until everything is
+    built. types: of queues, by name; to them the broker is the TypeHost."""
 
     def __init__(
         self,
@@ -80,12 +71,14 @@ class Broker:
         store: MessageStore,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
         self.store = store
         self.timers = timers
         self.background = background
+        self.clock = clock
         self.random_bytes = random_bytes
         self.metadata = Metadata()
         self.passwords = VerifiedPasswords(random_bytes)
@@ -93,18 +86,16 @@ class Broker:
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
         self.dead_letters = DeadLetters(self)
-        self.now = 0
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = 0
         self.page_checks: list[PageCheck] = []
-        self._recovery = Recovery(store.pager)
+        self.recovery = Recovery(store.pager)
         # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
         self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
-        # When queues expire if nobody uses them, by id.
-        self._unused: dict[int, Timer] = {}
         #: Connections whose exclusive queues are being declared, by virtual host and name.
         self.owners: dict[tuple[str, str], Any] = {}
+        self.types: dict[str, QueueType] = make_types(self)
 
     # -- changes that others know ----------------------------------------------------------------------------------
 
@@ -145,13 +136,12 @@ class Broker:
 
     def recover(self, now: int) -> None:
         """Read the journal. Raises StorageError."""
-        self.now = now
         host = self.replication.host
         for segment, kind, payload in self.store.journal.recover(self.config.recover):
             if kind >= FIRST_RAFT_KIND:
                 host.feed_recovered(segment, kind, bytes(payload))
             else:
-                self._recovery.take(segment, kind, bytes(payload))
+                self.recovery.take(segment, kind, bytes(payload))
         self.store.synced(self.store.journal.position)
         journal = self.store.journal
         if journal.torn_tail is not None:
@@ -164,13 +154,13 @@ class Broker:
     def start(self, now: int) -> None:
         """The metadata are those of the cluster: build everything, with the messages that the journal has. Raises
         StorageError."""
-        self.now = now
-        recovery = self._recovery
+        recovery = self.recovery
+        records = [queue for vhost in self.metadata.vhosts() for queue in self.metadata.queues(vhost.name)]
+        self._check_types(records)
         ids = [
-            queue.queue_id
-            for vhost in self.metadata.vhosts()
-            for queue in self.metadata.queues(vhost.name)
-            if queue.type != QUORUM and self._is_here(queue)
+            queue_id
+            for queue_type in self.types.values()
+            for queue_id in queue_type.recovered_ids([each for each in records if each.type == queue_type.name])
         ]
         for vhost in self.metadata.vhosts():
             ids += [delay_id(vhost.name, each.name, each.number) for each in self._delayed(vhost.name)]
@@ -180,7 +170,7 @@ class Broker:
                 log.warning("set a damaged page aside: %s", line)
         seen = list(recovery.queues)
         recovery.finish(ids, self.config.recover)
-        held = [queue_id for group in self.replication.queue_groups.values() for queue_id in group.machine.queue_ids()]
+        held = [queue_id for group in self.groups.all.values() for queue_id in group.machine.queue_ids()]
         ids += recovery.leases
         ids += [queue_id for queue_id, letters in recovery.last_letters.items() if letters.items]
         if self.config.recover:
@@ -190,13 +180,24 @@ class Broker:
         for record in self.metadata.vhosts():
             self.build_vhost(record.name)
         self.apps.restore(recovery.queues, now)
-        self._take_up_last_letters()
+        for queue_type in self.types.values():
+            queue_type.finish_recovery()
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
         recovery.queues = {}
         recovery.leases = {}
         recovery.last_letters = {}
         recovery.notes = {}
+
+    def _check_types(self, records: list[QueueRecord]) -> None:
+        """Of a queue whose type is not known nothing may be lost: it was declared with another version. Raises
+        StorageError."""
+        for record in records:
+            if record.type not in self.types:
+                raise StorageError(
+                    f"queue '{record.name}' in vhost '{record.vhost}' is of type '{record.type}', and this version "
+                    f"knows {', '.join(self.types)}: start the version with which it was declared, and delete it there"
+                )
 
     def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
         """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
@@ -207,24 +208,6 @@ class Broker:
         page_store.drop_orphans(known, gone)
         for queue_id in gone:
             self.store.drop_pages(queue_id)
-
-    def _take_up_last_letters(self) -> None:
-        """What queues had given up that are deleted goes on to where it was to go."""
-        recovery = self._recovery
-        for queue_id in recovery.undone:
-            forget_last_letters(self.store, queue_id)
-        for letters in recovery.last_letters.values():
-            for line in letters.lost:
-                log.warning("set a damaged page aside: %s", line)
-            if not letters.items:
-                continue
-            queue = ClassicQueue(
-                letters.name, letters.queue_id, True, settings_of(letters), self.store, self.timers, self.background,
-                self.dead_letters,
-            )  # fmt: skip
-            queue.declaration = QueueDeclaration(letters.name, True, False, None, Table({}), letters.vhost)
-            post_last_letters(queue, letters)
-            self.store.drop_pages(queue.queue_id)
 
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
@@ -264,8 +247,8 @@ class Broker:
 
     def build_vhost(self, name: str) -> VHost:
         """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
-        now = self.now
-        vhost = VHost(name, self.store, now, self.config.max_cached_routes, self.background.add)
+        now = self.clock.now
+        vhost = VHost(name, self.store, self.config.max_cached_routes, self.background.add)
         self.vhosts[name] = vhost
         metadata = self.metadata
         for record in metadata.exchanges(name):
@@ -284,7 +267,7 @@ class Broker:
                 decode_table(binding.arguments_raw),
             )
         for delayed in vhost.delayed.values():
-            delayed.restore(self._recovery.queues.get(delayed.queue_id), now)
+            delayed.restore(self.recovery.queues.get(delayed.queue_id), now)
         vhost.changed()
         return vhost
 
@@ -293,10 +276,7 @@ class Broker:
         gone at once, and what its queues hold is given back in slices; done when all of it is."""
         vhost = self.vhosts.pop(name)
         for queue in vhost.queues.values():
-            queue.is_deleted = True  # nothing expires any more
-            if not queue.is_proxy and queue.letters is not None:
-                # They are for nobody: where they were to go there may soon be others of the same names.
-                queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
+            self._type_of(queue).vhost_deleted(queue)
         for delayed in vhost.delayed.values():
             delayed.delete()
         self.apps.forget_vhost(name)
@@ -306,10 +286,7 @@ class Broker:
     def _forget_queues(self, vhost: VHost) -> Steps:
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
-            if not queue.is_proxy:
-                self.store.drop_pages(queue.queue_id)
-            elif not queue.is_remote:
-                queue.group.queue_deleted(queue.queue_id)
+            self._type_of(queue).forget(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
 
@@ -348,7 +325,7 @@ class Broker:
         """Take an exchange out of the run-time side. Returns which exchanges were bound to it. What the metadata know
         of it keeps what it holds back until they do not, when this is called again."""
         for queue_id in self._ending.pop((vhost.name, name), ()):
-            self.replication.group_of(queue_id).queue_deleted(queue_id)
+            self.groups.of(queue_id).queue_deleted(queue_id)
         if vhost.router.get(name) is None:
             return []
         removed = vhost.router.remove(name)
@@ -374,52 +351,26 @@ class Broker:
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
             record.type,
         )  # fmt: skip
-        if record.type == QUORUM:
-            self._add_quorum_queue(vhost, declaration, record.queue_id)
-            return
-        if not self._is_here(record):
-            self._add_remote_queue(vhost, declaration, record)
-            return
-        queue = self.add_queue(vhost, declaration, record.queue_id)
+        queue_type = self.types[type_named(record.type).name]
+        queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
+        self._take_in(vhost, queue, declaration)
         if record.exclusive and record.home == self.replication.own_node:
             if owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues[queue] = None
-        recovered = self._recovery.queues.get(record.queue_id)
-        if recovered is not None:
-            queue.restore(recovered, self.now)
-        for lease in self._recovery.leases_of(record.queue_id):
-            restore_lease(queue, lease, self.now)
+        queue_type.restore(queue, self.clock.now)
 
-    def _is_here(self, record: QueueRecord) -> bool:
-        """Whether this node is the home of a classic queue."""
-        return record.home in ("", self.replication.own_node)
-
-    def _add_quorum_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int) -> None:
-        """A queue whose log is that of a queue group."""
-
-        def settings() -> QuorumSettings:
-            policies = effective_policies(self.metadata, vhost.name, "quorum_queues", declaration.name)
-            return parse_quorum_arguments(declaration.arguments, *policies)
-
-        group = self.replication.group_of(queue_id)
-        self._take_in(vhost, group.open_queue(declaration, queue_id, settings), declaration)
+    def _type_of(self, queue: Queue) -> QueueType:
+        return self.types[queue.declaration.type]
 
     def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
         """A queue is there at run time."""
         queue.declaration = declaration
-        queue.last_used = self.now
+        queue.last_used = self.clock.now
         vhost.queues[declaration.name] = queue
         self.queue_count += 1
         vhost.queue_changed(declaration.name)
-
-    def _add_remote_queue(self, vhost: VHost, declaration: QueueDeclaration, record: QueueRecord) -> None:
-        """A classic queue of another node."""
-        link = self.homes.link_to(record.home, self.now)
-        queue = RemoteQueue(record.name, record.queue_id, record.durable, link)
-        queue.settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
-        self._take_in(vhost, queue, declaration)
 
     def forget_recorded_queue(self, vhost: VHost, name: str, queue_id: int) -> list[str]:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns which
@@ -429,51 +380,23 @@ class Broker:
         if queue is not None and queue.queue_id == queue_id:
             removed = vhost.router.remove_queue(name)
             self.forget_queue(vhost, queue)
-        group = self.replication.group_of(queue_id)
-        if group.had(queue_id):
-            group.queue_deleted(queue_id)
-        else:
-            self.store.drop_pages(queue_id)
+        for queue_type in self.types.values():
+            queue_type.forget(queue_id)
         return removed
 
-    def add_queue(self, vhost: VHost, declaration: QueueDeclaration, queue_id: int | None = None) -> ClassicQueue:
-        """Make a queue. Raises ArgumentError, UnsupportedQueueType."""
-        if queue_id is None:
-            queue_id = self._next_transient_id
-            self._next_transient_id += 1
-        settings = self.queue_settings(vhost.name, declaration, parse_arguments(declaration.arguments))
-        queue = ClassicQueue(
-            declaration.name,
-            queue_id,
-            declaration.is_durable,
-            settings,
-            self.store,
-            self.timers,
-            self.background,
-            self.dead_letters,
-        )
+    def add_queue(self, vhost: VHost, declaration: QueueDeclaration) -> Queue:
+        """Make a queue that nobody else has to know. Raises ArgumentError."""
+        queue_id = self._next_transient_id
+        self._next_transient_id += 1
+        queue = self.types[declaration.type].create(declaration, queue_id, "", self.clock.now)
         self._take_in(vhost, queue, declaration)
-        self.watch_unused(vhost, queue)
         return queue
 
     def default_queue_type(self, vhost: str, is_lasting: bool) -> str:
         """The type of a queue that is declared without one: the virtual host's for those that may be of any type
         (`is_lasting`: durable, not exclusive, not auto-delete)."""
         record = self.metadata.vhost(vhost)
-        return record.default_queue_type if record is not None and is_lasting else CLASSIC
-
-    def queue_settings(self, vhost: str, declaration: QueueDeclaration, arguments: QueueArguments) -> QueueArguments:
-        """Arguments, policies and the node's default delivery limit together."""
-        policy, operator = effective_policies(self.metadata, vhost, "classic_queues", declaration.name)
-        settings = with_policy(arguments, policy or {}, operator)
-        if settings.delivery_limit is None and self.config.delivery_limit >= 0:
-            settings = with_policy(settings, {"delivery-limit": self.config.delivery_limit})
-        return settings
-
-    def leads_locally(self, vhost: VHost, name: str, arguments: Mapping[str, object]) -> bool:
-        """Whether a new quorum queue's leader should be this node."""
-        policy, _ = effective_policies(self.metadata, vhost.name, "quorum_queues", name)
-        return leads_locally(arguments, policy)
+        return record.default_queue_type if record is not None and is_lasting else DEFAULT_TYPE
 
     def apply_policies(self, vhost: VHost) -> Task:
         """A policy changed: every queue and exchange of the virtual host looks again, a few in a slice. Done when all
@@ -489,25 +412,12 @@ class Broker:
         vhost.look, vhost.next_look = vhost.next_look, None
         for queue in list(vhost.queues.values()):
             if not queue.is_deleted:
-                self._apply_queue_policy(vhost, queue)
+                self._type_of(queue).policies_changed(queue, self.clock.now)
             yield None
         for entry in vhost.router.entries():
             if vhost.router.get(entry.name) is entry:
                 self.apply_exchange_policy(vhost, entry)
             yield None
-
-    def _apply_queue_policy(self, vhost: VHost, queue: Any) -> None:
-        if queue.is_proxy:
-            queue.policy_changed()
-            return
-        try:
-            arguments = parse_arguments(queue.declaration.arguments)
-        except (ArgumentError, UnsupportedQueueType) as error:
-            log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, vhost.name, error)
-            return
-        queue.apply_settings(self.queue_settings(vhost.name, queue.declaration, arguments))
-        self.watch_unused(vhost, queue)
-        self.lease_expiry.watch_all(queue)
 
     def apply_exchange_policy(self, vhost: VHost, entry: Any) -> None:
         arguments = entry.arguments or {}
@@ -517,55 +427,54 @@ class Broker:
             alternate = (policy or {}).get("alternate-exchange")
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
-    def forget_queue(self, vhost: VHost, queue: ClassicQueue) -> int:
+    def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
-        self._watch_no_more(queue)
-        if not queue.is_proxy:
-            self.lease_expiry.forget_all(queue)
-        count = queue.delete()
-        if not queue.is_proxy and keep_last_letters(queue, vhost.name):
-            # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
-            self.replication.stream.wait_for_disk(self.store.journal.position)
+        count = self._type_of(queue).delete(queue)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
-            self.store.drop_pages(queue.queue_id)
+            self._type_of(queue).forget(queue.queue_id)
         return count
 
-    def remove_queue(self, queue: ClassicQueue) -> None:
+    # -- for queue types (TypeHost) and groups (GroupHost) -------------------------------------------------------------
+
+    def remove_queue(self, queue: Any) -> None:
         """Delete a queue whose virtual host is there, for good: nobody needs it any more."""
         self.declarations.remove_queue(self.vhosts[queue.declaration.vhost], queue)
 
-    def watch_unused(self, vhost: VHost, queue: ClassicQueue) -> None:
-        """Argument x-expires: delete the queue once it was unused for so long. It has one timer for that, in the place
-        of the one that it had."""
-        self._watch_no_more(queue)
-        if queue.settings.expires is not None:
-            self._look_at(vhost, queue, queue.last_used + queue.settings.expires)
+    def is_there(self, queue: Any) -> bool:
+        """Whether a queue is in its virtual host."""
+        vhost = self.vhosts.get(queue.declaration.vhost)
+        return vhost is not None and vhost.queues.get(queue.name) is queue
 
-    def _look_at(self, vhost: VHost, queue: ClassicQueue, due: int) -> None:
-        # A function that names itself would keep the queue until the collector comes.
-        self._unused[queue.queue_id] = self.timers.at(due, partial(self._look_for_use, vhost, queue))
+    @property
+    def own_node(self) -> str:
+        """See TypeHost."""
+        return self.replication.own_node
 
-    def _look_for_use(self, vhost: VHost, queue: ClassicQueue, now: int) -> None:
-        expires = queue.settings.expires
-        if queue.is_deleted or expires is None:
-            return  # it goes with its virtual host, and is about to be given back
-        if queue.dispatcher.consumers or queue.leased_count():
-            queue.last_used = now
-        if queue.last_used + expires > now:
-            self._look_at(vhost, queue, queue.last_used + expires)
-            return
-        log.info("queue '%s' in vhost '%s' expired", queue.name, vhost.name)
-        self.declarations.remove_queue(vhost, queue)
+    def policies_of(self, vhost: str, policy_kind: str, name: str) -> tuple[Definition, Definition]:
+        """See TypeHost."""
+        return effective_policies(self.metadata, vhost, policy_kind, name)
 
-    def _watch_no_more(self, queue: Any) -> None:
-        timer = self._unused.pop(queue.queue_id, None)
-        if timer is not None:
-            timer.cancel()
+    def group_of(self, queue_id: int) -> QueueGroup:
+        """See TypeHost."""
+        return self.groups.of(queue_id)
+
+    def place_queue(self, lowest: int, is_local: bool) -> int:
+        """See TypeHost."""
+        return self.groups.place_queue(lowest, is_local)
+
+    def link_to(self, home: str) -> HomeLink:
+        """See TypeHost."""
+        link: HomeLink = self.homes.link_to(home, self.clock.now)
+        return link
+
+    def wait_for_disk(self) -> None:
+        """See TypeHost."""
+        self.replication.stream.wait_for_disk(self.store.journal.position)
 
     hashing: Any = None
     apps: Any = None
@@ -573,3 +482,4 @@ class Broker:
     declarations: Any = None
     homes: Any = None
     replication: Replication = None  # type: ignore[assignment]  # the node sets them
+    groups: QuorumGroups = None  # type: ignore[assignment]

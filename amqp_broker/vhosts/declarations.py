@@ -30,32 +30,24 @@ from amqp_broker.queue_types.declaration import (
     check_equivalent_argument,
     check_equivalent_flag,
     check_equivalent_queue,
-    check_quorum_declaration,
     kind_name,
 )
+from amqp_broker.queue_types.queue_type import Declared
+from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
 from exchanges.bindings import EXCHANGE, QUEUE, Destination
 from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
-from queues.arguments import (
-    CLASSIC,
-    QUORUM,
-    ArgumentError,
-    UnsupportedQueueType,
-    WrongArgument,
-    parse_arguments,
-    queue_type_of,
-)
-from queues.classic import ClassicQueue
-from queues.quorum.arguments import parse_quorum_arguments
+from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.stream import Proposal
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
     from amqp_broker.vhosts.declarer import Declarer
+    from queues.queue import Queue
 
 _RESERVED = "amq."
 _PREDECLARED = {each.name for each in PREDECLARED}
@@ -98,7 +90,7 @@ class Declarations:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(self, declarer: Declarer, method: Any) -> tuple[str, ClassicQueue | Wanted | None]:
+    def declare_queue(self, declarer: Declarer, method: Any) -> tuple[str, Queue | Wanted | None]:
         """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
         Raises ChannelException."""
         vhost, session = declarer.vhost, declarer.session
@@ -110,43 +102,41 @@ class Declarations:
         if method.passive:
             session.check_any("queue", name)
             asked = self.find_queue(declarer, name)
-            asked.last_used = self._broker.now
+            asked.last_used = self._broker.clock.now
             return name, asked
         is_durable = method.durable and not method.exclusive
         present = self._look_up(vhost, name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(declarer, present, method, is_durable)
-            present.last_used = self._broker.now
+            present.last_used = self._broker.clock.now
             return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
         elif name.startswith(_RESERVED):
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"queue name '{name}' contains reserved prefix 'amq.*'")
         session.check(Action.CONFIGURE, "queue", name)
-        self._check_arguments(declarer, name, method)
-        return self._add_queue(declarer, name, method, is_durable)
+        return self._add_queue(declarer, name, self._check_arguments(declarer, name, method), method, is_durable)
 
-    def _check_same_queue(self, declarer: Declarer, queue: ClassicQueue, method: Any, is_durable: bool) -> None:
+    def _check_same_queue(self, declarer: Declarer, queue: Queue, method: Any, is_durable: bool) -> None:
         declaration = queue.declaration
         owner = declaration.owner
         if (owner is not None and owner is not declarer) or (owner is not None) != method.exclusive:
             raise locked(queue.name, declarer.vhost.name)
         is_lasting = is_durable and not method.auto_delete
         default = self._broker.default_queue_type(declarer.vhost.name, is_lasting)
-        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default)
+        own_arguments = QUEUE_TYPES[declaration.type].own_arguments
+        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default, own_arguments)
 
-    def _check_arguments(self, declarer: Declarer, name: str, method: Any) -> None:
-        """Values of the arguments, and the permissions that dead-lettering needs."""
+    def _check_arguments(self, declarer: Declarer, name: str, method: Any) -> str:
+        """Values of the arguments, and the permissions that dead-lettering needs. Returns the type of the queue."""
         vhost, session = declarer.vhost, declarer.session
-        kind = CLASSIC
+        is_lasting = method.durable and not method.exclusive and not method.auto_delete
         try:
-            kind = self._type_of(vhost, method)
-            if kind == QUORUM:
-                check_quorum_declaration(method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete)
-                settings = parse_quorum_arguments(method.arguments).arguments
-            else:
-                settings = parse_arguments(method.arguments)
+            kind = asked_type(method.arguments, self._broker.default_queue_type(vhost.name, is_lasting))
+            declared = Declared(method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete)
+            QUEUE_TYPES[kind].check(declared)
+            settings = QUEUE_TYPES[kind].read(method.arguments)
         except UnsupportedQueueType as error:
             raise ConnectionException(
                 ReplyCode.NOT_IMPLEMENTED,
@@ -165,41 +155,29 @@ class Declarations:
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
             ) from None
-        if kind == "quorum":
-            check_quorum_declaration(
-                method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete
-            )
         if settings.dead_letter_exchange is not None:
             session.check(Action.READ, "queue", name)
             session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
-
-    def _type_of(self, vhost: VHost, method: Any) -> str:
-        """The type of queue that is asked for. Raises ArgumentError, UnsupportedQueueType."""
-        is_lasting = method.durable and not method.exclusive and not method.auto_delete
-        return queue_type_of(method.arguments, self._broker.default_queue_type(vhost.name, is_lasting))
+        return kind
 
     def _add_queue(
-        self, declarer: Declarer, name: str, method: Any, is_durable: bool
-    ) -> tuple[str, ClassicQueue | Wanted]:
+        self, declarer: Declarer, name: str, kind: str, method: Any, is_durable: bool
+    ) -> tuple[str, Queue | Wanted]:
         broker, vhost = self._broker, declarer.vhost
         self._check_queue_limits(vhost, name)
-        kind = self._type_of(vhost, method)
         if is_durable or broker.is_clustered:
-            home = "" if kind == QUORUM else broker.replication.own_node
+            queue_type = broker.types[kind]
+            home = "" if queue_type.lives_in_groups else broker.own_node
             if not broker.metadata.may_be_home(home):
                 text = f"node '{home}' is no member of the cluster any more: connect to another one"
                 raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
             if method.exclusive:
                 broker.owners[vhost.name, name] = declarer
-            next_queue_id = broker.metadata.next_queue_id
-            if kind == QUORUM:
-                next_queue_id = broker.replication.place_queue(
-                    next_queue_id, broker.leads_locally(vhost, name, method.arguments)
-                )
+            lowest = broker.metadata.next_queue_id
             command = commands.declare_queue(
                 vhost.name,
                 name,
-                next_queue_id,
+                queue_type.next_queue_id(lowest, vhost.name, name, method.arguments),
                 type_name=kind,
                 auto_delete=method.auto_delete,
                 arguments_raw=method.arguments.raw,
@@ -209,7 +187,7 @@ class Declarations:
             )
             return name, Wanted(command)
         owner = declarer if method.exclusive else None
-        declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name)
+        declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name, kind)
         queue = broker.add_queue(vhost, declaration)
         if method.exclusive:
             declarer.exclusive_queues[queue] = None
@@ -250,7 +228,7 @@ class Declarations:
         declarer.session.check(Action.CONFIGURE, "queue", name)
         self.find_queue(declarer, name)
 
-    def remove_queue(self, vhost: VHost, queue: ClassicQueue) -> tuple[int, Proposal | None]:
+    def remove_queue(self, vhost: VHost, queue: Queue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
         self._condemned.discard(queue)

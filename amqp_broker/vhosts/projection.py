@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.metadata.commands import Command, decode_arguments
 from amqp_broker.protocol.fields import decode_table
+from amqp_broker.queue_types.register import UnsupportedQueueType
 from amqp_broker.turn.task import Task
 from exchanges.bindings import EXCHANGE, Destination
-from queues.arguments import ArgumentError, UnsupportedQueueType, WrongArgument
+from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost

@@ -27,7 +27,7 @@ def test_each_message_is_confirmed_delivered_and_acknowledged_on_all_nodes(room:
     load.carry(MESSAGES // 2, first=1 + MESSAGES // 2)
     room.wait(1000)  # acknowledgements rest for a while
     queue = room.members[NAMES[0]].node.broker.vhosts["/"].queues[QUEUE]
-    groups = [member.node.replication.queue_groups[queue.group.group_id] for member in room.members.values()]
+    groups = [member.node.groups.all[queue.group.group_id] for member in room.members.values()]
     assert len({group.raft.last_applied for group in groups}) == 1
     assert (queue.message_count(), queue.unacked_count()) == (0, 0)
 

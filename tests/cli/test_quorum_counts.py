@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cli.main import main
-from amqp_broker.cluster.replication import JournalPort
+from amqp_broker.cluster.journal_port import JournalPort
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata
@@ -31,6 +31,7 @@ from queues.timers import Timers
 from raft.entry import REGULAR
 from raft.host import RaftHost
 from raft.journal_records import RAFT_ENTRY, put_entry
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from storage.disk import FileDisk
 from storage.journal import Journal
@@ -64,7 +65,7 @@ class Groups:
         self.page_store = PageStore(self.disk)
         pager = Pager(self.page_store, 1, 2000, 3, 500)
         store = MessageStore(self.journal, pager, 1 << 30)
-        self.host = RaftHost("n1", JournalPort(store), RaftSettings(log_bytes=4096), random.Random(1))
+        self.host = RaftHost("n1", JournalPort(store), RaftSettings(log_bytes=4096), random.Random(1), Outbox())
         self.machine = QueueGroupMachine("n1", pager)
         self.metadata = self.host.open_group(0, MetadataMachine(Metadata(), Nobody()), ["n1"], 0)
         self.queues = self.host.open_group(1, self.machine, ["n1"], 0)
@@ -140,7 +141,7 @@ def test_lease_groups_are_shown(groups: Groups, tmp_path: Path, capsys: pytest.C
     store = MessageStore(groups.journal, Pager(groups.page_store, 1 << 20, 2000, 3, 500), 1 << 30)
     plain = ClassicQueue("plain", 2, True, QueueArguments(), store, Timers(), Background(), None)
     for number in range(10):
-        VHost("/", store, 1, 10).publish(message_named(number + 1, 90), [plain], 1)
+        VHost("/", store, 10).publish(message_named(number + 1, 90), [plain], 1)
     group = open_lease(plain, "other", "somebody", "j" * 32, 1)
     group.claim(4, 1 << 40, 1)
     group.ack(1, 1)

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.cluster.membership import CALM_MS, LOOK_MS, TRANSFER_REQUEST
+from amqp_broker.cluster.membership import CALM_MS, LOOK_MS
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.tenants import head_of
 from amqp_broker.management.request import Request
 from raft.membership import TransferResult
 from tests.cluster.verbs import verbs_of
@@ -529,13 +531,13 @@ def test_a_transfer_may_be_asked_of_any_node(cluster: NodeCluster) -> None:
     old = cluster.leader()
     for asked in (old, *others_of(cluster, old)):
         target = others_of(cluster, cluster.leader())[0]
-        result = cluster.nodes[asked].node.membership.request_transfer(0, target)
+        result = cluster.nodes[asked].node.transfers.request(0, target)
         assert result is TransferResult.STARTED
         cluster.run(1000)
         assert cluster.leader() == target
-    assert cluster.nodes[old].node.membership.request_transfer(0, target) is TransferResult.LEADER_ALREADY
+    assert cluster.nodes[old].node.transfers.request(0, target) is TransferResult.LEADER_ALREADY
     follower = others_of(cluster, target)[0]
-    assert cluster.nodes[follower].node.membership.request_transfer(0, "n9") is TransferResult.NOT_A_VOTER
+    assert cluster.nodes[follower].node.transfers.request(0, "n9") is TransferResult.NOT_A_VOTER
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"group": 99, "to": "n1"}', b'{"group": 0, "to": 1}', b"\xff"])
@@ -544,7 +546,7 @@ def test_a_request_that_is_not_understood_changes_nothing(
 ) -> None:
     leader = cluster.leader()
     other = others_of(cluster, leader)[0]
-    cluster.nodes[other].node.replication.send(leader, TRANSFER_REQUEST, payload)
+    cluster.nodes[other].node.tenants.outbox.put(leader, head_of(FrameKind.TRANSFER_REQUEST) + payload)
     cluster.run(500)
     assert cluster.leader() == leader
     assert f"{other} asks for a transfer in a way that is not understood" in caplog.text
@@ -553,7 +555,7 @@ def test_a_request_that_is_not_understood_changes_nothing(
 def gather(cluster: NodeCluster, name: str) -> None:
     """Have one node lead every group."""
     for group_id in groups(cluster):
-        cluster.nodes[name].node.membership.request_transfer(group_id, name)
+        cluster.nodes[name].node.transfers.request(group_id, name)
     cluster.run(2000)
     assert leaders(cluster) == {name}
 

@@ -11,4 +11,6 @@ from amqp_broker.node import Node
 
 def verbs_of(node: Node) -> dict[str, Callable[[Request], Answer]]:
     """By their names."""
-    return ClusterVerbs(node.config, node.broker.metadata, node.replication, node.membership).verbs
+    return ClusterVerbs(
+        node.config, node.broker.metadata, node.replication, node.membership, node.transfers, node.groups
+    ).verbs

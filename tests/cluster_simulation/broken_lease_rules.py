@@ -9,8 +9,8 @@ import pytest
 from amqp_broker.leases import publication
 from amqp_broker.leases.app import App
 from amqp_broker.leases.apps import Apps
-from amqp_broker.leases.lease_source import ClassicSource
-from amqp_broker.leases.quorum_source import QuorumSource
+from amqp_broker.leases.queue_leases import QueueLeases
+from queues.classic_leases import ClassicLeases
 from queues.quorum.commands import Batch
 from queues.quorum.execution import Execution
 from queues.quorum.lease_commands import AckLease, Claim, ReleaseLease
@@ -33,7 +33,13 @@ def owners_are_not_fenced(patch: Patch) -> None:
         return batch
 
     change_batches(patch, own)
-    patch.setattr(ClassicSource, "_find_own", lambda self, caller: self._find(caller.group, caller.incarnation))
+    find = ClassicLeases._find
+
+    def found(self: ClassicLeases, name: str, incarnation: str, owner: str) -> Any:
+        group = self.groups().get(name)
+        return find(self, name, incarnation, owner if group is None else group.owner)
+
+    patch.setattr(ClassicLeases, "_find", found)
 
 
 def a_claim_adds_to_what_is_held(patch: Patch) -> None:
@@ -46,12 +52,13 @@ def a_claim_adds_to_what_is_held(patch: Patch) -> None:
         return batch._replace(commands=commands)
 
     change_batches(patch, add)
-    move = ClassicSource.move
+    claim = ClassicLeases.claim
 
-    def hasty(self: Any, caller: Any, after: int, count: int, octets: int, is_first: bool, then: Any) -> None:
-        move(self, caller, after, count, octets, False, then)
+    def hasty(self: Any, *arguments: Any) -> None:
+        *named, _, now, then = arguments
+        claim(self, *named, True, now, then)
 
-    patch.setattr(ClassicSource, "move", hasty)
+    patch.setattr(ClassicLeases, "claim", hasty)
 
 
 def epochs_are_forgotten(patch: Patch) -> None:
@@ -80,4 +87,4 @@ def aborts_are_only_answered(patch: Patch) -> None:
 
 def a_reader_may_be_behind(patch: Patch) -> None:
     """A node says that there is nothing, and has not heard of it yet."""
-    patch.setattr(QuorumSource, "catch_up", lambda self, group, incarnation, then: False)
+    patch.setattr(QueueLeases, "catch_up", lambda self, group, incarnation, then: False)

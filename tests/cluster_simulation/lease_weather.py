@@ -163,7 +163,7 @@ class LeaseWeather(Weather):
                     leased = sum(group.count for group in queue.lease_groups.values()) + len(queue.parting)
                     if queue.ready.count or queue.unacked or leased:
                         return False
-            for group in node.node.replication.queue_groups.values():
+            for group in node.node.groups.all.values():
                 for queue_id in group.machine.queue_ids():
                     if self.log.name_of.get(queue_id) in SOURCES:
                         figures = group.machine.statistics(queue_id)

@@ -546,7 +546,7 @@ class Weather(ClusterWorld):
         """How many messages there are, by node and queue."""
         left: dict[str, int] = {}
         for node in self.serving():
-            for group_id, group in node.node.replication.queue_groups.items():
+            for group_id, group in node.node.groups.all.items():
                 for queue_id in group.machine.queue_ids():
                     figures = group.machine.statistics(queue_id)
                     count = figures.ready + figures.unacked + figures.dead_letters if figures is not None else 0

@@ -10,9 +10,9 @@ import click
 import pytest
 
 from amqp_broker.cli.main import command
-from amqp_broker.vhosts.policies import _APPLY_TO
+from amqp_broker.vhosts.policies import targets
 from storage.folder_format import FORMAT_VERSION
-from tests.docs import operations_page
+from tests.docs import cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.source_names import DOCS, ROOT
 from tests.house import test_imports
@@ -26,6 +26,11 @@ def test_the_tables_of_the_handbook_are_current() -> None:
     """Statistics, queue.list, loggers: what the code has, and no other."""
     page = operations_page.PAGE.read_text(encoding="utf-8")
     assert page == operations_page.written(page), "run `make docs`"
+
+
+def test_the_table_of_frames_between_nodes_is_current() -> None:
+    page = cluster_links_page.PAGE.read_text(encoding="utf-8")
+    assert page == cluster_links_page.written(page), "run `make docs`"
 
 
 def test_a_field_without_a_meaning_is_an_error() -> None:
@@ -102,4 +107,4 @@ def test_the_version_of_the_format_is_the_present_one() -> None:
 def test_a_policy_may_apply_to_what_the_page_says() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith("| `policy.put` |"))
-    assert {f"`{kind}`" for kind in _APPLY_TO} <= set(re.findall(r"`\w+`", row))
+    assert {f"`{kind}`" for kind in targets()} <= set(re.findall(r"`\w+`", row))

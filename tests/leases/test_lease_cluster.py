@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.leases.peer_requests import LEASE_ANSWER, LEASE_REQUEST
+from amqp_broker.links.frame_kinds import FrameKind
 from raft.errors import PeerProtocolError
 from tests.leases.desk_on_node import DeskOnNode
 from tests.leases.lease_desk import blob_of, rows
@@ -230,12 +230,12 @@ def test_a_crash_repeats_one_blob_at_most_where_nobody_recognises_it(cluster: No
     assert two.bodies("q") in ([b"0", b"1", b"2"], [b"0", b"0", b"1", b"2"])
 
 
-@pytest.mark.parametrize("kind", [LEASE_REQUEST, LEASE_ANSWER])
-def test_a_malformed_frame_ends_the_link_and_nothing_else(cluster: NodeCluster, kind: int) -> None:
+@pytest.mark.parametrize("kind", [FrameKind.LEASE_REQUEST, FrameKind.LEASE_ANSWER])
+def test_a_malformed_frame_ends_the_link_and_nothing_else(cluster: NodeCluster, kind: FrameKind) -> None:
     node = cluster.nodes["n1"].node
     for payload in (b"", b"\x02", b"\x01", b"\x01" + bytes(8), b"\x01" + bytes(30), b"\x01" + b"\xff" * 60):
         with pytest.raises(PeerProtocolError):
-            node.replication.handlers[kind]("n2", payload, node.now)
+            node.tenants.receivers[kind]("n2", payload, node.clock.now)
 
 
 def test_a_request_is_answered_once(cluster: NodeCluster) -> None:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from amqp_broker.links.acquaintances import ACQUAINTANCE, TELL_MS, Acquaintances
+from amqp_broker.links.acquaintances import TELL_MS, Acquaintances
+from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.members_file import KnownMembers, write_members
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
@@ -349,7 +350,7 @@ def start_as_before(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patch:
         patch.setattr(Acquaintances, "open", lambda *_: None)
         driver.start()
-    del driver.node.replication.handlers[ACQUAINTANCE]
+    del driver.node.tenants.receivers[FrameKind.ACQUAINTANCE]
 
 
 def test_nodes_of_this_version_and_of_the_one_before_get_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +359,7 @@ def test_nodes_of_this_version_and_of_the_one_before_get_along(monkeypatch: pyte
         patch.setattr(Acquaintances, "open", lambda *_: None)
         cluster = NodeCluster()
         for driver in cluster.nodes.values():
-            del driver.node.replication.handlers[ACQUAINTANCE]
+            del driver.node.tenants.receivers[FrameKind.ACQUAINTANCE]
     cluster.run_until_ready()
     for number, name in enumerate(cluster.names):
         cluster.revive(name, begin_life(cluster.kill(name), seed=60 + number))

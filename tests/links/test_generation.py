@@ -7,16 +7,15 @@ import json
 
 import pytest
 
-from amqp_broker.cluster.membership import RELEASE
-from amqp_broker.links.acquaintances import ACQUAINTANCE, GENERATION, Acquaintances
+from amqp_broker.links.acquaintances import GENERATION, Acquaintances
+from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.generation import Standing, compare, next_generation
+from amqp_broker.links.tenants import head_of
 from raft.errors import FolderGivenUp
-from raft.messages import Application
-from raft.wire import encode
 from tests.cluster.restored_cluster import RestoredCluster, without_generation
 from tests.node.node_driver import NodeDriver
 
-FAREWELL = encode(Application(bytes([RELEASE])))
+FAREWELL = head_of(FrameKind.RELEASE)
 
 
 @pytest.fixture
@@ -95,7 +94,7 @@ def test_who_does_not_greet_at_all_has_no_place_in_a_restored_cluster(
     with monkeypatch.context() as patch:
         patch.setattr(Acquaintances, "open", lambda *_: None)
         old = cluster.start_old("n3")
-    del old.node.replication.handlers[ACQUAINTANCE]
+    del old.node.tenants.receivers[FrameKind.ACQUAINTANCE]
     cluster.link("n1", "n3")
     cluster.run(3000)
     restored = cluster.nodes["n1"]

@@ -12,7 +12,7 @@ from amqp_broker.queue_types.remote.effects_codec import (
     encode_count,
     encode_taken,
 )
-from amqp_broker.queue_types.remote.home import HOME_EFFECTS, Home
+from amqp_broker.queue_types.remote.home import Home
 from amqp_broker.turn.sync_job import SyncJob
 from queues.message import Message
 from queues.page import AddressBook
@@ -37,10 +37,9 @@ class HomeWorld:
     def new_home(self) -> Home:
         """A home of the node that nobody has used, in place of its own."""
         node, broker = self.node, self.node.broker
-        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, self._send)
+        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, node.clock, self._send)
 
-    def _send(self, node: str, kind: int, payload: bytes) -> bool:
-        assert kind == HOME_EFFECTS
+    def _send(self, node: str, payload: bytes) -> bool:
         self.sent.setdefault(node, []).append(payload)
         return True
 

@@ -8,7 +8,6 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from amqp_broker.queue_types.receipts import Receipt
-from amqp_broker.queue_types.remote.home import HOME_COMMANDS
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from amqp_broker.queue_types.remote.queue import RemoteQueue
 from queues.consumer import Consumer
@@ -117,8 +116,8 @@ class Node:
         self.link = HomeLink(name, HOME, self._send, world.home.driver.now)
         self._proxies: dict[str, RemoteQueue] = {}
 
-    def _send(self, node: str, kind: int, payload: bytes) -> bool:
-        assert (node, kind) == (HOME, HOME_COMMANDS)
+    def _send(self, node: str, payload: bytes) -> bool:
+        assert node == HOME
         if self.name not in self.world.linked:
             return False
         self.out.append(payload)

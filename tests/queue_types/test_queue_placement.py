@@ -21,7 +21,7 @@ def cluster() -> NodeCluster:
     for group_id in range(1, GROUPS + 1):
         wanted = f"n{group_id % 3 + 1}"
         if made.leader(group_id) != wanted:
-            made.nodes[made.leader(group_id)].node.replication.queue_groups[group_id].raft.transfer_leadership(wanted)
+            made.nodes[made.leader(group_id)].node.groups.all[group_id].raft.transfer_leadership(wanted)
             made.run(500)
         assert made.leader(group_id) == wanted
     return made
@@ -34,7 +34,7 @@ def declared(cluster: NodeCluster, node: str, name: str, **arguments: Any) -> in
     cluster.run(100)
     assert [event.method.name for event in client.take()] == ["queue.declare-ok"]
     queue = cluster.nodes[node].queue(name)
-    return int(cluster.nodes[node].node.replication.group_of(queue.queue_id).group_id)
+    return int(cluster.nodes[node].node.groups.of(queue.queue_id).group_id)
 
 
 def test_a_queue_is_led_where_it_is_declared_and_spread_over_the_groups(cluster: NodeCluster) -> None:

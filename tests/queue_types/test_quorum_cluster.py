@@ -66,7 +66,7 @@ def counts(cluster: NodeCluster, name: str = "q") -> set[tuple[int, int, int]]:
 
 def agree(cluster: NodeCluster) -> None:
     """All machines are in the same state."""
-    machines = [driver.node.replication.queue_groups[1].machine for driver in cluster.nodes.values()]
+    machines = [driver.node.groups.all[1].machine for driver in cluster.nodes.values()]
     assert len({machine.digest() for machine in machines}) == 1
 
 
@@ -80,7 +80,7 @@ def publish(client: Client, *sent: bytes, exchange: str = "", key: str = "q", **
 
 def last_index(cluster: NodeCluster) -> int:
     leader = cluster.nodes[cluster.leader(1)]
-    return int(leader.node.replication.queue_groups[1].raft.last_index)
+    return int(leader.node.groups.all[1].raft.last_index)
 
 
 @pytest.mark.parametrize(("prefetch", "rests"), [(0, True), (3, True), (2, False), (1, False)])
@@ -128,7 +128,7 @@ def test_an_acknowledgement_does_not_rest_on_when_deliveries_use_up_the_prefetch
     cluster.run(100)
     client.send(1, methods.BasicAck(1, False))
     leader.turn()
-    group = leader.node.replication.queue_groups[1]
+    group = leader.node.groups.all[1]
     assert (group.rest_ms, len(group.settling)) == (20, 1)
     other = next(driver for driver in cluster.nodes.values() if driver is not leader).client(1)
     publish(other, *numbers(2, 6))
@@ -150,7 +150,7 @@ def test_an_acknowledgement_that_rests_is_in_the_log_before_what_the_channel_pub
     publish(client, b"2")
     cluster.step()
     leader = cluster.nodes[cluster.leader(1)]
-    log = leader.node.replication.queue_groups[1].raft.member.log
+    log = leader.node.groups.all[1].raft.member.log
     data = log.entries_from(before + 1, 1)[0][0]
     assert [type(command).__name__ for command in decode_batch(data, AddressBook()).commands] == ["Settle", "Enqueue"]
 
@@ -192,7 +192,7 @@ def test_get_purge_and_counts_on_any_node(cluster: NodeCluster, is_leader: bool)
     cluster.run(500)
     for driver in cluster.nodes.values():
         assert "q" not in driver.node.broker.vhosts["/"].queues
-        assert driver.node.replication.queue_groups[1].machine.settings_of(1) is None
+        assert driver.node.groups.all[1].machine.settings_of(1) is None
 
 
 def test_publishers_go_on_when_the_leader_is_lost(cluster: NodeCluster) -> None:
@@ -361,7 +361,7 @@ def test_an_exchange_that_is_declared_again_at_once_holds_back_what_it_is_given(
     cluster.run(100)
     assert bodies(other) == [b"kept", b"kept"]
     for driver in cluster.nodes.values():
-        machine = driver.node.replication.queue_groups[1].machine
+        machine = driver.node.groups.all[1].machine
         known = [each for each in machine.queue_ids() if machine.settings_of(each) is not None]
         assert len(known) == 2, "the queue, and what the present exchange holds back"
     agree(cluster)
@@ -460,7 +460,7 @@ def test_a_queue_that_was_deleted_before_all_went_down_goes_from_the_log(
     queue_id = cluster.nodes["n1"].queue("q").queue_id
     with monkeypatch.context() as patch:
         for driver in cluster.nodes.values():
-            for group in driver.node.replication.queue_groups.values():
+            for group in driver.node.groups.all.values():
                 patch.setattr(group, "_reconcile", lambda: None)
         assert names(answer(cluster, client, methods.QueueDelete(0, "q", False, False, False))) == ["queue.delete-ok"]
         downed = {name: cluster.kill(name) for name in list(cluster.nodes)}
@@ -474,7 +474,7 @@ def test_a_queue_that_was_deleted_before_all_went_down_goes_from_the_log(
     cluster.run(4000)
     for driver in cluster.nodes.values():
         assert driver.node.is_ready
-        assert driver.node.replication.queue_groups[1].machine.settings_of(queue_id) is None
+        assert driver.node.groups.all[1].machine.settings_of(queue_id) is None
 
 
 def _not_of_the_metadata(campaign: Any) -> Any:
@@ -490,8 +490,8 @@ def test_letters_under_way_survive_a_transfer_that_was_given_up() -> None:
     cluster = NodeCluster(queue_groups=1)
     cluster.run_until_ready()
     name = cluster.leader(1)
-    group = cluster.nodes[name].node.replication.queue_groups[1]
+    group = cluster.nodes[name].node.groups.all[1]
     resets = group.letters._term
-    group.machine.role_changed(True, name, group.raft.term, group.now)  # as when a transfer is given up
-    group.absorb(group.now)
+    group.machine.role_changed(True, name, group.raft.term, group.clock.now)  # as when a transfer is given up
+    group.absorb(group.clock.now)
     assert group.letters._term == resets

@@ -29,12 +29,12 @@ class Asked:
 
     def __init__(self, cluster: NodeCluster, node: str) -> None:
         self.cluster = cluster
-        self.leases = cluster.nodes[node].queue("q").leases
+        self.leases = cluster.nodes[node].queue("q").leases()
         self.done: list[Refusal | None] = []
 
     def __call__(self, verb: str, *arguments: Any) -> Refusal | None:
         before = len(self.done)
-        getattr(self.leases, verb)(*arguments, self.done.append)
+        getattr(self.leases, verb)(*arguments, self.cluster.now, self.done.append)
         self.cluster.run(100)
         assert len(self.done) == before + 1
         return self.done[-1]
@@ -71,7 +71,7 @@ def test_a_claim_survives_the_leader(cluster: NodeCluster) -> None:
     name = follower(cluster)
     asked = Asked(cluster, name)
     asked("open", *JOB)
-    asked.leases.claim(*JOB, 0, 5, ALL, False, asked.done.append)
+    asked.leases.claim(*JOB, 0, 5, ALL, False, cluster.now, asked.done.append)
     cluster.kill(cluster.leader(1))
     cluster.run(5000)
     assert asked.done == [None, None]
@@ -83,7 +83,7 @@ def test_a_claim_survives_the_leader(cluster: NodeCluster) -> None:
 def test_who_watches_is_woken_when_something_is_ready(cluster: NodeCluster) -> None:
     woken: list[str] = []
     for name in cluster.nodes:
-        cluster.nodes[name].queue("q").leases.watch(lambda name=name: woken.append(name))  # type: ignore[misc]
+        cluster.nodes[name].queue("q").leases().watch(lambda name=name: woken.append(name))  # type: ignore[misc]
     cluster.run(100)
     assert woken == []
     fill(cluster, 2)
@@ -99,8 +99,8 @@ def test_of_a_deleted_queue_nothing_is_to_be_had(cluster: NodeCluster) -> None:
     asked("claim", *JOB, 0, 3, ALL, False)
     queue = cluster.nodes["n1"].queue("q")
     woken: list[int] = []
-    queue.leases.watch(lambda: woken.append(1))
+    queue.leases().watch(lambda: woken.append(1))
     answer(cluster, cluster.nodes["n1"].client(1), methods.QueueDelete(0, "q", False, False, False))
     assert woken == [1]
     assert asked("claim", *JOB, 3, 1, 1, False) is Refusal.NO_QUEUE
-    assert queue.leases.groups() == {}
+    assert queue.leases().groups() == {}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_broker.octets.buffer import Buffer
-from amqp_broker.routing.reply_to import DIRECT_REPLY, REPLY_PREFIX, ReplyConsumers, node_of
+from amqp_broker.routing.reply_to import REPLY_PREFIX, ReplyConsumers, node_of
 from queues.message import Address, Message, build_message
 from queues.page import put_message
 from raft.errors import PeerProtocolError
@@ -29,13 +29,13 @@ class Ends:
         self.one.send = self._from_one
         self.two.send = self._from_two
 
-    def _from_one(self, node: str, kind: int, payload: bytes) -> bool:
-        assert (node, kind) == ("n2", DIRECT_REPLY)
+    def _from_one(self, node: str, payload: bytes) -> bool:
+        assert node == "n2"
         if self.is_linked:
             self.carried.append(payload)
         return self.is_linked
 
-    def _from_two(self, node: str, kind: int, payload: bytes) -> bool:
+    def _from_two(self, node: str, payload: bytes) -> bool:
         self.one.receive("n2", payload, 1)
         return True
 

@@ -95,7 +95,7 @@ class World:
         self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
         self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)
         self.store = MessageStore(self.journal, self.pager, JOURNAL_LIMIT_BYTES)
-        self.vhost = VHost("/", self.store, now, 1000)
+        self.vhost = VHost("/", self.store, 1000)
         self.dead_letters: list[tuple[int, Message, str]] = []
         self.job: SyncJob | None = None
         recovery = Recovery(self.pager)
@@ -183,7 +183,6 @@ class World:
     def advance(self, milliseconds: int) -> None:
         """Time passes."""
         self.now += milliseconds
-        self.vhost.now = self.now
         self.timers.run(self.now)
         self.work()
         self.dispatch()

@@ -9,9 +9,7 @@ from queues.arguments import (
     ArgumentError,
     Overflow,
     QueueArguments,
-    UnsupportedQueueType,
     parse_arguments,
-    queue_type_of,
     with_policy,
 )
 
@@ -63,8 +61,6 @@ def test_all() -> None:
         ("x-single-active-consumer", 1),
         ("x-queue-mode", "eager"),
         ("x-queue-version", 3),
-        ("x-queue-type", "priority"),
-        ("x-queue-type", 5),
     ],
 )
 def test_a_bad_value_is_named(key: str, value: object) -> None:
@@ -78,23 +74,6 @@ def test_a_bad_value_is_named(key: str, value: object) -> None:
 def test_a_dead_letter_routing_key_needs_an_exchange() -> None:
     with pytest.raises(ArgumentError, match="routing_key_but_no_dlx_defined"):
         parse_arguments({"x-dead-letter-routing-key": "k"})
-
-
-def test_the_type_of_a_queue() -> None:
-    assert queue_type_of({}) == "classic"
-    assert queue_type_of({}, "quorum") == "quorum"
-    assert queue_type_of({"x-queue-type": "quorum"}) == "quorum"
-    assert queue_type_of({"x-queue-type": b"classic"}, "quorum") == "classic"
-    with pytest.raises(UnsupportedQueueType, match="stream"):
-        queue_type_of({"x-queue-type": "stream"})
-    for value in ("priority", 5):
-        with pytest.raises(ArgumentError, match="x-queue-type"):
-            queue_type_of({"x-queue-type": value})
-
-
-def test_types_that_come_later() -> None:
-    with pytest.raises(UnsupportedQueueType, match="stream"):
-        parse_arguments({"x-queue-type": "stream"})
 
 
 def test_off() -> None:

@@ -53,7 +53,7 @@ class Cluster:
                 if syncs and node.port.journal.has_pending:
                     node.sync(self.now)
                     has_moved = True
-                for receiver, frames in node.host.take_output():
+                for receiver, frames in node.host.outbox.take():
                     for frame in frames:
                         has_moved = self.deliver(node.name, receiver, frame) or has_moved
             if not has_moved:

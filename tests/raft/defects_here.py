@@ -45,7 +45,7 @@ def feed(node: RaftNode, sender: str, message: Message, syncs: bool = True) -> l
     node.host.end_turn(node.host._now or 0)
     if syncs:
         node.sync(node.host._now or 0)
-    return [decode(frame) for peer, frames in node.host.take_output() if peer == sender for frame in frames]
+    return [decode(frame) for peer, frames in node.host.outbox.take() if peer == sender for frame in frames]
 
 
 def entries(first: int, count: int, term: int) -> list[Entry]:
@@ -59,7 +59,7 @@ def lead(node: RaftNode, voters: list[str]) -> None:
         now += 100
         node.host.tick(now)
         node.host.end_turn(now)
-        node.host.take_output()
+        node.host.outbox.take()
     for is_pre in (True, False):
         term = node.group().term + (1 if is_pre else 0)
         for voter in voters:

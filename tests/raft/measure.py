@@ -13,6 +13,7 @@ from typing import Any
 import amqp_broker  # noqa: F401  # decides which modules run
 from amqp_broker.octets.buffer import Buffer
 from raft.host import RaftHost
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from tests.raft.raft_node import ListMachine
 
@@ -57,7 +58,7 @@ class Room:
         self.spent = dict.fromkeys(NAMES, 0.0)
         self.ports = {name: NullPort() for name in NAMES}
         self.hosts = {
-            name: RaftHost(name, self.ports[name], RaftSettings(), random.Random(number))
+            name: RaftHost(name, self.ports[name], RaftSettings(), random.Random(number), Outbox())
             for number, name in enumerate(NAMES)
         }
         for name in NAMES:
@@ -77,7 +78,7 @@ class Room:
                 if host.wants_sync:
                     host.synced(self.ports[name].position, self.now)
                     host.end_turn(self.now)
-                output = host.take_output()
+                output = host.outbox.take()
                 self.spent[name] += time.process_time() - began
                 for receiver, frames in output:
                     has_moved = True

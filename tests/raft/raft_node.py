@@ -10,6 +10,7 @@ from typing import Any
 from amqp_broker.octets.buffer import Buffer
 from raft.group import Group
 from raft.host import RaftHost
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from storage.disk import Disk
 from storage.journal import Batch, Journal
@@ -180,7 +181,7 @@ class RaftNode:
         """Recover what the disk holds, and open the groups."""
         journal = Journal(self.disk, segment_bytes=self.segment_bytes)
         self.port = JournalPort(journal, self.limit_bytes)
-        self.host = self.host_type(self.name, self.port, self.settings, self.chance)
+        self.host = self.host_type(self.name, self.port, self.settings, self.chance, Outbox())
         for segment, kind, payload in journal.recover():
             self.host.feed_recovered(segment, kind, bytes(payload))
         self.machines = {}

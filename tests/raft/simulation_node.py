@@ -7,6 +7,7 @@ import random
 from amqp_broker.octets.buffer import Buffer
 from raft.group import Group
 from raft.journal_records import RAFT_ENTRY, group_of
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from storage.journal import Batch, Journal
 from tests.raft.raft_node import Item, JournalPort, ListMachine, Members, RaftNode
@@ -69,7 +70,7 @@ class SimulatedNode(RaftNode):
         self.tick_at = None
         journal = Journal(self.disk, segment_bytes=self.segment_bytes)
         self.port = WatchedPort(journal, self.limit_bytes, self.checks)
-        self.host = self.host_type(self.name, self.port, self.settings, self.chance)
+        self.host = self.host_type(self.name, self.port, self.settings, self.chance, Outbox())
         for segment, kind, payload in journal.recover():
             self.host.feed_recovered(segment, kind, bytes(payload))
         self.machines = {}

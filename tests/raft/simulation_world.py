@@ -113,7 +113,7 @@ class World:
                 return
             node.port.shorten()
             node.host.end_turn(now)
-            output = node.host.take_output()
+            output = node.host.outbox.take()
         except RaftError as error:
             raise Violation(f"{node.name} stops: {type(error).__name__}: {error}") from error
         for receiver, frames in output:

@@ -212,16 +212,6 @@ def test_a_frame_of_a_peer_that_is_not_connected_is_dropped() -> None:
         cluster["n1"].host.receive_peer("n2", b"nonsense", cluster.now)
 
 
-def test_application_messages() -> None:
-    cluster = Cluster(2)
-    received: list[tuple[str, bytes, int]] = []
-    cluster["n2"].host.on_application = lambda peer, payload, now: received.append((peer, payload, now))
-    assert cluster["n1"].host.send_application("n2", b"hello")
-    assert not cluster["n1"].host.send_application("n9", b"hello")
-    cluster.settle()
-    assert received == [("n1", b"hello", cluster.now)]
-
-
 def test_after_a_stop_nothing_goes_out_and_nothing_goes_on() -> None:
     cluster = Cluster(1)
     cluster.settle()
@@ -234,7 +224,7 @@ def test_after_a_stop_nothing_goes_out_and_nothing_goes_on() -> None:
     node.group().propose(b"x")
     with pytest.raises(RaftStopped, match="applying entry 2 of term 1 failed: ValueError: apply fails"):
         node.sync(cluster.now)
-    assert node.host.take_output() == []
+    assert node.host.outbox.take() == []
     for call in (node.host.tick, node.host.end_turn, lambda now: node.host.synced(10**9, now)):
         with pytest.raises(RaftStopped):
             call(cluster.now)
@@ -307,4 +297,4 @@ def test_an_idle_commit_notice_is_not_answered() -> None:
     follower = next(node for node in cluster.up if node is not leader)
     follower.host.receive_peer(leader.name, encode(CommitNotice([(1, leader.group().term, 1, 1)])), cluster.now)
     follower.host.end_turn(cluster.now)
-    assert follower.host.take_output() == []
+    assert follower.host.outbox.take() == []

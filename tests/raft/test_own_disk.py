@@ -26,7 +26,7 @@ def carry(cluster: Cluster, synced: Container[str]) -> None:
             if node.name in synced and node.port.journal.has_pending:
                 node.sync(cluster.now)
                 has_moved = True
-            for receiver, frames in node.host.take_output():
+            for receiver, frames in node.host.outbox.take():
                 for frame in frames:
                     has_moved = cluster.deliver(node.name, receiver, frame) or has_moved
 

@@ -21,6 +21,7 @@ from raft.journal_records import (
     put_entry,
     put_state,
 )
+from raft.outbox import Outbox
 from raft.recovery import RecoveredGroup
 from raft.settings import RaftSettings
 from storage.journal import Journal
@@ -196,7 +197,7 @@ class Alone:
 
     def __init__(self, disk: SimulatedDisk, *, salvages: bool = False, members: tuple[str, ...] = ("n1",)) -> None:
         self.journal = Journal(disk, segment_bytes=300, record_bytes=200)
-        self.host = RaftHost("n1", JournalPort(self.journal, 1 << 20), RaftSettings(), random.Random(1))
+        self.host = RaftHost("n1", JournalPort(self.journal, 1 << 20), RaftSettings(), random.Random(1), Outbox())
         self.host.salvages = salvages
         for segment, kind, payload in self.journal.recover(recover_damaged=salvages):
             self.host.feed_recovered(segment, kind, bytes(payload))
@@ -242,7 +243,7 @@ def test_a_member_of_several_does_not_guess() -> None:
     """The others have it all."""
     disk = SimulatedDisk(random.Random(1))
     Alone(disk)
-    host = RaftHost("n1", JournalPort(Journal(disk), 1 << 20), RaftSettings(), random.Random(1))
+    host = RaftHost("n1", JournalPort(Journal(disk), 1 << 20), RaftSettings(), random.Random(1), Outbox())
     host.salvages = True
     for kind, payload in [state(1), *entries(4, 5)]:
         host.feed_recovered(1, kind, payload)

@@ -13,7 +13,6 @@ from raft.install import CHUNK_BYTES
 from raft.messages import (
     Append,
     AppendReply,
-    Application,
     CommitNotice,
     Heartbeat,
     HeartbeatReply,
@@ -70,7 +69,6 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteReply, groups, numbers, st.booleans(), st.booleans()),
     st.builds(InstallReply, groups, numbers, numbers, counts, st.booleans()),
     st.builds(TimeoutNow, groups, numbers),
-    st.builds(Application, st.binary(max_size=300)),
 )
 
 

@@ -206,7 +206,7 @@ class World(SimulatedDriver):
         pager = self.node.store.pager
         if pager.used:
             raise Violation(f"all queues are empty, and {pager.used} octets of RAM are still counted as used")
-        groups = self.node.replication.queue_groups.values()
+        groups = self.node.groups.all.values()
         # The last checkpoint of a group names pages, and keeps them until the next one.
         named = [f"queues/{queue_id}/" for group in groups for queue_id in group.machine.queue_ids()]
         pages = [

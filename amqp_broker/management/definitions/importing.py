@@ -32,22 +32,20 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table
+from amqp_broker.queue_types.queue_type import WrongProperty
+from amqp_broker.queue_types.register import (
+    DEFAULT_TYPE,
+    QUEUE_TYPES,
+    UnsupportedQueueType,
+    asked_type,
+    lives_in_groups,
+)
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
 from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
-from queues.arguments import (
-    CLASSIC,
-    QUORUM,
-    SUPPORTED_TYPES,
-    ArgumentError,
-    UnsupportedQueueType,
-    WrongArgument,
-    parse_arguments,
-    queue_type_of,
-)
-from queues.quorum.arguments import parse_quorum_arguments
+from queues.arguments import ArgumentError, WrongArgument
 
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 USER_LIMITS: Final = ("max-connections", "max-channels")
@@ -255,10 +253,10 @@ class Importer:
         typed = [
             place for place in (entry, about) if place.get("default_queue_type") not in (None, "undefined")
         ]
-        default_type = typed[0].text("default_queue_type") if typed else "classic"
-        if default_type not in SUPPORTED_TYPES:
+        default_type = typed[0].text("default_queue_type") if typed else DEFAULT_TYPE
+        if default_type not in QUEUE_TYPES:
             typed[0].error(
-                "default_queue_type", f"'{default_type}' must be one of {', '.join(SUPPORTED_TYPES)}"
+                "default_queue_type", f"'{default_type}' must be one of {', '.join(QUEUE_TYPES)}"
             )
         self._do(
             commands.put_vhost(
@@ -365,16 +363,14 @@ class Importer:
         arguments, auto_delete = entry.arguments(), entry.flag("auto_delete", False)
         type_name = self._queue_type(entry, vhost, arguments, auto_delete)
         try:
-            if type_name == QUORUM:
-                parse_quorum_arguments(arguments)
-            else:
-                parse_arguments(arguments)
+            QUEUE_TYPES[type_name].read(arguments)
+            QUEUE_TYPES[type_name].check_imported(auto_delete)
         except ArgumentError as error:
             entry.error(f"arguments.{error.key}", error.reason)
         except WrongArgument as error:
             entry.error(f"arguments.{error.key}", f"{type_name} queues have no such argument")
-        if type_name == QUORUM and auto_delete:
-            entry.error("auto_delete", "a quorum queue cannot be one that is deleted with its last consumer")
+        except WrongProperty as error:
+            entry.error(error.key, error.reason)
         self._check_queue_limit(entry, vhost)
         command = commands.declare_queue(
             vhost,
@@ -389,20 +385,20 @@ class Importer:
     def _queue_type(self, entry: Entry, vhost: str, arguments: Mapping[str, object], auto_delete: bool) -> str:
         """By the argument, by the field, or else what a queue is that is declared without a type."""
         record = self._state.vhost(vhost)
-        default = CLASSIC if record is None or auto_delete else record.default_queue_type
+        default = DEFAULT_TYPE if record is None or auto_delete else record.default_queue_type
         try:
-            type_name = queue_type_of(arguments, entry.text("type", default))
+            type_name = asked_type(arguments, entry.text("type", default))
         except (ArgumentError, UnsupportedQueueType):
             type_name = str(arguments["x-queue-type"])
-        if type_name in SUPPORTED_TYPES:
+        if type_name in QUEUE_TYPES:
             return type_name
         key = "arguments.x-queue-type" if "x-queue-type" in arguments else "type"
-        entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(SUPPORTED_TYPES)} can")
+        entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(QUEUE_TYPES)} can")
 
     def _next_queue_id(self, type_name: str) -> int:
-        """The lowest id that a queue may get; of quorum queues, each in the group behind the last one's."""
+        """The lowest id that a queue may get; of queues in groups, each in the group behind the last one's."""
         lowest = self._state.next_queue_id
-        if type_name != QUORUM:
+        if not lives_in_groups(type_name):
             return lowest
         self._last_group = (self._last_group + 1) % self._queue_groups
         return lowest + (self._last_group - lowest) % self._queue_groups

@@ -32,8 +32,11 @@ _REJECT = How.REJECT
 
 
 class QueueProxy(Queue):
-    """is_prepared: nothing has to be done before its first command. knows_message_ids: it recognises messages by their
-    message-id. refuses_get: basic.get is not possible."""
+    """is_prepared: nothing has to be done before its first command. recognises_producers: it drops what a producer has
+    given it before, by the producer's numbers. knows_message_ids: it recognises messages by their message-id.
+    refuses_get: basic.get is not possible."""
+
+    recognises_producers = False
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, sink: CommandSink) -> None:
         super().__init__(name, queue_id, is_durable)

@@ -30,7 +30,9 @@ from queues.quorum.effects import DeadLettered, Reason, Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from queues.background import Background
+    from queues.store import MessageStore
 
 log = logging.getLogger("amqp_broker.proxies")
 
@@ -60,9 +62,13 @@ class _Unsynced(NamedTuple):
 class LetterCarrier:
     """The letters of one group, while this node leads it."""
 
-    def __init__(self, group: QueueGroup, broker: Broker) -> None:
+    def __init__(
+        self, group: QueueGroup, groups: QuorumGroups, store: MessageStore, background: Background
+    ) -> None:
         self._group = group
-        self._broker = broker
+        self._groups = groups
+        self._store = store
+        self._background = background
         self._noted: deque[DeadLettered] = deque()
         self._again: deque[tuple[int, DeadLettered]] = deque()
         self._early: dict[int, int] = {}  # the last letter of a queue among those that wait until this node knows it
@@ -98,11 +104,11 @@ class LetterCarrier:
         """Go on, if there is something to do. For a node that leads the group."""
         if not self._is_working and self._is_due(now):
             self._is_working = True
-            self._broker.background.add(self.work)
+            self._background.add(self.work)
 
     def work(self, now: int) -> bool:
         """A slice: publish what was noted, and first what is due to be tried again."""
-        cost = self._broker.background.slice
+        cost = self._background.slice
         while cost > 0 and self._is_due(now) and self._group.leads_and_knows:
             is_again = bool(self._again) and self._again[0][0] <= now
             effect = self._again.popleft()[1] if is_again else self._noted.popleft()
@@ -130,7 +136,7 @@ class LetterCarrier:
             return
         if self._early.get(queue_id) == letter:
             del self._early[queue_id]
-        journal = self._broker.store.journal
+        journal = self._store.journal
         before = journal.position
         receipt = self._receipt(queue, effect)
         was_sent = queue.publish_letter(effect.message, _REASONS[effect.reason], now, receipt)
@@ -156,9 +162,9 @@ class LetterCarrier:
         if Refusal.UNKNOWN in refusals or (
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
-            self._again.append((self._group.now + RETRY_MS, effect))
+            self._again.append((self._group.clock.now + RETRY_MS, effect))
             self._group.touch()
-        elif position > self._broker.replication.synced_position and not self._broker.replication.is_alone:
+        elif position > self._groups.synced_position and not self._groups.is_alone():
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
             self._group.touch()
         else:

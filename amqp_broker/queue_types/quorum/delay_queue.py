@@ -46,7 +46,7 @@ class DelayQueue(QuorumQueue):
     def delete(self) -> int:
         """The exchange is gone, with what it held back. The log keeps that until the exchange's end is committed."""
         count = super().delete()
-        if is_numbered(self.queue_id, self.group.broker.metadata):
+        if is_numbered(self.queue_id, self.group.host.metadata):
             self.group.queue_deleted(self.queue_id)
         else:
             self.group.queue_ended(self.queue_id)

@@ -1,24 +1,25 @@
 cimport cython
-from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
+from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport Pager
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
+from amqp_broker.turn.clock cimport TurnClock
 from raft.group cimport Group
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
 
 cdef class QueueGroup(CommandSink):
     cdef public long long group_id
-    cdef public long long now
+    cdef public TurnClock clock
     cdef public dict queues
     cdef public Pager pager
     cdef public QueueGroupMachine machine
     cdef public Group raft
     cdef public OwnStream stream
     cdef public object letters
-    cdef public object broker
-    cdef Replication _replication
+    cdef public object host
+    cdef QuorumGroups _groups
     cdef long long _node_down_ms
     cdef long long _role_changes
     cdef long long _leads_from

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -50,9 +50,13 @@ from raft.errors import PeerProtocolError
 from raft.group import Group
 
 if TYPE_CHECKING:
-    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.settings.config import Config
-    from amqp_broker.vhosts.broker import Broker
+    from queues.background import Background
+    from queues.message import Message
+    from queues.queue import Queue
+    from queues.store import MessageStore
 
 log = logging.getLogger("amqp_broker.proxies")
 
@@ -66,25 +70,62 @@ _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
 
 
-class QueueGroup(CommandSink):
-    """queues: those that the metadata have, by id. now: the time of the turn, milliseconds."""
+class Letters(Protocol):
+    """The node's DeadLetters."""
 
-    def __init__(self, group_id: int, replication: Replication, broker: Broker, config: Config) -> None:
+    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+        """Publish one dead letter. Returns whether it went anywhere."""
+
+
+class DiscardCounts(Protocol):
+    """The node's Discards."""
+
+    def note(self, vhost: str, queue: str, messages: int, now: int) -> None:
+        """So many were dropped that had come back too often."""
+
+
+class GroupHost(Protocol):
+    """What a node gives to its groups."""
+
+    store: MessageStore
+    background: Background
+    metadata: Metadata
+    random_bytes: Callable[[int], bytes]
+
+    @property
+    def dead_letters(self) -> Letters:
+        """Publishes what queues give up."""
+
+    @property
+    def discards(self) -> DiscardCounts:
+        """Counts what queues drop."""
+
+    def is_there(self, queue: Any) -> bool:
+        """Whether a queue is in its virtual host."""
+
+    def remove_queue(self, queue: Any) -> None:
+        """Delete a queue for good: nobody needs it any more."""
+
+
+class QueueGroup(CommandSink):
+    """queues: those that the metadata have, by id."""
+
+    def __init__(self, group_id: int, groups: QuorumGroups, host: GroupHost, config: Config) -> None:
         super().__init__()
         self.group_id = group_id
-        self.now = replication.now
+        self.clock = groups.clock
         self.queues: dict[int, QuorumQueue] = {}
-        pager = broker.store.pager
+        pager = host.store.pager
         self.pager = Pager(
             pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
         )
-        self.machine = QueueGroupMachine(replication.own_node, self.pager)
+        self.machine = QueueGroupMachine(groups.own_node, self.pager)
         self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
-        self.letters = LetterCarrier(self, broker)
-        self._replication = replication
-        self.broker = broker
-        self.background = broker.background
+        self.letters = LetterCarrier(self, groups, host.store, host.background)
+        self._groups = groups
+        self.host = host
+        self.background = host.background
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
@@ -109,7 +150,7 @@ class QueueGroup(CommandSink):
         """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
         know of."""
         self.raft = raft
-        own = self._replication.own_node
+        own = self._groups.own_node
         newest = self.machine.last_session_of(own)
         for data, _, _, kind in raft.member.log.entries:
             if kind == REGULAR and data:
@@ -120,7 +161,7 @@ class QueueGroup(CommandSink):
         self.machine.own_session = self.stream.session
 
     def _session_above(self, newest: int, now: int) -> int:
-        return session_above(newest, now << SESSION_BITS, self.broker.random_bytes)
+        return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -140,10 +181,14 @@ class QueueGroup(CommandSink):
     # -- queues of the metadata --------------------------------------------------------------------------------------
 
     def open_queue(
-        self, declaration: QueueDeclaration, queue_id: int, find_settings: Callable[[], QuorumSettings]
+        self,
+        declaration: QueueDeclaration,
+        queue_id: int,
+        find_settings: Callable[[], QuorumSettings],
+        lease_expires: Callable[[], int | None],
     ) -> QuorumQueue:
         """A queue that the metadata have from now on."""
-        queue = QuorumQueue(declaration, queue_id, self, find_settings)
+        queue = QuorumQueue(declaration, queue_id, self, find_settings, lease_expires)
         self.add_queue(queue)
         return queue
 
@@ -151,14 +196,14 @@ class QueueGroup(CommandSink):
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
         self._opened[queue.queue_id] = None
-        self._replication.is_active = True
+        self._groups.activate()
         self.settings_changed(queue)
 
     def settings_changed(self, queue: QuorumQueue) -> None:
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def forget_queue(self, queue: QuorumQueue) -> None:
         """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
@@ -176,7 +221,7 @@ class QueueGroup(CommandSink):
         """The metadata do not have this queue any more: the leader has the log forget it."""
         if self.raft.is_leader:
             self._unreconciled[queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def had(self, queue_id: int) -> bool:
         """Whether this id is, or was, that of one of its queues: what is on the disk under it is the machine's."""
@@ -184,7 +229,7 @@ class QueueGroup(CommandSink):
 
     def is_forgotten(self, queue_id: int) -> bool:
         """Whether the metadata had this queue once and do not have it now."""
-        metadata = self.broker.metadata
+        metadata = self.host.metadata
         return queue_id in self._ended or (is_numbered(queue_id, metadata) and not is_known(queue_id, metadata))
 
     # -- commands ------------------------------------------------------------------------------------------------------
@@ -197,12 +242,12 @@ class QueueGroup(CommandSink):
             self.flush()
         if receipt is not None:
             receipt.expect()
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
         return self.stream.submit(command, receipt)
 
     def touch(self) -> None:
         """See CommandSink."""
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -250,7 +295,6 @@ class QueueGroup(CommandSink):
 
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
-        self.now = now
         machine = self.machine
         if machine.role_changes != self._role_changes:
             self._role_changes = machine.role_changes
@@ -277,7 +321,7 @@ class QueueGroup(CommandSink):
 
     def _tell_times(self) -> None:
         """How long what is applied now was under way."""
-        timings, timed, applied = self._replication.timings, self._timed, self.raft.last_applied
+        timings, timed, applied = self._groups.timings, self._timed, self.raft.last_applied
         while timed and (timed[0][0] <= applied or not self.raft.is_leader):
             _, began = timed.popleft()
             if timings is not None and self.raft.is_leader:
@@ -286,7 +330,7 @@ class QueueGroup(CommandSink):
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
         self._watchers[queue_id] = wake
-        self._replication.touch(self.group_id)
+        self._groups.touch(self.group_id)
 
     def _wake_watchers(self) -> None:
         for queue_id, wake in list(self._watchers.items()):
@@ -302,7 +346,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, Discarded):
             queue = self.queues.get(effect.queue_id)
             if queue is not None:
-                self.broker.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.now)
+                self.host.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.clock.now)
         elif isinstance(effect, SessionClosed):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
@@ -310,7 +354,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
             # It was deleted while the command that opens it was on its way.
             self._unreconciled[effect.queue_id] = None
-            self._replication.touch(self.group_id)
+            self._groups.touch(self.group_id)
 
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
@@ -320,11 +364,9 @@ class QueueGroup(CommandSink):
             queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
-        name = queue.name
-        vhost = self.broker.vhosts.get(queue.declaration.vhost)
-        if vhost is not None and vhost.queues.get(name) is queue:
-            log.info("queue '%s' in vhost '%s' expired", name, vhost.name)
-            self.broker.declarations.remove_queue(vhost, queue)
+        if self.host.is_there(queue):
+            log.info("queue '%s' in vhost '%s' expired", queue.name, queue.declaration.vhost)
+            self.host.remove_queue(queue)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
@@ -342,7 +384,7 @@ class QueueGroup(CommandSink):
         """Whether this node leads, and has applied what earlier leaders have left (they may have dispatched letters);
         and knows the metadata."""
         is_leader = self.raft.is_leader and self.raft.last_applied >= self._leads_from
-        return bool(is_leader and self._replication.is_ready)
+        return bool(is_leader and self._groups.is_ready())
 
     def _on_role_changed(self, now: int) -> None:
         self._leads_from = self.raft.last_index
@@ -358,25 +400,24 @@ class QueueGroup(CommandSink):
         if self.raft.is_leader:
             self.compare()
             for name in self.machine.open_sessions():
-                if name != self.stream.origin and not self._replication.is_connected(name):
+                if name != self.stream.origin and not self._groups.is_linked(name):
                     self._gone.setdefault(name, now)
 
     # -- output --------------------------------------------------------------------------------------------------------
 
     def end_turn(self, now: int) -> None:
         """What the turn has to say to the group is proposed, or goes to the leader."""
-        self.now = now
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
         if not self._let_settling_rest(now):
             self.flush()
-        self._replication.served(self.group_id)
+        self._groups.served(self.group_id)
         leader = self.raft.leader
         if leader is None or now < self._rests_until:
             return
         if self.raft.is_leader:
             self._do_chores(now)
-        elif not self._replication.is_connected(leader):
+        elif not self._groups.is_linked(leader):
             return
         if self._has_waited(now):
             newest = self.machine.last_session_of(self.stream.origin)
@@ -412,11 +453,11 @@ class QueueGroup(CommandSink):
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         if self.raft.is_leader:
             is_proposed = self.machine.propose(self.raft, batch, now)
-            timings = self._replication.timings
+            timings = self._groups.timings
             if timings is not None and is_proposed:
                 self._timed.append((self.raft.last_index, timings.clock()))
             return is_proposed
-        return self._replication.send_batch(leader, self.group_id, batch)
+        return self._groups.send_batch(leader, self.group_id, batch)
 
     def _has_waited(self, now: int) -> bool:
         """Whether something was sent, and nothing was applied for long."""
@@ -431,7 +472,7 @@ class QueueGroup(CommandSink):
     # -- chores of the leader ------------------------------------------------------------------------------------------
 
     def _do_chores(self, now: int) -> None:
-        if self._unreconciled and self._replication.is_ready:
+        if self._unreconciled and self._groups.is_ready():
             self._reconcile()
         commands: list[Tick | NodeDown | Dispatched] = []
         if self._gone:
@@ -500,8 +541,8 @@ class QueueGroup(CommandSink):
         """When `end_turn` has something to do again; 0 for never."""
         earliest = _NEVER
         if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
-            earliest = self.now + _REST_MS
-        if self._rests_until > self.now:
+            earliest = self.clock.now + _REST_MS
+        if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)
         if self.settling and self._rested_until:
             earliest = min(earliest, self._rested_until)

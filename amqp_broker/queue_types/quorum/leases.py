@@ -4,26 +4,22 @@
     groups -> what this node has applied, to be read at once
 
 Every node has all that the groups hold, so that any of them can be asked; a read sees what this node has applied, and
-whoever was told by `then` of a change finds it there.
+whoever was told by `then` of a change finds it there. When it is done, the group's log says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.receipts import Receipt
+from queues.lease_source import Done, ReadyMessages, has_exclusive, levels_of
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
-
-#: Called with why it was refused, None for success: NO_QUEUE, FENCED, LEASE_GONE; UNKNOWN if nobody knows, so that it
-#: has to be asked again.
-Done = Callable[[Refusal | None], None]
-
 
 class _DoneReceipt(Receipt):
     def __init__(self, then: Done) -> None:
@@ -38,10 +34,29 @@ class _DoneReceipt(Receipt):
 
 
 class QuorumLeases:
-    """The groups of one queue."""
+    """See LeaseSource. lease_expires: finds what is in force: the log does not know it."""
 
-    def __init__(self, queue: QuorumQueue) -> None:
+    step_messages = 4096
+    is_local = False
+
+    def __init__(self, queue: QuorumQueue, lease_expires: Callable[[], int | None]) -> None:
         self._queue = queue
+        self.lease_expires = lease_expires
+
+    @property
+    def _state(self) -> Any:
+        """The queue as this node has applied it; None if it has not yet, or not any more."""
+        return self._queue.group.machine.queue_state(self._queue.queue_id)
+
+    def ready(self) -> ReadyMessages:
+        """See LeaseSource."""
+        state = self._state
+        return ReadyMessages(levels_of(state.ready), state.next_sequence) if state is not None else ReadyMessages([], 1)
+
+    def is_exclusive(self) -> bool:
+        """See LeaseSource."""
+        state = self._state
+        return state is not None and has_exclusive(state.dispatcher)
 
     def groups(self) -> dict[str, QuorumLease]:
         """By name, as of what this node has applied; to be read only."""
@@ -51,7 +66,7 @@ class QuorumLeases:
         """How many messages a claim would find, as of what this node has applied."""
         return self._queue.message_count()
 
-    def open(self, name: str, incarnation: str, owner: str, then: Done) -> None:
+    def open(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
         """The group is there and has this owner; with this incarnation, if it was not there."""
         self._submit(OpenLease(self._queue.queue_id, name, incarnation, owner), then)
 
@@ -64,17 +79,18 @@ class QuorumLeases:
         messages: int,
         octets: int,
         adds: bool,
+        now: int,
         then: Done,
     ) -> None:
         """The group takes ready messages; unless it `adds`, only while it holds none beyond offset `after`."""
         most = min(messages, (1 << 32) - 1)
         self._submit(Claim(self._queue.queue_id, name, incarnation, owner, after, most, octets, adds), then)
 
-    def ack(self, name: str, incarnation: str, owner: str, upto: int, then: Done) -> None:
+    def ack(self, name: str, incarnation: str, owner: str, upto: int, now: int, then: Done) -> None:
         """Everything below `upto` is done with."""
         self._submit(AckLease(self._queue.queue_id, name, incarnation, owner, upto), then)
 
-    def release(self, name: str, incarnation: str, owner: str, then: Done) -> None:
+    def release(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
         """What the group holds goes back to the queue, and the group is gone."""
         self._submit(ReleaseLease(self._queue.queue_id, name, incarnation, owner), then)
 

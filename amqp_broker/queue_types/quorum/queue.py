@@ -30,19 +30,22 @@ class QuorumQueue(QueueProxy):
     """find_settings: makes what is in force out of the declaration and the policies of the day. Made by
     QueueGroup.open_queue."""
 
+    recognises_producers = True
+
     def __init__(
         self,
         declaration: QueueDeclaration,
         queue_id: int,
         group: QueueGroup,
         find_settings: Callable[[], QuorumSettings],
+        lease_expires: Callable[[], int | None] = lambda: None,
     ) -> None:
         super().__init__(declaration.name, queue_id, True, group)
         self.declaration = declaration
         self.group = group
         self.counts_returns = True
         self.is_prepared = False
-        self.leases = QuorumLeases(self)
+        self._leases = QuorumLeases(self, lease_expires)
         self._find_settings = find_settings
         self._take_settings(find_settings())
 
@@ -59,6 +62,10 @@ class QuorumQueue(QueueProxy):
             self._take_settings(settings)
             self.group.settings_changed(self)
 
+    def leases(self) -> QuorumLeases:
+        """See Queue."""
+        return self._leases
+
     def prepare(self) -> None:
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
         self.is_prepared = True
@@ -67,7 +74,7 @@ class QuorumQueue(QueueProxy):
 
     def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
-        return self.group.broker.dead_letters.publish(self, message, reason, now, receipt)
+        return self.group.host.dead_letters.publish(self, message, reason, now, receipt)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 

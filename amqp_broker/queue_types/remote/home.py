@@ -27,28 +27,23 @@ from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Send
+    from amqp_broker.turn.clock import TurnClock
     from queues.message import Message
     from queues.pager import Pager
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: Application frames between nodes by their kind: to a home, and from it.
-HOME_COMMANDS = 4
-HOME_EFFECTS = 5
 #: Consumers that had to wait for memory try again after this time, milliseconds.
 _MEMORY_RETRY_MS = 200
 #: So often those are looked at that hold something and stand in no dispatcher, for whether their queue is gone.
 _LOOK_MS = 5000
 
-Send = Callable[[str, int, bytes], bool]
-
 
 class HomeVHost(Protocol):
     """What is used of VHost: its queues, and how it publishes into them. generation: another one when the queues are
     others."""
-
-    now: int
 
     @property
     def generation(self) -> int: ...
@@ -60,8 +55,8 @@ class HomeVHost(Protocol):
 
 
 class Home:
-    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send(node, kind,
-    payload): an application frame to another node. sessions: of the nodes that use queues here. touched: those with
+    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send: its effects
+    to another node. sessions: of the nodes that use queues here. touched: those with
     something to send."""
 
     def __init__(
@@ -70,12 +65,14 @@ class Home:
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
+        clock: TurnClock,
         send: Send,
     ) -> None:
         self._vhosts = vhosts
         self._remove_queue = remove_queue
         self._pager = pager
         self._timers = timers
+        self._clock = clock
         self._send = send
         self.sessions: dict[str, HomeSession] = {}
         self._awaiting: dict[HomeSession, None] = {}
@@ -89,7 +86,6 @@ class Home:
         self._is_blocked = False
         self._is_started = False
         self._early: list[tuple[str, bytes]] = []
-        self._now = 0
         self.touched: dict[HomeSession, None] = {}
 
     @property
@@ -112,7 +108,6 @@ class Home:
 
     def receive_commands(self, node: str, payload: bytes, now: int) -> None:
         """A frame from another node. Raises PeerProtocolError."""
-        self._now = now
         if not self._is_started:
             self._early.append((node, payload))
             return
@@ -149,7 +144,6 @@ class Home:
 
     def peer_disconnected(self, node: str, now: int) -> None:
         """The link to a node is lost: everything that its consumers held returns."""
-        self._now = now
         self._early = [each for each in self._early if each[0] != node]
         self._close(node)
 
@@ -159,7 +153,7 @@ class Home:
             return
         self.touched.pop(session, None)
         self._awaiting.pop(session, None)
-        session.close(self._now)
+        session.close(self._clock.now)
         self.touched.pop(session, None)
 
     # -- output ------------------------------------------------------------------------------------------------------
@@ -167,7 +161,6 @@ class Home:
     def end_turn(self, position: int, is_blocked: bool, now: int) -> None:
         """Everything of this turn is in the journal, which ends at `position`. is_blocked: whether publishers have to
         wait for memory or disk (Alarms)."""
-        self._now = now
         if is_blocked != self._is_blocked:
             self._is_blocked = is_blocked
             for session in self.sessions.values():
@@ -178,7 +171,7 @@ class Home:
             if session.end_turn(position):
                 self._awaiting[session] = None
             for frame in session.writer.take():
-                self._send(session.peer, HOME_EFFECTS, frame)
+                self._send(session.peer, frame)
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""
@@ -194,7 +187,6 @@ class Home:
             queue = self._look_for(queue_id)
             if queue is None:
                 return None
-        self.vhost_of(queue).now = self._now
         return queue
 
     def _look_for(self, queue_id: int) -> ClassicQueue | None:
@@ -223,12 +215,11 @@ class Home:
     def watch(self, consumer: RemoteConsumer) -> None:
         """It holds something and stands in no dispatcher: it does not hear of it when its queue goes."""
         self._watched[consumer] = None
-        if self._looks_at <= self._now:
-            self._looks_at = self._now + _LOOK_MS
+        if self._looks_at <= self._clock.now:
+            self._looks_at = self._clock.now + _LOOK_MS
             self._timers.at(self._looks_at, self._look_at_watched)
 
     def _look_at_watched(self, now: int) -> None:
-        self._now = now
         watched, self._watched = self._watched, {}
         for consumer in watched:
             if consumer.queue.is_deleted:
@@ -242,13 +233,12 @@ class Home:
         if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < pager.unacked_allowed():
             return False
         self._starved[consumer] = None
-        if self._retries_at <= self._now:
-            self._retries_at = self._now + _MEMORY_RETRY_MS
+        if self._retries_at <= self._clock.now:
+            self._retries_at = self._clock.now + _MEMORY_RETRY_MS
             self._timers.at(self._retries_at, self._feed_starved)
         return True
 
     def _feed_starved(self, now: int) -> None:
-        self._now = now
         starved, self._starved = self._starved, {}
         for consumer in starved:
             if consumer.is_attached:

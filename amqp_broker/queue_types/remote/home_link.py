@@ -35,7 +35,6 @@ from amqp_broker.queue_types.remote.effects_codec import (
     encode_count,
     encode_taken,
 )
-from amqp_broker.queue_types.remote.home import HOME_COMMANDS
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
 from queues.page import AddressBook
 from queues.quorum.commands import Command, Detach, Enqueue, Settle, put_batch_head, put_command
@@ -44,6 +43,7 @@ from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
     from amqp_broker.queue_types.receipts import Receipt
 
@@ -58,7 +58,6 @@ _COUNT_BYTES = 27
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
 _NUMBER_BITS = 20
 
-Send = Callable[[str, int, bytes], bool]
 #: Called with why there is no answer, or with a queue's messages, unacknowledged and leased messages, and consumers.
 Counted = Callable[[Refusal | None, int, int, int, int], None]
 
@@ -83,7 +82,7 @@ class Flow:
 
 
 class HomeLink(CommandSink):
-    """home: the node whose queues it is about. send(node, kind, payload): an application frame to another node.
+    """home: the node whose queues it is about. send: commands to another node.
 
     backlog_bytes: commands that were submitted and are not confirmed, octets. is_blocked: the home wants publishers to
     wait. session: the number of the present one, or of the last; the next one is above it.
@@ -166,7 +165,7 @@ class HomeLink(CommandSink):
             self._unsent.popleft()
             self._in_flight += length
             if isinstance(octets, tuple):
-                self._send(self.home, HOME_COMMANDS, encode_count(Count(self.session, first, *octets)))
+                self._send(self.home, encode_count(Count(self.session, first, *octets)))
                 first += 1
             else:
                 commands.append(octets)
@@ -182,7 +181,7 @@ class HomeLink(CommandSink):
         buffer = self._buffer
         count_at = put_batch_head(buffer, 0, self.own_node, self.session, first, self.applied)
         buffer.set_u32(count_at, len(commands))
-        self._send(self.home, HOME_COMMANDS, b"".join([buffer.take(), *commands]))
+        self._send(self.home, b"".join([buffer.take(), *commands]))
 
     def _tell_taken(self) -> None:
         """The home learns what was taken, when it is much."""
@@ -205,9 +204,7 @@ class HomeLink(CommandSink):
             del self._untaken[number]
         if consumers or self._received - self._told >= LINK_WINDOW_BYTES // 4:
             self._told = self._received
-            self._send(
-                self.home, HOME_COMMANDS, encode_taken(Taken(self.session, self._received, tuple(consumers)))
-            )
+            self._send(self.home, encode_taken(Taken(self.session, self._received, tuple(consumers))))
 
     # -- input ---------------------------------------------------------------------------------------------------------
 

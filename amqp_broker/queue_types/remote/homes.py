@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.queue_types.remote.home import HOME_COMMANDS, HOME_EFFECTS, Home, HomeVHost
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.queue_types.remote.home import Home, HomeVHost
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Tenants
+    from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.classic import ClassicQueue
     from queues.pager import Pager
@@ -25,14 +28,10 @@ if TYPE_CHECKING:
 class Peers(Protocol):
     """What is used of Replication."""
 
-    is_busy: bool
-
     @property
     def own_node(self) -> str: ...
 
     def connected(self) -> Iterable[str]: ...
-
-    def send(self, node_id: str, kind: int, payload: bytes) -> bool: ...
 
 
 class Homes:
@@ -46,36 +45,31 @@ class Homes:
     def __init__(
         self,
         peers: Peers,
+        tenants: Tenants,
         vhosts: Mapping[str, HomeVHost],
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
         background: Background,
+        clock: TurnClock,
     ) -> None:
         self._peers = peers
         self._background = background
-        self.home = Home(vhosts, remove_queue, pager, timers, self.send)
+        send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
+        self.home = Home(vhosts, remove_queue, pager, timers, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
         self.sessions = self.home.sessions
-        self.handlers = {
-            HOME_COMMANDS: self.home.receive_commands,
-            HOME_EFFECTS: self._receive_effects,
-        }
+        self._send_commands = tenants.register(FrameKind.HOME_COMMANDS, self.home.receive_commands)
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
         self.home.start(now)
 
-    def send(self, node: str, kind: int, payload: bytes) -> bool:
-        """An application frame to another node; False if there is no link. The end of this turn takes it along."""
-        self._peers.is_busy = True
-        return self._peers.send(node, kind, payload)
-
     def link_to(self, home: str, now: int) -> HomeLink:
         """The link to the queues of a node."""
         link = self.links.get(home)
         if link is None:
-            self.links[home] = link = HomeLink(self._peers.own_node, home, self.send, now)
+            self.links[home] = link = HomeLink(self._peers.own_node, home, self._send_commands, now)
             link.background = self._background
             if home in self._peers.connected():
                 link.peer_connected(now)

@@ -9,6 +9,7 @@ from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.remote.home_link import HomeLink
+from queues.lease_source import LeasedAt
 from queues.quorum.effects import Refusal
 
 
@@ -30,6 +31,10 @@ class RemoteQueue(QueueProxy):
     def home(self) -> str:
         """The node where it lives."""
         return self.link.home
+
+    def leases(self) -> LeasedAt:
+        """See Queue."""
+        return LeasedAt(self.home)
 
     @property
     def is_available(self) -> bool:

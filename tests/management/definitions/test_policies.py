@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.vhosts.policies import (
-    KINDS,
     PolicyError,
     check_policy,
     effective_policies,
+    kinds,
     matching_policies,
-    merged_definition,
 )
 from queues.arguments import parse_arguments, with_policy
 
@@ -76,7 +75,7 @@ def test_an_operator_policy_applies_besides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("apply_to", "kinds"),
+    ("apply_to", "meant"),
     [
         ("all", ["classic_queues", "quorum_queues", "streams", "exchanges"]),
         ("queues", ["classic_queues", "quorum_queues", "streams"]),
@@ -86,54 +85,33 @@ def test_an_operator_policy_applies_besides() -> None:
         ("exchanges", ["exchanges"]),
     ],
 )
-def test_apply_to(apply_to: str, kinds: list[str]) -> None:
+def test_apply_to(apply_to: str, meant: list[str]) -> None:
     metadata = metadata_with({"apply_to": apply_to, "definition": {"max-length-bytes": 5}})
-    assert [kind for kind in KINDS if applied(metadata, "x", kind) == ("p0", None)] == kinds
+    assert [kind for kind in kinds() if applied(metadata, "x", kind) == ("p0", None)] == meant
 
 
 @pytest.mark.parametrize(
-    ("definition", "kinds"),
+    ("definition", "meant"),
     [
         ({"message-ttl": 1}, ["classic_queues", "quorum_queues", "exchanges"]),
         ({"message-ttl": 1, "max-age": "1D"}, ["exchanges"]),
         ({"max-age": "1D"}, ["streams", "exchanges"]),
         ({"delivery-limit": 1}, ["classic_queues", "quorum_queues", "exchanges"]),
         ({"queue-mode": "lazy"}, ["classic_queues", "exchanges"]),
-        ({"alternate-exchange": "x"}, list(KINDS)),
+        ({"alternate-exchange": "x"}, list(kinds())),
     ],
 )
 def test_a_policy_passes_over_queues_that_lack_what_it_sets(
-    definition: dict[str, Any], kinds: list[str]
+    definition: dict[str, Any], meant: list[str]
 ) -> None:
     metadata = metadata_with({"definition": definition})
-    assert [kind for kind in KINDS if applied(metadata, "x", kind) == ("p0", None)] == kinds
+    assert [kind for kind in kinds() if applied(metadata, "x", kind) == ("p0", None)] == meant
 
 
 def test_a_policy_that_is_passed_over_leaves_the_place_to_the_next() -> None:
     metadata = metadata_with({"priority": 9, "definition": {"max-age": "1D"}}, {"priority": 1})
     assert applied(metadata, "q", "classic_queues") == ("p1", None)
     assert applied(metadata, "q", "streams") == ("p0", None)
-
-
-@pytest.mark.parametrize(
-    ("policy", "operator", "merged"),
-    [
-        (None, None, {}),
-        ({"max-length": 5}, None, {"max-length": 5}),
-        (None, {"max-length": 5}, {"max-length": 5}),
-        ({"max-length": 5, "expires": 9}, {"max-length": 7, "expires": 3}, {"max-length": 5, "expires": 3}),
-        ({"message-ttl": 0}, {"message-ttl": 10}, {"message-ttl": 0}),
-        ({"overflow": "drop-head"}, {"overflow": "reject-publish"}, {"overflow": "reject-publish"}),
-        ({"delivery-limit": -1}, {"delivery-limit": 4}, {"delivery-limit": 4}),
-        ({"delivery-limit": 3}, {"delivery-limit": -1}, {"delivery-limit": 3}),
-        ({"target-group-size": 3}, {"target-group-size": 5}, {"target-group-size": 5}),
-        ({"dead-letter-exchange": "a"}, {"max-length": 1}, {"dead-letter-exchange": "a", "max-length": 1}),
-    ],
-)
-def test_policy_and_operator_policy_merged(
-    policy: dict[str, Any] | None, operator: dict[str, Any] | None, merged: dict[str, Any]
-) -> None:
-    assert merged_definition(policy, operator) == merged
 
 
 LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit"]
@@ -143,14 +121,10 @@ LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-
 def test_no_limit_is_looser_than_the_strictest(
     arguments: dict[str, int], policy: dict[str, int], operator: dict[str, int]
 ) -> None:
-    """The merged definition that is shown, and what a queue makes of policies and arguments, agree."""
     own = parse_arguments({f"x-{key}": value for key, value in arguments.items()})
     settings = with_policy(own, policy, operator)
-    merged = merged_definition(policy, operator)
     for key in LIMITS:
         set_by = [source[key] for source in (arguments, policy, operator) if key in source]
-        by_policies = [source[key] for source in (policy, operator) if key in source]
-        assert merged.get(key) == min(by_policies, default=None)
         assert getattr(settings, key.replace("-", "_")) == min(set_by, default=None)
 
 

@@ -1,0 +1,53 @@
+"""Transfers: has another member lead a group, whoever leads it now.
+
+A request to who leads it is JSON: {"group": 3, "to": "n2"}. It may be lost: whoever wants it asks again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from amqp_broker.links.frame_kinds import FrameKind
+from raft.membership import TransferResult
+
+if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Tenants
+    from raft.host import RaftHost
+
+log = logging.getLogger("amqp_broker.cluster")
+
+
+class Transfers:
+    """See the module's docstring."""
+
+    def __init__(self, host: RaftHost, tenants: Tenants) -> None:
+        self._host = host
+        self._send = tenants.register(FrameKind.TRANSFER_REQUEST, self._receive)
+
+    def request(self, group_id: int, target: str) -> TransferResult:
+        """Have a member lead a group. STARTED: whoever leads was asked to."""
+        group = self._host.groups[group_id]
+        leader = group.leader
+        if leader == target:
+            return TransferResult.LEADER_ALREADY
+        if group.is_leader or leader is None:
+            return group.transfer_leadership(target)
+        if target not in group.members:
+            return TransferResult.NOT_A_VOTER
+        octets = json.dumps({"group": group_id, "to": target}).encode()
+        return TransferResult.STARTED if self._send(leader, octets) else TransferResult.NOT_CONNECTED
+
+    def _receive(self, name: str, payload: bytes, now: int) -> None:
+        try:
+            request = json.loads(payload)
+            group = self._host.groups[request["group"]]
+            target = request["to"]
+            if not isinstance(target, str):
+                raise TypeError(f"{target!r} is no name")
+        except (ValueError, KeyError, TypeError) as error:
+            log.error("%s asks for a transfer in a way that is not understood: %s", name, error)
+            return
+        result = group.transfer_leadership(target)
+        log.info("group %d: %s asks that %s leads: %s", group.group_id, name, target, result.name)

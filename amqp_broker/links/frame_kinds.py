@@ -1,0 +1,25 @@
+"""The kinds of frames between nodes that are not Raft's own (tenants.py). docs/cluster-links.md says what each is.
+
+Numbers never change: nodes of several versions talk to each other while a cluster is upgraded.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class FrameKind(IntEnum):
+    """What a frame is, by the octet that says so."""
+
+    METADATA_COMMANDS = 1
+    METADATA_APPLIED = 2
+    QUEUE_BATCH = 3
+    HOME_COMMANDS = 4
+    HOME_EFFECTS = 5
+    DIRECT_REPLY = 6
+    TRANSFER_REQUEST = 7
+    RELEASE = 8
+    LEASE_REQUEST = 9
+    LEASE_ANSWER = 10
+    MEMBERS = 11
+    ACQUAINTANCE = 12

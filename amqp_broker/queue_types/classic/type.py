@@ -1,0 +1,174 @@
+"""ClassicType: queues that live on one node each, whose messages are in its journal and pages."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.classic.unused import UnusedQueues
+from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.policy_keys import keys
+from amqp_broker.queue_types.queue_type import QueueType, TypeHost
+from amqp_broker.queue_types.remote.queue import RemoteQueue
+from queues.arguments import ArgumentError, QueueArguments, WrongArgument, parse_arguments, with_policy
+from queues.classic import ClassicQueue
+from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
+from queues.leases import restore_lease
+
+if TYPE_CHECKING:
+    from amqp_broker.metadata.entities import QueueRecord
+    from queues.queue import Queue
+
+log = logging.getLogger("amqp_broker")
+
+
+class ClassicType(QueueType):
+    """See the module's docstring. A queue of another node is a RemoteQueue here."""
+
+    name = "classic"
+    policy_kind = "classic_queues"
+    policy_keys = keys(
+        "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
+        "dead-letter-routing-key", "delivery-limit", "lease-expires", "consumer-timeout", "queue-mode", "queue-version",
+        "queue-leader-locator", "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode",
+        "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
+    )  # fmt: skip
+    inspected_as = "queue"
+
+    def __init__(self, host: TypeHost) -> None:
+        super().__init__(host)
+        self._unused = UnusedQueues(host.timers, host.remove_queue)
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
+        """See QueueType."""
+        return parse_arguments(arguments)
+
+    # -- the queues of this node ---------------------------------------------------------------------------------------
+
+    def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
+        """See QueueType."""
+        settings = self._settings(declaration, parse_arguments(declaration.arguments))
+        if not self._is_here(home):
+            remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
+            remote.settings = settings
+            return remote
+        queue = self._make(declaration, queue_id, settings)
+        queue.last_used = now
+        self._unused.watch(queue)
+        return queue
+
+    def _make(self, declaration: QueueDeclaration, queue_id: int, settings: QueueArguments) -> ClassicQueue:
+        host = self._host
+        queue = ClassicQueue(
+            declaration.name,
+            queue_id,
+            declaration.is_durable,
+            settings,
+            host.store,
+            host.timers,
+            host.background,
+            host.dead_letters,
+        )
+        queue.declaration = declaration
+        return queue
+
+    def _is_here(self, home: str) -> bool:
+        return home in ("", self._host.own_node)
+
+    def _settings(self, declaration: QueueDeclaration, arguments: QueueArguments) -> QueueArguments:
+        """Arguments, policies and the node's default delivery limit together."""
+        policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
+        settings = with_policy(arguments, policy or {}, operator)
+        limit = self._host.config.delivery_limit
+        if settings.delivery_limit is None and limit >= 0:
+            settings = with_policy(settings, {"delivery-limit": limit})
+        return settings
+
+    def restore(self, queue: Any, now: int) -> None:
+        """See QueueType."""
+        recovery = self._host.recovery
+        recovered = recovery.queues.get(queue.queue_id)
+        if recovered is not None:
+            queue.restore(recovered, now)
+        for lease in recovery.leases_of(queue.queue_id):
+            restore_lease(queue, lease, now)
+
+    def policies_changed(self, queue: Any, now: int) -> None:
+        """See QueueType."""
+        if not isinstance(queue, ClassicQueue):
+            return  # its home looks
+        declaration = queue.declaration
+        try:
+            arguments = parse_arguments(declaration.arguments)
+        except (ArgumentError, WrongArgument) as error:
+            log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, declaration.vhost, error)
+            return
+        queue.apply_settings(self._settings(declaration, arguments))
+        self._unused.watch(queue)
+        self._host.lease_expiry.watch_all(queue)
+
+    def vhost_deleted(self, queue: Any) -> None:
+        """See QueueType."""
+        queue.is_deleted = True
+        if isinstance(queue, ClassicQueue) and queue.letters is not None:
+            # They are for nobody: where they were to go there may soon be others of the same names.
+            queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
+
+    def delete(self, queue: Any) -> int:
+        """See QueueType."""
+        if not isinstance(queue, ClassicQueue):
+            return int(queue.delete())
+        self._unused.forget(queue)
+        self._host.lease_expiry.forget_all(queue)
+        count = queue.delete()
+        if keep_last_letters(queue, queue.declaration.vhost):
+            # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
+            self._host.wait_for_disk()
+        return count
+
+    def forget(self, queue_id: int) -> None:
+        """See QueueType."""
+        if not self._host.group_of(queue_id).had(queue_id):
+            self._host.store.drop_pages(queue_id)
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def recovered_ids(self, records: Iterable[QueueRecord]) -> list[int]:
+        """See QueueType."""
+        return [record.queue_id for record in records if self._is_here(record.home)]
+
+    def finish_recovery(self) -> None:
+        """What queues had given up that are deleted goes on to where it was to go."""
+        host = self._host
+        recovery = host.recovery
+        for queue_id in recovery.undone:
+            forget_last_letters(host.store, queue_id)
+        for letters in recovery.last_letters.values():
+            for line in letters.lost:
+                log.warning("set a damaged page aside: %s", line)
+            if not letters.items:
+                continue
+            declaration = QueueDeclaration(letters.name, True, False, None, Table({}), letters.vhost)
+            queue = self._make(declaration, letters.queue_id, settings_of(letters))
+            post_last_letters(queue, letters)
+            host.store.drop_pages(queue.queue_id)
+
+    # -- statistics ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def figures(cls, queue: Any) -> dict[str, Any]:
+        """See QueueType. What a queue of another node has done, that node knows."""
+        if not isinstance(queue, ClassicQueue):
+            return {}
+        return {
+            "message_bytes_ready": queue.ready.message_bytes,
+            "published": queue.published,
+            "delivered": queue.delivered,
+            "redelivered": queue.redelivered,
+            "settled": queue.settled_count,
+            "dead_letters": queue.letters.count if queue.letters is not None else 0,
+        }

@@ -1,0 +1,181 @@
+"""QueueType: all that a broker knows of a type of queue. One package a type, one line in register.py.
+
+What needs no node is said by the class: its name, which policies reach its queues, its arguments, and what a queue of
+it cannot be. An object of it, one a node, makes and removes the queues of that node.
+
+    declared:  check -> read -> next_queue_id -> (the metadata have it) -> create -> restore
+    removed:   delete -> (the metadata have it no more) -> forget
+
+It knows no virtual hosts and no routes: TypeHost is what a node gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from queues.arguments import QueueArguments
+
+if TYPE_CHECKING:
+    from amqp_broker.metadata.entities import QueueRecord
+    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.policy_keys import PolicyKey
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.remote.home_link import HomeLink
+    from amqp_broker.settings.config import Config
+    from queues.background import Background
+    from queues.letters import Post
+    from queues.queue import Queue
+    from queues.recovery import Recovery
+    from queues.store import MessageStore
+    from queues.timers import Timers
+
+#: A definition of a policy, None where none applies.
+Definition = Mapping[str, object] | None
+
+
+class Declared(NamedTuple):
+    """A queue that somebody wants to declare. name: "" where the broker is to make one."""
+
+    name: str
+    vhost: str
+    is_durable: bool
+    is_exclusive: bool
+    is_auto_delete: bool
+
+
+class WrongProperty(ValueError):
+    """What definitions say of a queue, and its type cannot be. `key` names it, `reason` says what is wrong with it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class LeaseWatch(Protocol):
+    """Releases lease groups whose owners do not call any more."""
+
+    def watch_all(self, queue: Any) -> None:
+        """The queue was restored, or what is in force for it has changed."""
+
+    def forget_all(self, queue: Any) -> None:
+        """The queue is about to be deleted."""
+
+
+class TypeHost(Protocol):
+    """What a node gives to its queue types. recovery: what its journal has; empty once all queues are there."""
+
+    config: Config
+    store: MessageStore
+    timers: Timers
+    background: Background
+    recovery: Recovery
+    lease_expiry: LeaseWatch
+
+    @property
+    def dead_letters(self) -> Post:
+        """Publishes what queues give up."""
+
+    @property
+    def own_node(self) -> str:
+        """The node's name."""
+
+    def policies_of(self, vhost: str, policy_kind: str, name: str) -> tuple[Definition, Definition]:
+        """The policy and the operator policy that apply to a queue."""
+
+    def group_of(self, queue_id: int) -> QueueGroup:
+        """The group that a queue of this id lives in, if its type lives in groups."""
+
+    def place_queue(self, lowest: int, is_local: bool) -> int:
+        """The id, from `lowest` on, that puts a new queue into the right group."""
+
+    def link_to(self, home: str) -> HomeLink:
+        """The link to the queues of another node."""
+
+    def remove_queue(self, queue: Any) -> None:
+        """Delete a queue for good: nobody needs it any more."""
+
+    def wait_for_disk(self) -> None:
+        """What is proposed from now on is not committed before what was written to the journal is on this disk."""
+
+
+class QueueType:
+    """A type of queue.
+
+    name: in x-queue-type, in the metadata and in statistics. policy_kind: in `apply-to` of policies. policy_keys: what
+    policies can set; one that sets something else does not apply. own_arguments: by which a declaration is compared,
+    besides those of declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
+    each lives on one node, its home. inspected_as: what `amqp-broker inspect` calls its queues.
+    """
+
+    name: ClassVar[str]
+    policy_kind: ClassVar[str]
+    policy_keys: ClassVar[Mapping[str, PolicyKey]]
+    own_arguments: ClassVar[tuple[str, ...]] = ()
+    lives_in_groups: ClassVar[bool] = False
+    inspected_as: ClassVar[str]
+
+    def __init__(self, host: TypeHost) -> None:
+        self._host = host
+
+    # -- what can be declared ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def check(cls, declared: Declared) -> None:
+        """Whether there can be such a queue. Raises ChannelException with its own texts."""
+
+    @classmethod
+    def check_imported(cls, is_auto_delete: bool) -> None:
+        """Whether definitions can have such a queue, which is durable. Raises WrongProperty."""
+
+    @classmethod
+    def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
+        """What the arguments mean. Raises ArgumentError, WrongArgument."""
+        raise NotImplementedError
+
+    def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
+        """The id of a queue that is declared here, from `lowest` on."""
+        return lowest
+
+    # -- the queues of this node ---------------------------------------------------------------------------------------
+
+    def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
+        """Make a queue. home: the node where it lives, "" for this one and for queues in groups. Raises ArgumentError,
+        WrongArgument."""
+        raise NotImplementedError
+
+    def restore(self, queue: Any, now: int) -> None:
+        """The queue is in its virtual host: it gets what recovery has found of it."""
+
+    def policies_changed(self, queue: Any, now: int) -> None:
+        """A policy of its virtual host was changed."""
+
+    def vhost_deleted(self, queue: Any) -> None:
+        """Its virtual host is gone, and soon it is: nothing expires any more, and what it gives up is for nobody."""
+        queue.is_deleted = True
+
+    def delete(self, queue: Any) -> int:
+        """Take it out of the run-time side. Returns how many messages were ready. What the metadata know of it keeps
+        what it has on the disk, until `forget`: should a crash undo the deletion, it is needed."""
+        return int(queue.delete())
+
+    def forget(self, queue_id: int) -> None:
+        """The metadata do not have this id any more, of whatever type its queue was: if it was of this one, what it has
+        on the disk goes."""
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def recovered_ids(self, records: Iterable[QueueRecord]) -> list[int]:
+        """Those of these queues whose messages are in this node's journal, under their ids."""
+        return []
+
+    def finish_recovery(self) -> None:
+        """All queues are there: what recovery has found of others."""
+
+    # -- statistics ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def figures(cls, queue: Any) -> dict[str, Any]:
+        """What statistics show of a queue besides what they show of every one."""
+        return {}

@@ -1,0 +1,258 @@
+"""QuorumGroups: the groups of quorum queues on this node: which queue is in which, and what each has still to do.
+
+A queue is in group queue_id % N + 1. Replication tells them of every input; what they say to their logs and to each
+other they say at the end of the turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.queue_types.quorum.group import QueueGroup
+from raft.host import RaftHost
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.transfers import Transfers
+    from amqp_broker.links.tenants import Tenants
+    from amqp_broker.queue_types.quorum.group import GroupHost
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
+    from amqp_broker.turn.timings import Timings
+    from queues.queue import Queue
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: A node that leads nothing asks no more often than this to lead a group, milliseconds.
+_ASK_MS = 1000
+
+
+class QuorumGroups:
+    """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
+    is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
+    groups. synced_position: up to where the journal is on the disk."""
+
+    def __init__(
+        self,
+        config: Config,
+        raft: RaftHost,
+        tenants: Tenants,
+        transfers: Transfers,
+        host: GroupHost,
+        clock: TurnClock,
+        is_ready: Callable[[], bool],
+        is_alone: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._raft = raft
+        self._linked = tenants.linked
+        self._send_batch = tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
+        self._transfers = transfers
+        self._host = host
+        self.clock = clock
+        self.is_ready = is_ready
+        self.is_alone = is_alone
+        self.all: dict[int, QueueGroup] = {}
+        self.pagers = [host.store.pager]
+        self.is_active = False
+        self.is_busy = False
+        self.synced_position = 0
+        #: Who is told how long things take, if anybody is.
+        self.timings: Timings | None = None
+        self._is_leaving = False
+        self._asked_at = -_ASK_MS
+        #: In which something has happened, by Raft.
+        self._changed = raft.dirty
+        #: Those that have something to do at the end of the turn, besides the changed ones; those that had it; those
+        #: that wait for the disk; and when those are due that have a time.
+        self._touched: dict[int, None] = {}
+        self._served: dict[int, None] = {}
+        self._unsynced: dict[int, None] = {}
+        self._deadlines: dict[int, int] = {}
+        #: Those that have not applied so much of what was submitted that publishers have to wait.
+        self._behind: dict[int, None] = {}
+        self._backlog_limit = config.publish_backlog_bytes
+
+    # -- what they are -------------------------------------------------------------------------------------------------
+
+    @property
+    def own_node(self) -> str:
+        """This node's name in its groups."""
+        return self._raft.node_id
+
+    def is_linked(self, name: str) -> bool:
+        """Whether there is a link to that node."""
+        return name in self._linked
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
+        return bool(self._behind)
+
+    def of(self, queue_id: int) -> QueueGroup:
+        """The group that a quorum queue is in."""
+        return self.all[queue_id % len(self.all) + 1]
+
+    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
+        """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
+        of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
+        lead the group, if that has no queue yet."""
+        groups, now = self.all, self.clock.now
+        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
+        chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
+        is_new = not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
+        if is_local and not led and not groups[chosen].queues and not self._is_leaving and is_new:
+            self._asked_at = now
+            self._transfers.request(chosen, self.own_node)
+        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+
+    def leased(self) -> list[Queue]:
+        """The queues with lease groups in the logs that this node leads."""
+        led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []
+        return [
+            group.queues[queue_id]
+            for group in led
+            for queue_id in group.machine.leased_queues()
+            if queue_id in group.queues
+        ]
+
+    # -- start and end -------------------------------------------------------------------------------------------------
+
+    def open(self, members: tuple[str, ...], now: int) -> None:
+        """See Replication's QueueGroups. Raises CorruptLog."""
+        for group_id in range(1, self._config.queue_groups + 1):
+            group = QueueGroup(group_id, self, self._host, self._config)
+            self.all[group_id] = group
+            self.pagers.append(group.pager)
+            group.open(self._raft.open_group(group_id, group.machine, members, now), now)
+
+    def activate(self) -> None:
+        """There is a quorum queue."""
+        self.is_active = True
+
+    def leave(self) -> None:
+        """The node is about to end: it asks to lead nothing."""
+        self._is_leaving = True
+
+    def measure(self, timings: Timings) -> None:
+        """Tell it how long things take from now on."""
+        self.timings = timings
+
+    # -- inputs --------------------------------------------------------------------------------------------------------
+
+    def peer_connected(self, name: str, now: int) -> None:
+        """A link to a member is there."""
+        for group in self.all.values():
+            group.peer_connected(name, now)
+        self.touch_all(now)
+
+    def peer_disconnected(self, name: str, now: int) -> None:
+        """It is gone."""
+        for group in self.all.values():
+            group.peer_disconnected(name, now)
+        self.touch_all(now)
+
+    def _on_batch(self, name: str, payload: bytes, now: int) -> None:
+        number = int.from_bytes(payload[:4], "big")
+        group = self.all.get(number)
+        if group is None:
+            log.error("%s speaks of queue group %d, which is not here", name, number)
+            return
+        group.receive_batch(name, payload[4:], now)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there."""
+        self.synced_position = position
+        if self._unsynced:
+            unsynced, self._unsynced = self._unsynced, {}
+            for group_id in unsynced:
+                group = self.all[group_id]
+                if group.synced(position):
+                    self._unsynced[group_id] = None
+
+    def tick(self, now: int) -> None:
+        """Time has passed."""
+        for group_id, due in self._deadlines.items():
+            if due <= now:
+                self.touch(group_id)
+                self.all[group_id].absorb(now)
+
+    def compare(self, now: int) -> None:
+        """The node's queues are those of the metadata from now on: groups compare them with their logs."""
+        for group in self.all.values():
+            group.compare()
+        self.touch_all(now)
+
+    def touch_all(self, now: int) -> None:
+        """Links are others, or the queues of the metadata."""
+        self._touched = dict.fromkeys(self.all)
+        self.is_busy = True
+        for group in self.all.values():
+            group.absorb(now)
+
+    def absorb(self, now: int) -> None:
+        """What was applied takes effect for clients."""
+        for group_id in list(self._changed):  # whatever happens in a group makes it so
+            group = self.all.get(group_id)
+            if group is not None:
+                group.absorb(now)
+
+    # -- for the groups ------------------------------------------------------------------------------------------------
+
+    def touch(self, group_id: int) -> None:
+        """A group has something to do at the end of this turn."""
+        self._touched[group_id] = None
+        self.is_busy = True
+
+    def served(self, group_id: int) -> None:
+        """What a group was touched for is done; what touches it from now on has still to be."""
+        self._touched.pop(group_id, None)
+        self._served[group_id] = None
+
+    def send_batch(self, leader: str, group_id: int, batch: bytes) -> bool:
+        """Bring a batch of commands to the leader of a group. False if there is no link."""
+        return self._send_batch(leader, group_id.to_bytes(4, "big") + batch)
+
+    # -- the end of a turn ---------------------------------------------------------------------------------------------
+
+    def begin_end_of_turn(self, now: int) -> None:
+        """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        for group_id in self._changed:
+            if group_id in self.all:
+                self._touched[group_id] = None
+        while self._touched:  # what one group hears may give another one something to do
+            group = self.all[next(iter(self._touched))]
+            group.end_turn(now)
+
+    def note_changed(self) -> None:
+        """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
+        self.is_busy = bool(self._touched)
+        self._served.update(dict.fromkeys(self._changed))
+
+    def end_turn(self, position: int) -> None:
+        """Everything of this turn is in the journal, which ends there."""
+        served, self._served = self._served, {}
+        for group_id in served:
+            group = self.all.get(group_id)
+            if group is not None:
+                if group.written(position):
+                    self._unsynced[group_id] = None
+                due = group.next_deadline()
+                if due:
+                    self._deadlines[group_id] = due
+                elif self._deadlines:
+                    self._deadlines.pop(group_id, None)
+                if group.backlog_bytes() > self._backlog_limit:
+                    self._behind[group_id] = None
+                elif self._behind:
+                    self._behind.pop(group_id, None)
+
+    def next_deadline(self) -> int:
+        """When `tick` has something to do; 0 for never."""
+        deadline = 0
+        for due in self._deadlines.values():
+            if not deadline or due < deadline:
+                deadline = due
+        return deadline

@@ -1,0 +1,72 @@
+"""The types of queues by name. To add one, write its package and its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from amqp_broker.queue_types.classic.type import ClassicType
+from amqp_broker.queue_types.queue_type import QueueType, TypeHost
+from amqp_broker.queue_types.quorum.type import QuorumType
+from queues.arguments import ArgumentError, read_string
+
+QUEUE_TYPES: dict[str, type[QueueType]] = {
+    ClassicType.name: ClassicType,
+    QuorumType.name: QuorumType,
+}
+
+#: What a queue is that is declared without a type, in a virtual host that says nothing.
+DEFAULT_TYPE = ClassicType.name
+#: RabbitMQ's types that are not served yet.
+LATER_TYPES = ("stream",)
+
+_TYPE = "x-queue-type"
+
+
+class UnsupportedQueueType(ValueError):
+    """A type of queue that this broker does not serve."""
+
+
+@contextmanager
+def register(queue_type: type[QueueType]) -> Iterator[None]:
+    """For tests: nodes that are made meanwhile have one type more. Raises ValueError where there is one of its name."""
+    name = queue_type.name
+    if name in QUEUE_TYPES:
+        raise ValueError(f"there is a queue type '{name}' already: {QUEUE_TYPES[name].__name__}; give it another name")
+    QUEUE_TYPES[name] = queue_type
+    try:
+        yield
+    finally:
+        del QUEUE_TYPES[name]
+
+
+def type_named(name: str) -> type[QueueType]:
+    """The type of a queue that there is. Raises UnsupportedQueueType: it was declared with a newer version."""
+    found = QUEUE_TYPES.get(name)
+    if found is None:
+        raise UnsupportedQueueType(f"unknown queue type '{name}'; known are {', '.join(QUEUE_TYPES)}")
+    return found
+
+
+def lives_in_groups(name: str) -> bool:
+    """Whether queues of this type are in the logs of groups. One that is not known is not."""
+    return name in QUEUE_TYPES and QUEUE_TYPES[name].lives_in_groups
+
+
+def make_types(host: TypeHost) -> dict[str, QueueType]:
+    """The types of one node."""
+    return {name: queue_type(host) for name, queue_type in QUEUE_TYPES.items()}
+
+
+def asked_type(arguments: Mapping[str, object], default: str) -> str:
+    """The type of a queue that is declared so; `default` where x-queue-type is not given. Raises ArgumentError,
+    UnsupportedQueueType with the name of a type that is not served yet."""
+    kind = arguments.get(_TYPE)
+    if kind is None:
+        return default
+    name = read_string(_TYPE, kind)
+    if name in QUEUE_TYPES:
+        return name
+    if name in LATER_TYPES:
+        raise UnsupportedQueueType(name)
+    raise ArgumentError(_TYPE, f"unsupported queue type '{name}'")

@@ -1,0 +1,5 @@
+cimport cython
+
+@cython.final
+cdef class TurnClock:
+    cdef public long long now

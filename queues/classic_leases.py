@@ -1,0 +1,111 @@
+"""ClassicLeases: the lease groups of a ClassicQueue, as a LeaseSource: all of it is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from queues.lease_source import Done, ReadyMessages, has_exclusive, levels_of
+from queues.leases import LeaseGroup, open_lease
+from queues.message_log import RangeGone
+from queues.quorum.effects import Refusal
+
+
+class ClassicLeases:
+    """See LeaseSource. The groups take whole pages."""
+
+    step_messages = 65_536
+    is_local = True
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    def groups(self) -> dict[str, LeaseGroup]:
+        """See LeaseSource."""
+        groups: dict[str, LeaseGroup] = self._queue.lease_groups
+        return groups
+
+    def ready_count(self) -> int:
+        """See LeaseSource."""
+        return int(self._queue.message_count())
+
+    def ready(self) -> ReadyMessages:
+        """See LeaseSource."""
+        return ReadyMessages(levels_of(self._queue.ready), self._queue.next_sequence)
+
+    def is_exclusive(self) -> bool:
+        """See LeaseSource."""
+        return has_exclusive(self._queue.dispatcher)
+
+    def lease_expires(self) -> int | None:
+        """See LeaseSource."""
+        expires: int | None = self._queue.settings.lease_expires
+        return expires
+
+    def _find(self, name: str, incarnation: str, owner: str) -> LeaseGroup | Refusal:
+        if self._queue.is_deleted:
+            return Refusal.NO_QUEUE
+        found = self.groups().get(name)
+        if found is None or found.incarnation != incarnation:
+            return Refusal.LEASE_GONE
+        return found if found.owner == owner else Refusal.FENCED
+
+    def open(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        found = self.groups().get(name)
+        if found is None:
+            open_lease(self._queue, name, owner, incarnation, now)
+        else:
+            found.set_owner(owner, now)
+        then(None)
+
+    def claim(
+        self,
+        name: str,
+        incarnation: str,
+        owner: str,
+        after: int,
+        messages: int,
+        octets: int,
+        adds: bool,
+        now: int,
+        then: Done,
+    ) -> None:
+        """See LeaseSource."""
+        group = self._find(name, incarnation, owner)
+        if isinstance(group, Refusal):
+            then(group)
+            return
+        if not group.trimmed <= after <= group.next:
+            then(Refusal.LEASE_GONE)
+            return
+        group.last_called = now
+        if adds or after == group.next:
+            group.claim(messages, octets, now)
+        then(None)
+
+    def ack(self, name: str, incarnation: str, owner: str, upto: int, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        group = self._find(name, incarnation, owner)
+        if isinstance(group, Refusal):
+            then(group)
+            return
+        try:
+            group.ack(upto, now)
+        except RangeGone:
+            then(Refusal.LEASE_GONE)
+            return
+        then(None)
+
+    def release(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        group = self._find(name, incarnation, owner)
+        if isinstance(group, Refusal):
+            then(group)
+            return
+        group.release(now)
+        then(None)
+
+    def watch(self, wake: Callable[[], None]) -> None:
+        """See LeaseSource."""
+        self._queue.watcher = wake

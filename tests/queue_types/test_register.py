@@ -1,0 +1,68 @@
+"""The register of queue types: which type is asked for, and what each type says of itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE
+from amqp_broker.queue_types.queue_type import QueueType
+from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type, register, type_named
+from amqp_broker.vhosts.policies import kinds, targets
+from queues.arguments import ArgumentError
+
+
+def test_the_type_that_is_asked_for() -> None:
+    assert asked_type({}, "classic") == "classic"
+    assert asked_type({}, "quorum") == "quorum"
+    assert asked_type({"x-queue-type": "quorum"}, "classic") == "quorum"
+    assert asked_type({"x-queue-type": b"classic"}, "quorum") == "classic"
+    with pytest.raises(UnsupportedQueueType, match="stream"):
+        asked_type({"x-queue-type": "stream"}, "classic")
+    for value in ("priority", 5):
+        with pytest.raises(ArgumentError, match="x-queue-type"):
+            asked_type({"x-queue-type": value}, "classic")
+
+
+def test_a_type_is_registered_under_its_own_name() -> None:
+    assert [(name, queue_type.name) for name, queue_type in QUEUE_TYPES.items()] == [
+        ("classic", "classic"),
+        ("quorum", "quorum"),
+    ]
+
+
+def test_a_type_of_a_newer_version_is_named() -> None:
+    with pytest.raises(UnsupportedQueueType, match="unknown queue type 'stream'; known are classic, quorum"):
+        type_named("stream")
+
+
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ValueError, match="a queue type 'classic' already"), register(QUEUE_TYPES["classic"]):
+        pass
+    assert list(QUEUE_TYPES) == ["classic", "quorum"]
+
+
+class _Another(QueueType):
+    name = "another"
+    policy_kind = "another_queues"
+    policy_keys = {}  # noqa: RUF012
+
+
+def test_a_type_that_is_registered_is_there_meanwhile() -> None:
+    with register(_Another):
+        assert type_named("another") is _Another
+        assert kinds() == ("classic_queues", "quorum_queues", "another_queues", "streams", "exchanges")
+    assert list(QUEUE_TYPES) == ["classic", "quorum"]
+
+
+def test_policies_apply_to_what_they_always_did() -> None:
+    queues = ("classic_queues", "quorum_queues", "streams")
+    assert targets() == {
+        "all": (*queues, "exchanges"),
+        "queues": queues,
+        **{kind: (kind,) for kind in (*queues, "exchanges")},
+    }
+
+
+@pytest.mark.parametrize("queue_type", QUEUE_TYPES.values(), ids=list(QUEUE_TYPES))
+def test_what_a_type_has_is_no_key_of_others(queue_type: type[QueueType]) -> None:
+    assert set(queue_type.policy_keys) <= set(KEYS) - set(OF_NO_QUEUE)
