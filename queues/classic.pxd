@@ -2,12 +2,14 @@ cimport cython
 from queues.consumer cimport Consumer
 from queues.dispatcher cimport Dispatcher
 from queues.letters cimport Letters
-from queues.message cimport Entry, Message, make_entry
+from queues.message cimport Delivery, Entry, Message, make_entry
 from queues.page cimport Page, packed_size
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from queues.ready cimport Ready
 from queues.store cimport MessageStore
+
+cdef int _TAKEN, _STORED, _REFUSED
 
 cdef class ClassicQueue(Queue):
     # What every message touches comes first, side by side: with many queues each line of it comes from memory.
@@ -50,6 +52,8 @@ cdef class ClassicQueue(Queue):
     cdef public dict lease_groups
     cdef public dict parting
 
+    @cython.locals(expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
+    cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     @cython.locals(ready=Ready)
     cpdef bint rejects(self, Message message, long long now) except -1
     @cython.locals(ttl="long long")
@@ -74,8 +78,8 @@ cdef class ClassicQueue(Queue):
     cpdef list take_ready(self, Py_ssize_t most, long long max_bytes, bint takes_any, long long now)
     cpdef int take_held(self, Entry entry, Consumer consumer) except -1
     cpdef int credit_returned(self, Consumer consumer) except -1
-    cpdef int ack(self, Entry entry) except -1
-    cpdef int reject(self, Entry entry, long long now) except -1
+    cpdef int ack(self, Delivery entry) except -1
+    cpdef int reject(self, Delivery entry, long long now) except -1
     @cython.locals(entry=Entry)
     cpdef int put_back(self, list entries, long long now) except -1
     cdef int _make_ready(self, list entries, long long now) except -1

@@ -1,6 +1,6 @@
 """ClassicQueue: the queue that lives on one node.
 
-    publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready
+    publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready; with other queues: local_writes.py
     deliver: ready -> dispatcher -> consumer, `held` while unacknowledged
     settle:  `ack` | `put_back` | `reject`; expiry, length limits and purge settle ready messages
     lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
@@ -20,7 +20,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from heapq import merge
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import cython
@@ -32,12 +34,15 @@ from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.leases import LeaseGroup, groups_of
 from queues.letters import Letters, Post
+from queues.local_writes import LOCAL_WRITES
 from queues.message import Entry, Message
+from queues.outcomes import PublishOutcome
 from queues.page import Page
 from queues.priority import PriorityReady
-from queues.queue import Queue
+from queues.queue import Done, Fetched, Queue, Tallied
 from queues.ready import Ready
 from queues.recovery import RecoveredQueue
+from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
 from queues.store import MessageStore
 from queues.timers import Timer, Timers
 
@@ -53,6 +58,12 @@ REJECTED = "rejected"
 EXPIRED = "expired"
 MAXLEN = "maxlen"
 DELIVERY_LIMIT = "delivery_limit"
+
+_TAKEN: int = PublishOutcome.TAKEN
+_STORED: int = PublishOutcome.STORED
+_REFUSED: int = PublishOutcome.REFUSED
+
+_sequence_of = attrgetter("sequence")
 
 
 class ClassicQueue(Queue):
@@ -75,7 +86,7 @@ class ClassicQueue(Queue):
         background: Background,
         post: Post | None,
     ) -> None:
-        super().__init__(name, queue_id, is_durable)
+        super().__init__(name, queue_id, is_durable, LOCAL_WRITES)
         self.store = store
         self.pager = store.pager
         self.timers = timers
@@ -84,7 +95,7 @@ class ClassicQueue(Queue):
         self.post = post
         self.letters: Letters | None = None
         self.is_working = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Callable[[int], None]] = []
         self.next_sequence = 1
         self.unacked = 0
         self.settled: list[int] = []
@@ -133,6 +144,23 @@ class ClassicQueue(Queue):
         return len(self.dispatcher.consumers)
 
     # -- publishing ----------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+        """See Queue; a persistent message is in the journal before the queue has it."""
+        if self.rejects_overflow and self.rejects(message, now):
+            return _REFUSED
+        expires_at = 0
+        if self.message_ttl >= 0 or message.expiration >= 0:
+            expires_at = self.expiry_of(message, now)
+        taker = self.taker()
+        if message.is_persistent and self.is_durable and (taker is None or not taker.no_ack):
+            store = self.store
+            segment = store.segment(self)
+            store.append_message(message, self.queue_id, self.next_sequence, expires_at, 0)
+            self.enqueue(message, expires_at, segment, taker, now)
+            return _STORED
+        self.enqueue(message, expires_at, 0, taker, now)
+        return _TAKEN
 
     def rejects(self, message: Message, now: int) -> bool:
         """Whether the queue is full and refuses the message (overflow reject-publish; the -dlx form dead-letters)."""
@@ -284,8 +312,8 @@ class ClassicQueue(Queue):
         """Whether ready messages stand behind others that have expired, and are to be given up in turns to come."""
         return (self.is_working or self._returning > 0) and not self.is_deleted and self._head_has_expired(now)
 
-    def wait(self, callback: Callable[[], None]) -> None:
-        """Call back, once, when `waits` is over."""
+    def wait(self, callback: Callable[[int], None]) -> None:
+        """Call back with the time, once, when `waits` is over."""
         self._waiting.append(callback)
 
     def take_at_once(self, entry: Entry) -> None:
@@ -298,6 +326,49 @@ class ClassicQueue(Queue):
         self.unacked += 1
         if entry.journal_segment or entry.page is not None:
             self.held[entry.sequence] = entry
+
+    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
+        """See Queue. What has expired is given up in slices; what stands behind it is for `getter` then."""
+        entry = self.get(now)
+        if entry is None and self.background.run_newest(now) and not self.is_deleted:
+            # Who rejects a message and looks for its dead letter then finds it.
+            entry = self.get(now)
+        if entry is not None:
+            self.take_held(entry, getter)
+            then(None, entry, int(self.ready.count))
+        elif self.waits(now):
+            self.wait(lambda later: self._fetch_later(getter, later, then))
+        else:
+            then(None, None, 0)
+
+    def _fetch_later(self, getter: Consumer, now: int, then: Fetched) -> None:
+        if self.is_deleted:
+            then(QueueRefusal(NOT_FOUND, f"no {self._described()}"), None, 0)
+        else:
+            self.fetch(getter, now, then)
+
+    def _described(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
+
+    def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
+        """Whether there can be no further consumer, or none that wants the queue alone."""
+        first: Any = self.dispatcher.first()
+        if first is None:
+            return wants_exclusive and self.dispatcher.is_single_active
+        return wants_exclusive or bool(first.is_exclusive)
+
+    def consume(self, consumer: Any, then: Done) -> None:
+        """See Queue."""
+        if self.is_in_exclusive_use(consumer.is_exclusive):
+            then(QueueRefusal(ACCESS_REFUSED, f"{self._described()} in exclusive use"))
+            return
+        self.had_consumers = True
+        self.add_consumer(consumer)
+        then(None)
+
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """See Queue."""
+        self.remove_consumer(consumer)
 
     def add_consumer(self, consumer: Consumer) -> None:
         """A consumer joins; call `dispatch` afterwards."""
@@ -351,13 +422,14 @@ class ClassicQueue(Queue):
                     self._watch(max(entry.expires_at, now))
         self._make_ready(kept, now)
 
-    def begin_return(self) -> None:
-        """Very many entries are going to be put back, some at a time. Until they are the queue delivers nothing: they
-        stand in front of what is there."""
+    def begin_return(self, runs: list[list[Any]]) -> Iterator[Any]:
+        """See Queue. Until they are back the queue delivers nothing: they stand in front of what is there. The last go
+        first because each then stands in front of all that is there."""
         self._returning += 1
         self.is_drained = False
+        return iter(runs[0]) if len(runs) == 1 else merge(*runs, key=_sequence_of, reverse=True)
 
-    def end_return(self) -> None:
+    def end_return(self, now: int) -> None:
         """They are all back."""
         self._returning -= 1
         self.work_on()  # which also serves the consumers
@@ -453,6 +525,11 @@ class ClassicQueue(Queue):
         self.work_on()
         return True
 
+    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+        """See Queue: what it refuses is done when its dead letters are where they go."""
+        if has_refused and self.call_when_posted(lambda: receipt.complete(None)):
+            receipt.expect()
+
     # -- work in slices ----------------------------------------------------------------------------------------------
 
     def work_on(self) -> None:
@@ -474,17 +551,17 @@ class ClassicQueue(Queue):
         is_done = left > 0 and (letters is None or letters.is_blocked or not letters.noted)
         self.is_working = not is_done
         if self._waiting and not self.waits(now):
-            self._call_back()
+            self._call_back(now)
         if not self.is_deleted and self.ready.count and not self._head_has_expired(now):
             self.dispatch(now)
             if is_done and self.ready.count and self.watcher is not None:
                 self._became_ready()
         return not is_done
 
-    def _call_back(self) -> None:
+    def _call_back(self, now: int) -> None:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
-            callback()
+            callback(now)
 
     def _is_held_up(self) -> bool:
         """Whether so many dead letters wait that nothing more is to leave the queue, or messages are coming back."""
@@ -583,6 +660,10 @@ class ClassicQueue(Queue):
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 
+    def clear(self, then: Tallied) -> None:
+        """See Queue."""
+        then(None, self.purge())
+
     def purge(self) -> int:
         """Drop all ready messages. Returns how many there were."""
         count = self.ready.count
@@ -623,7 +704,7 @@ class ClassicQueue(Queue):
         for group in groups_of(self):
             group.forget()
         self._became_ready()  # whoever waits for that looks again
-        self._call_back()
+        self._call_back(0)
         for consumer in consumers:
             consumer.on_queue_gone()
         return count

@@ -1,4 +1,4 @@
-from queues.message cimport Entry, Message
+from queues.message cimport Delivery, Message
 
 cdef class Consumer:
     cdef public object queue
@@ -10,6 +10,6 @@ cdef class Consumer:
     cdef public int credit
 
     cpdef bint has_credit(self)
-    cpdef Message redelivered(self, Entry entry)
-    cpdef void deliver(self, Entry entry) except *
+    cpdef Message redelivered(self, Delivery delivery)
+    cpdef void deliver(self, Delivery delivery) except *
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queues.message import Entry, Message
+from queues.message import Delivery, Message
 
 #: More than anybody can hold.
 UNLIMITED = 2**31 - 1
@@ -33,17 +33,17 @@ class Consumer:
         """Whether one more delivery may be handed over now."""
         raise NotImplementedError
 
-    def deliver(self, entry: Entry) -> None:
-        """Take an entry and answer for it until it is settled."""
+    def deliver(self, delivery: Delivery) -> None:
+        """Take a message and answer for it until it is settled."""
         raise NotImplementedError
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         """Take a message that the queue has already forgotten."""
         raise NotImplementedError
 
-    def redelivered(self, entry: Entry) -> Message:
-        """What to deliver of an entry that came back: its message, unless the consumer has something to add."""
-        return entry.message
+    def redelivered(self, delivery: Delivery) -> Message:
+        """What to deliver of a message that came back: itself, unless the consumer has something to add."""
+        return delivery.message
 
     def on_queue_gone(self) -> None:
         """The queue was deleted: the consumer is cancelled by the broker."""

@@ -30,16 +30,18 @@ cpdef Message make_message(bytes raw, bytes content, Py_ssize_t header_end, list
 @cython.locals(size=bytes, body_size=bytes, header=bytes, content=bytes)
 cpdef Message remake_message(Message message, bytes raw, bytes properties, long long expiration)
 
-@cython.final
-cdef class Entry:
+cdef class Delivery:
     cdef public Message message
     cdef public unsigned long long sequence
-    cdef public long long expires_at
-    cdef public object page
     cdef public object consumer
-    cdef public unsigned int journal_segment
     cdef public unsigned int returns
     cdef public bint is_redelivered
+
+@cython.final
+cdef class Entry(Delivery):
+    cdef public long long expires_at
+    cdef public object page
+    cdef public unsigned int journal_segment
 
 @cython.locals(entry=Entry)
 cpdef Entry make_entry(Message message, unsigned long long sequence, long long expires_at,

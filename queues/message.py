@@ -1,4 +1,5 @@
-"""Message, Address and Entry: what is published, where it was sent, and its place in one queue.
+"""Message, Address, Delivery and Entry: what is published, where it was sent, what somebody holds of it, and its place
+in one queue.
 
 A message is kept as the octets that the publisher sent. `content` is a whole content header frame and, for a body
 below `SEPARATE_BODY_BYTES`, the one body frame behind it, ready to be copied into a consumer's output with only the two
@@ -160,25 +161,34 @@ def remake_message(message: Message, raw: bytes, properties: bytes, expiration: 
     )  # fmt: skip
 
 
-class Entry:
-    """A message in one queue.
+class Delivery:
+    """What a channel holds of a message that it was given. Each type of queue may add to it what it needs.
 
-    sequence: the queue's own number of it, rising in the order of publication: the original position.
-    expires_at: milliseconds since the epoch, 0 for never.
-    journal_segment: the journal segment that holds its durable copy, 0 for none.
-    page: the stored page that holds its durable copy, or None.
-    consumer: who holds it, unacknowledged; None while it is ready.
+    sequence: the queue's own number of it, rising in the order of publication, or of delivery.
+    consumer: who holds it, unacknowledged; its queue is the delivery's.
     returns: how often it came back without being processed (requeued), for x-delivery-limit.
     """
 
     message: Message
     sequence: int
-    expires_at: int
-    journal_segment: int
-    page: Any
     consumer: Any
     returns: int
     is_redelivered: bool
+
+
+class Entry(Delivery):
+    """A message in a queue that has it in its own order; while somebody holds it, the delivery itself.
+
+    sequence: its original position.
+    expires_at: milliseconds since the epoch, 0 for never.
+    journal_segment: the journal segment that holds its durable copy, 0 for none.
+    page: the stored page that holds its durable copy, or None.
+    consumer: None while it is ready.
+    """
+
+    expires_at: int
+    journal_segment: int
+    page: Any
 
 
 def make_entry(message: Message, sequence: int, expires_at: int, journal_segment: int) -> Entry:

@@ -1,10 +1,9 @@
 from queues.consumer cimport Consumer
-from queues.message cimport Entry
+from queues.message cimport Delivery, Message
+from queues.write_group cimport WriteGroup
 
 cdef class Queue:
     cdef public bint is_durable
-    cdef public bint is_proxy
-    cdef public bint is_remote
     cdef public bint is_deleted
     cdef public unsigned long long queue_id
     cdef public bint counts_returns
@@ -13,9 +12,11 @@ cdef class Queue:
     cdef public object settings
     cdef public object declaration
     cdef public long long last_used
+    cdef public WriteGroup writes
 
+    cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     cpdef int credit_returned(self, Consumer consumer) except -1
     cpdef int dispatch(self, long long now) except -1
-    cpdef int ack(self, Entry entry) except -1
-    cpdef int reject(self, Entry entry, long long now) except -1
-    cpdef int put_back(self, list entries, long long now) except -1
+    cpdef int ack(self, Delivery delivery) except -1
+    cpdef int reject(self, Delivery delivery, long long now) except -1
+    cpdef int put_back(self, list deliveries, long long now) except -1

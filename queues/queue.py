@@ -1,15 +1,40 @@
-"""Queue: what a channel and a virtual host use of a queue, wherever its messages are.
+"""Queue: what channels and virtual hosts use of a queue, of whatever type it is and wherever its messages are.
 
-A ClassicQueue lives on this node and does all of it at once. A proxy (amqp_broker/proxies) stands for a queue whose log
-is elsewhere: what it is told goes there as a command, and what comes of it comes back later.
+    publish -> ... -> dispatch: to consumers with credit -> ack | reject | put_back | take_back
+    consume, fetch, clear, count: whatever may have to ask elsewhere says what came of it to `then`
+
+`then(refusal, ...)` is called once, maybe before the method returns, and is the last thing that the queue does: it may
+raise. `refusal` is an exception, AMQP's or a QueueRefusal, that says why the queue does not do it, or None.
+
+A type of queue that is written in plain Python may override any of it; what the .pxd has as `int` then returns one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
 
 from queues.consumer import Consumer
-from queues.message import Entry
+from queues.message import Message
+from queues.write_group import WriteGroup
+
+#: Why not, or None.
+Done = Callable[[Exception | None], None]
+#: Why not; the delivery, None where nothing is ready; and how many messages are ready behind it.
+Fetched = Callable[[Exception | None, Any, int], None]
+#: Why not, and how many messages.
+Tallied = Callable[[Exception | None, int], None]
+
+
+class Departure(Protocol):
+    """A consumer that gets nothing more, and of which the queue's log does not know yet that it has left. unseen: how
+    many messages waited for it, which go back."""
+
+    unseen: int
+
+    def tell(self) -> None:
+        """The log is told."""
 
 if TYPE_CHECKING:
     from queues.lease_source import LeasedAt, LeaseSource
@@ -18,23 +43,36 @@ if TYPE_CHECKING:
 class Queue:
     """One queue of a virtual host.
 
-    is_proxy: its log is elsewhere. is_remote: only another node knows what it holds. counts_returns: a message that
-    came back says how often, in a header. declaration, last_used, had_consumers: what the virtual host keeps about it;
-    the queue does not look at them.
+    counts_returns: a message that came back says how often, in a header. declaration, last_used, had_consumers: what
+    the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
+    may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number.
+
+    Deliveries are `Any` here because each type of queue gets its own kind of them back.
     """
 
-    def __init__(self, name: str, queue_id: int, is_durable: bool) -> None:
+    return_window = 0
+    #: Read by what asks for a queue's kind still: the contract takes the place of both.
+    is_proxy = False
+    is_remote = False
+
+    def __init__(self, name: str, queue_id: int, is_durable: bool, writes: WriteGroup) -> None:
         self.name = name
         self.queue_id = queue_id
         self.is_durable = is_durable
-        self.is_proxy = False
-        self.is_remote = False
+        self.writes = writes
         self.is_deleted = False
         self.counts_returns = False
         self.settings: Any = None
         self.declaration: Any = None
         self.last_used = 0
         self.had_consumers = False
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+
+    def count(self, is_use: bool, then: Done) -> None:
+        """Find out how many there are of all that is counted: what the others say when `then` is called without a
+        refusal is right. is_use: whether that is a use of the queue (x-expires)."""
+        then(None)
 
     def message_count(self) -> int:
         """How many messages are ready."""
@@ -56,13 +94,42 @@ class Queue:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""
         return None
 
-    def add_consumer(self, consumer: Consumer) -> None:
-        """A consumer joins."""
+    def is_abandoned(self) -> bool:
+        """Whether it is to go with its last consumer, and has none, as far as that is for this node to see."""
+        return bool(self.declaration.is_auto_delete) and not self.consumer_count()
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+        """Take a message. Returns a PublishOutcome. receipt: is told what becomes of it, if `writes` is not local; None
+        where nobody asks. is_again: it was published before, and comes back from a dead letter or a delay: no duplicate
+        of itself."""
         raise NotImplementedError
 
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer leaves; what it holds stays held."""
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def consume(self, consumer: Any, then: Done) -> None:
+        """A consumer joins. It gets its first message after `then(None)`: call `credit_returned` and `dispatch` there.
+        Besides what Consumer has, `is_exclusive`, `tag` and `prefetch_limit` are asked of it."""
         raise NotImplementedError
+
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """A consumer leaves; call `dispatch` afterwards. What it holds stays held. gives_back: all that is put back
+        next, and may go back with it; then `put_back` does nothing."""
+        raise NotImplementedError
+
+    def part(self, consumer: Consumer, now: int) -> Departure | None:
+        """A consumer leaves, of very many or with very much, and what it holds is put back in slices. Returns what is
+        to be done before that, if there is something."""
+        self.cancel(consumer, False, now)
+        return None
+
+    def count_unseen(self, consumer: Consumer) -> int:
+        """How many messages are assigned to a consumer that it has not been handed."""
+        return 0
+
+    def prefetch_changed(self, consumer: Any) -> None:
+        """A limit of the consumer, or of its channel, was changed."""
 
     def credit_returned(self, consumer: Consumer) -> None:
         """The consumer may have credit again; call `dispatch` afterwards."""
@@ -72,16 +139,47 @@ class Queue:
         """Hand messages to consumers while there are both."""
         raise NotImplementedError
 
-    def ack(self, entry: Entry) -> None:
+    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
+        """basic.get: the first ready message, which `getter` then holds."""
+        raise NotImplementedError
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def ack(self, delivery: Any) -> None:
         """The consumer is done with it."""
         raise NotImplementedError
 
-    def reject(self, entry: Entry, now: int) -> None:
+    def reject(self, delivery: Any, now: int) -> None:
         """The consumer refuses it for good: dead letter, or gone."""
         raise NotImplementedError
 
-    def put_back(self, entries: list[Entry], now: int) -> None:
-        """Entries come back unprocessed; call `dispatch` afterwards."""
+    def put_back(self, deliveries: list[Any], now: int) -> None:
+        """They come back unprocessed; call `dispatch` afterwards."""
+        raise NotImplementedError
+
+    def take_back(self, deliveries: list[Any], now: int) -> None:
+        """They come back as they were, because no client has ever had them; call `dispatch` afterwards."""
+        raise NotImplementedError
+
+    def begin_return(self, runs: list[list[Any]]) -> Iterator[Any]:
+        """Very many are going to be put back, some at a time, in the order that this returns. runs: what each channel
+        held, from its last delivery to its first."""
+        deliveries = list(chain.from_iterable(runs))
+        deliveries.reverse()
+        return iter(deliveries)
+
+    def end_return(self, now: int) -> None:
+        """They are all back."""
+        self.dispatch(now)
+
+    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+        """The receipt is to wait until what was settled in this turn is where it goes. has_refused: messages were
+        refused or put back."""
+
+    # -- the whole queue -----------------------------------------------------------------------------------------------
+
+    def clear(self, then: Tallied) -> None:
+        """queue.purge: drop all ready messages."""
         raise NotImplementedError
 
     def delete(self) -> int:

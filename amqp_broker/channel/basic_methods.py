@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.auth.permissions import Action
+from amqp_broker.channel.asking import ask
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
-from amqp_broker.channel.elsewhere import consume_elsewhere, get_elsewhere, reply_with_message
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import reply
 from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
-from amqp_broker.errors import ChannelException, ConnectionException, precondition_failed
+from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.reply_to import REPLY_TO
-from queues.quorum.effects import Refusal
+from queues.message import Delivery, Message
 
 
 class ReplyConsumer(ChannelConsumer):
@@ -40,8 +40,7 @@ def on_basic_qos(channel: Any, method: Any) -> None:
     reply(channel, methods.BasicQosOk())
     if method.global_:
         for consumer in channel.consumers.values():
-            if consumer.queue is not None and consumer.queue.is_proxy:
-                consumer.queue.prefetch_changed(consumer)
+            consumer.queue.prefetch_changed(consumer)
         channel.revive_all()
 
 
@@ -62,12 +61,6 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         raise precondition_failed(
             f"consumers of the channel have reached the limit of {limit} (max_consumers_per_channel)"
         )
-    if queue.is_proxy:
-        queue.check_available()
-        if method.exclusive and queue.settings.single_active_consumer:
-            raise queue.refused(Refusal.EXCLUSIVE)
-    else:
-        _check_exclusive(channel, queue, method.exclusive)
     priority = method.arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise precondition_failed(
@@ -77,30 +70,25 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     consumer = ChannelConsumer(
         channel, tag, method.no_ack, method.exclusive, priority, channel.consumer_prefetch, method.arguments
     )
+    consumer.queue = queue
     channel.consumers[tag] = consumer
-    queue.had_consumers = True
-    if queue.is_proxy:
-        consume_elsewhere(channel, queue, consumer, method.nowait)
-        return
-    if not method.nowait:
-        reply(channel, methods.BasicConsumeOk(tag))
-    queue.add_consumer(consumer)
-    queue.dispatch(channel.clock.now)
+
+    def answer() -> None:
+        if not method.nowait:
+            reply(channel, methods.BasicConsumeOk(tag))
+        queue.credit_returned(consumer)
+        queue.dispatch(channel.clock.now)
+
+    def forget() -> None:
+        channel.consumers.pop(tag, None)
+        consumer.is_cancelled = True
+
+    ask(channel, f"basic.consume from queue '{name}'", lambda then: queue.consume(consumer, then), answer, forget)
 
 
 def _generated_tag(connection: Any) -> str:
     octets = connection.node.broker.random_bytes(16)
     return "amq.ctag-" + base64.urlsafe_b64encode(octets).decode().rstrip("=")
-
-
-def _check_exclusive(channel: Any, queue: Any, is_exclusive: bool) -> None:
-    first = queue.dispatcher.first()
-    if (first is not None and (is_exclusive or first.is_exclusive)) or (
-        is_exclusive and queue.dispatcher.is_single_active
-    ):
-        raise ChannelException(
-            ReplyCode.ACCESS_REFUSED, f"queue '{queue.name}' in vhost '{channel.vhost.name}' in exclusive use"
-        )
 
 
 def _consume_replies(channel: Any, method: Any, tag: str) -> None:
@@ -135,32 +123,40 @@ def on_basic_get(channel: Any, method: Any) -> None:
     queue.last_used = channel.clock.now
     if not method.no_ack:
         _check_held(channel)
-    if queue.is_proxy:
-        get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
-        return
-    entry = queue.get(channel.clock.now)
-    if entry is None and connection.node.background.run_newest(channel.clock.now):
-        # Who rejects a message and looks for its dead letter then finds it.
-        entry = queue.get(channel.clock.now) if not queue.is_deleted else None
-    if entry is None:
-        if queue.waits(channel.clock.now):
-            # What has expired is given up in slices; what stands behind it is the client's then.
-            hold = connection.node.hold(connection, f"basic.get from queue '{queue.name}'")
-            queue.wait(lambda: hold.release(lambda: on_basic_get(channel, method)))
+    getter = _getter(channel, queue)
+
+    def answer(delivery: Delivery | None, left: int) -> None:
+        if delivery is None:
+            reply(channel, methods.BasicGetEmpty())
             return
-        reply(channel, methods.BasicGetEmpty())
-        return
-    is_redelivered = entry.is_redelivered
-    message = redelivered_message(queue, entry) if is_redelivered else entry.message
-    if method.no_ack:
-        tag = channel.pass_tag()
-        queue.take_at_once(entry)
-    else:
-        getter = _getter(channel, queue)
-        getter.credit -= 1
-        queue.take_held(entry, getter)
-        tag = channel.hold(entry)
-    reply_with_message(channel, tag, is_redelivered, message, queue.message_count())
+        is_redelivered = delivery.is_redelivered
+        message = redelivered_message(queue, delivery) if is_redelivered else delivery.message
+        if method.no_ack:
+            tag = channel.pass_tag()
+            queue.ack(delivery)
+        else:
+            getter.credit -= 1
+            tag = channel.hold(delivery)
+        _reply_with_message(channel, tag, is_redelivered, message, left)
+
+    def give_back(delivery: Delivery | None, left: int) -> None:
+        if delivery is not None:
+            queue.take_back([delivery], channel.clock.now)
+            queue.dispatch(channel.clock.now)
+
+    what = f"basic.get from queue '{name}'"
+    ask(channel, what, lambda then: queue.fetch(getter, channel.clock.now, then), answer, unheard=give_back)
+
+
+def _reply_with_message(channel: Any, tag: int, is_redelivered: bool, message: Message, left: int) -> None:
+    """basic.get-ok with its content; `left` messages are ready behind it."""
+    connection = channel.connection
+    address = message.address
+    reply(channel, methods.BasicGetOk(tag, is_redelivered, address.exchange, address.routing_key, left))
+    channel.output.put_content(message, channel.channel_id, connection.frame_max)
+    if channel.output.size() > connection.config.output_pause_bytes:
+        # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
+        connection.node.sate(connection)
 
 
 def _getter(channel: Any, queue: Any) -> ChannelConsumer:

@@ -1,8 +1,7 @@
 cimport cython
 from amqp_broker.octets.buffer cimport get_u16, get_u32, get_u64
 from amqp_broker.octets.index cimport is_same
-from queues.classic cimport ClassicQueue
-from queues.message cimport Entry, Message, make_message
+from queues.message cimport Delivery, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from amqp_broker.flow.output cimport Output
@@ -34,7 +33,7 @@ cdef class Channel:
     cdef public int expecting
     cdef public RouteTable routes
     cdef public Py_ssize_t number
-    cdef public ClassicQueue only
+    cdef public Queue only
     cdef public long long generation
     cdef public long long forgotten
     cdef public bytes raw
@@ -89,22 +88,22 @@ cdef class Channel:
     @cython.locals(vhost=VHost)
     cdef void _find_route(self) except *
     @cython.locals(unacked=list)
-    cpdef unsigned long long hold(self, Entry entry) except? 0
+    cpdef unsigned long long hold(self, Delivery entry) except? 0
     cpdef unsigned long long pass_tag(self) except? 0
     @cython.locals(connection=Connection)
     cdef int write_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
                            bint is_redelivered, Message message) except -1
-    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
+    @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
-    @cython.locals(entry=Entry, consumer=ChannelConsumer, queue=Queue)
+    @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void ack_taken(self, list entries) except *
-    @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Entry, consumer=ChannelConsumer, queue=Queue)
+    @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cdef void _ack_until_tag(self, unsigned long long tag) except *
     @cython.locals(index=Py_ssize_t)
     cdef Py_ssize_t _index_until(self, unsigned long long tag) except -2
-    @cython.locals(index=Py_ssize_t, entry=Entry)
-    cpdef Entry take_one(self, unsigned long long tag)
-    @cython.locals(last=Py_ssize_t, index=Py_ssize_t, entry=Entry)
+    @cython.locals(index=Py_ssize_t, entry=Delivery)
+    cpdef Delivery take_one(self, unsigned long long tag)
+    @cython.locals(last=Py_ssize_t, index=Py_ssize_t, entry=Delivery)
     cpdef list take_until(self, unsigned long long tag)
     cpdef Py_ssize_t places_until(self, unsigned long long tag) except -1
     @cython.locals(end=Py_ssize_t, taken=list)
@@ -114,7 +113,7 @@ cdef class Channel:
     @cython.locals(unacked=list, count=Py_ssize_t)
     cdef int _advance(self, Py_ssize_t index) except -1
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
-    @cython.locals(entry=Entry, consumer=ChannelConsumer, queues=dict, now="long long")
+    @cython.locals(entry=Delivery, consumer=ChannelConsumer, queues=dict, now="long long")
     cpdef list refuse(self, list entries)
     @cython.locals(consumer=ChannelConsumer, queue=Queue, short=dict, now="long long")
     cdef int _share_out(self) except -1

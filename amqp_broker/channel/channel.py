@@ -1,9 +1,9 @@
 """Channel: the hot half of a channel. Publishing, deliveries and acknowledgements; confirms are in confirms.py, the
 other methods in the handler modules beside it.
 
-    publish: receive_publish -> receive_header -> receive_body* -> _complete -> VHost.publish_to -> Confirms
-    deliver: ClassicQueue -> ChannelConsumer -> hold -> write_deliver
-    ack:     on_basic_ack -> receive_ack -> take_one | _ack_until_tag -> ClassicQueue.ack -> credit -> dispatch
+    publish: receive_publish -> receive_header -> receive_body* -> _complete -> Queue.publish -> Confirms
+    deliver: Queue -> ChannelConsumer -> hold -> write_deliver
+    ack:     on_basic_ack -> receive_ack -> take_one | _ack_until_tag -> Queue.ack -> credit -> dispatch
 
 Invariants:
 1. Delivery tags count up from 1 and are never used again; `unacked[i]` belongs to the tag `first_tag + i`, and is None
@@ -32,7 +32,7 @@ from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
-from queues.message import SEPARATE_BODY_BYTES, Entry, Message
+from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.publisher import Publisher
@@ -108,7 +108,7 @@ class Channel:
         self.transaction: Any = None
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
-        self.unacked: list[Entry | None] = []
+        self.unacked: list[Delivery | None] = []
         self.first_tag = 1
         self.head = 0
         self.unacked_deliveries = 0
@@ -265,7 +265,7 @@ class Channel:
         if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
             self._publish(message)
             return
-        outcome = vhost.publish_to(message, self.only, now)
+        outcome = self.only.publish(message, None, False, now)
         if outcome:
             self.note_outcome(outcome)
 
@@ -286,12 +286,12 @@ class Channel:
                 self.return_message(message)
             return
         receipt = None
-        if route.has_proxies:
-            if route.homes:
-                self.connection.note_homes(route.homes)
+        if route.needs_receipt:
+            if route.pacing:
+                self.connection.note_homes(route.pacing)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
-        outcome = self.vhost.publish(message, route.queues, self.clock.now, receipt)
+        outcome = route.publish(message, receipt, False, self.clock.now)
         if outcome:
             self.note_outcome(outcome)
         if len(route.queues) >= _WIDE:
@@ -336,7 +336,7 @@ class Channel:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
-    def hold(self, entry: Entry) -> int:
+    def hold(self, entry: Delivery) -> int:
         """Remember a delivery until it is settled. Returns its tag."""
         unacked = self.unacked
         unacked.append(entry)
@@ -377,7 +377,7 @@ class Channel:
         if self._to_dispatch or self._shares_out:
             self.dispatch()
 
-    def ack_taken(self, entries: list[Entry]) -> None:
+    def ack_taken(self, entries: list[Delivery]) -> None:
         """Deliveries that were taken out are acknowledged."""
         for entry in entries:
             consumer = entry.consumer
@@ -416,7 +416,7 @@ class Channel:
             raise unknown_tag(tag)
         return index
 
-    def take_one(self, tag: int) -> Entry:
+    def take_one(self, tag: int) -> Delivery:
         """Take out the delivery with this tag. Raises ChannelException (406) when it is not outstanding."""
         index = tag - self.first_tag
         if tag < self.first_tag or tag >= self.first_tag + len(self.unacked):
@@ -429,7 +429,7 @@ class Channel:
             self._advance(index + 1)
         return entry
 
-    def take_until(self, tag: int) -> list[Entry]:
+    def take_until(self, tag: int) -> list[Delivery]:
         """Take out every delivery up to this tag, in order; 0 means all. Raises ChannelException (406)."""
         if tag == 0 and self.head >= len(self.unacked):
             return []
@@ -450,7 +450,7 @@ class Channel:
             return 0
         return self._index_until(tag) + 1 - self.head
 
-    def take_places(self, tag: int) -> list[Entry | None]:
+    def take_places(self, tag: int) -> list[Delivery | None]:
         """As take_until, with None for what was settled before, and at no more cost than what stays. Raises
         ChannelException (406)."""
         if tag == 0 and self.head >= len(self.unacked):
@@ -467,7 +467,7 @@ class Channel:
         self._advance(0)
         return taken
 
-    def take_all(self) -> list[Entry]:
+    def take_all(self) -> list[Delivery]:
         """Take out every delivery, in order."""
         return self.take_until(0)
 
@@ -552,12 +552,12 @@ class Channel:
         if self._shares_out:
             self._share_out()
 
-    def forget_holders(self, entries: list[Entry]) -> None:
+    def forget_holders(self, entries: list[Delivery]) -> None:
         """These deliveries are being returned or refused: their consumers have credit for others."""
         for entry in entries:
             self._give_credit(entry.consumer)
 
-    def refuse(self, entries: list[Entry]) -> list[Any]:
+    def refuse(self, entries: list[Delivery]) -> list[Any]:
         """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
         queues: dict[Any, None] = {}
         now = self.clock.now

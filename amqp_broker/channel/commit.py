@@ -104,8 +104,7 @@ class Commit:
         self._claims = transaction.settlements
         self._messages = transaction.messages
         self._entries: deque[tuple[Any, int]] = deque()
-        self._refusing: dict[Any, None] = {}  # queues here of what is refused or put back
-        self._holders: dict[Any, None] = {}  # the consumers, in logs elsewhere, of what is settled
+        self._settled: dict[Any, bool] = {}  # the queues of what is settled: whether some of it is refused or put back
         self._receipt = JointReceipt()
         self._before = self._broker.ticket()
         self._hold: Hold | None = None
@@ -170,8 +169,8 @@ class Commit:
             tag, outcome = claims.popleft()
             entry = channel.take_one(tag)
             self._entries.append((entry, outcome))
-            if entry.consumer.queue.is_proxy:
-                self._holders[entry.page] = None
+            queue = entry.consumer.queue
+            self._settled[queue] = outcome != ACK or self._settled.get(queue, False)
 
     def _publish(self) -> None:
         channel, publisher = self._channel, self._connection.publisher
@@ -192,7 +191,6 @@ class Commit:
         if outcome == ACK:
             self._channel.ack_taken(entries)
         else:
-            self._refusing.update(dict.fromkeys([entry.consumer.queue for entry in entries]))
             settle_negatively(self._channel, entries, outcome == REQUEUE)
 
     def _give_back(self, now: int) -> None:
@@ -211,14 +209,10 @@ class Commit:
 
     def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
-        receipt = self._receipt
-        for queue in self._refusing:  # what it refuses is done when its dead letters are where they go
-            if not queue.is_proxy and queue.call_when_posted(lambda: receipt.complete(None)):
-                receipt.expect()
         self._broker.dead_letters.post_refused(self._channel.clock.now)
         self._broker.store.end_turn()
-        for holder in self._holders:
-            holder.flush(self._receipt)
+        for queue, has_refused in self._settled.items():
+            queue.when_settled(self._receipt, has_refused)
         ticket = int(self._broker.ticket())
         return 0 if ticket == self._before else ticket
 

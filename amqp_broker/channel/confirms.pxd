@@ -3,7 +3,7 @@ from amqp_broker.channel.channel cimport Channel
 from amqp_broker.queue_types.receipts cimport Receipt
 
 cdef unsigned int _BASIC_ACK, _BASIC_NACK
-cdef int _STORED, _REJECTED
+cdef int _STORED, _REFUSED
 
 @cython.final
 cdef class ConfirmRecord:

@@ -18,14 +18,14 @@ from collections import deque
 from typing import Any
 
 from amqp_broker.queue_types.receipts import Receipt
+from queues.outcomes import PublishOutcome
 from queues.quorum.effects import Refusal
 
 _BASIC_ACK = 60 << 16 | 80
 _BASIC_NACK = 60 << 16 | 120
 
-# What becomes of a published message (VHost.publish).
-_STORED = 1
-_REJECTED = 2
+_STORED: int = PublishOutcome.STORED
+_REFUSED: int = PublishOutcome.REFUSED
 
 
 class ConfirmRecord:
@@ -92,7 +92,7 @@ class Confirms:
         """What queues on this node said of the message published last."""
         if outcome == _STORED:
             self._turn_is_stored = True
-        elif outcome == _REJECTED:
+        elif outcome == _REFUSED:
             self.note_refused(self.published)
 
     def new_receipt(self) -> PublishReceipt:

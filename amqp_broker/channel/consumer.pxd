@@ -1,6 +1,6 @@
 cimport cython
 from queues.consumer cimport Consumer
-from queues.message cimport Entry, Message
+from queues.message cimport Delivery, Message
 from queues.pager cimport Pager
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.connection.connection cimport Connection
@@ -25,8 +25,8 @@ cdef class ChannelConsumer(Consumer):
     cdef void _set_prefix(self, bytes octets)
     @cython.locals(channel=Channel, pager=Pager, connection=Connection, output=Output)
     cpdef bint has_credit(self)
-    cpdef Message redelivered(self, Entry entry)
+    cpdef Message redelivered(self, Delivery entry)
     @cython.locals(channel=Channel, message=Message)
-    cpdef void deliver(self, Entry entry) except *
+    cpdef void deliver(self, Delivery entry) except *
     @cython.locals(channel=Channel)
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

@@ -9,7 +9,7 @@ import cython
 from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import typed
 from queues.consumer import UNLIMITED, Consumer
-from queues.message import Entry, Message, remake_message
+from queues.message import Delivery, Message, remake_message
 
 if cython.compiled:  # pragma: no cover
     from cython.cimports.libc.string import memcpy
@@ -24,8 +24,8 @@ _COUNT = b"\x10x-delivery-count"
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x8000, 0x4000, 0x2000
 
 
-def redelivered_message(queue: Any, entry: Entry) -> Message:
-    """What a client gets of an entry that came back: with the count in a header where the queue counts."""
+def redelivered_message(queue: Any, entry: Delivery) -> Message:
+    """What a client gets of a message that came back: with the count in a header where the queue counts."""
     message = entry.message
     if entry.returns == 0 or not queue.counts_returns:
         return message
@@ -142,14 +142,14 @@ class ChannelConsumer(Consumer):
         channel.connection.starve()
         return False
 
-    def deliver(self, entry: Entry) -> None:
+    def deliver(self, entry: Delivery) -> None:
         channel = self.channel
         self.credit -= 1
         channel.unacked_deliveries += 1
         message = self.redelivered(entry) if entry.is_redelivered else entry.message
         channel.write_deliver(self.prefix, self.prefix_size, channel.hold(entry), entry.is_redelivered, message)
 
-    def redelivered(self, entry: Entry) -> Message:
+    def redelivered(self, entry: Delivery) -> Message:
         return redelivered_message(self.queue, entry)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.connection.connection import Connection
     from amqp_broker.node import Node
-    from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
+    from queues.queue import Departure, Queue
 
 
 def open_channel(connection: Connection, channel_id: int) -> None:
@@ -66,7 +66,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         channel.confirms.end()
         channel.assemblies.end(channel)
     are_many = sum(channel.places_until(0) + _count_unseen(channel) for channel in channels) > FEW
-    parting: list[ProxyConsumer] | None = [] if are_many else None
+    parting: list[tuple[Queue, Departure]] | None = [] if are_many else None
     for channel in channels:
         _stop_consumers(channel, queues, parting)
     if parting is not None:
@@ -78,7 +78,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     abandoned = []
     for queue in queues:
         if not queue.is_deleted:
-            if queue.had_consumers and _is_abandoned(queue):
+            if queue.had_consumers and queue.is_abandoned():
                 abandoned.append(queue)
             else:
                 queue.dispatch(channels[0].clock.now)
@@ -88,34 +88,31 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
 
 
 def _count_unseen(channel: Channel) -> int:
-    """How many messages wait for consumers of the channel that a log elsewhere has assigned to them."""
-    queues = [(consumer.queue, consumer) for consumer in channel.consumers.values()]
-    return sum(queue.count_unseen(consumer) for queue, consumer in queues if queue.is_proxy)
+    """How many messages are assigned to consumers of the channel that they have not been handed."""
+    return sum(consumer.queue.count_unseen(consumer) for consumer in channel.consumers.values())
 
 
-def _stop_consumers(channel: Channel, queues: dict[Any, None], parting: list[ProxyConsumer] | None) -> None:
-    """All consumers of the channel leave their queues, which are added to `queues`. parting: where those are added of
-    whom the log is to be told later, and to whom it gives back nothing; None: it is told now, and gives back
-    everything."""
+def _stop_consumers(
+    channel: Channel, queues: dict[Any, None], parting: list[tuple[Queue, Departure]] | None
+) -> None:
+    """All consumers of the channel leave their queues, which are added to `queues`. parting: where what their queues
+    are to be told later is added, if there is very much to give back; None: they are told now."""
+    now = channel.clock.now
     for consumer in list(channel.consumers.values()):
         consumer.is_cancelled = True
-        if consumer.queue.is_proxy and parting is not None:
-            parting += consumer.queue.part(consumer)
-        elif consumer.queue.is_proxy:
-            consumer.queue.release_consumer(consumer)
+        queue = consumer.queue
+        if parting is None:
+            queue.cancel(consumer, True, now)
         else:
-            consumer.queue.remove_consumer(consumer)
-        consumer.queue.last_used = channel.clock.now
-        queues[consumer.queue] = None
+            departure = queue.part(consumer, now)
+            if departure is not None:
+                parting.append((queue, departure))
+        queue.last_used = now
+        queues[queue] = None
     channel.consumers.clear()
     if channel.reply_consumer is not None:
         channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
-
-
-def _is_abandoned(queue: Any) -> bool:
-    """Whether an auto-delete queue has lost its last consumer. Of one whose log is elsewhere, that is seen there."""
-    return queue.declaration.is_auto_delete and not queue.is_proxy and not queue.consumer_count()
 
 
 def _return_all(channels: list[Channel], queues: dict[Any, None]) -> None:
@@ -149,9 +146,9 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     channel.short.pop(consumer, None)
     consumer.is_cancelled = True
     queue = consumer.queue
-    queue.remove_consumer(consumer)
+    queue.cancel(consumer, False, channel.clock.now)
     queue.last_used = channel.clock.now
-    if _is_abandoned(queue):
+    if queue.is_abandoned():
         channel.connection.node.broker.declarations.remove_queue(channel.vhost, queue)
     else:
         queue.dispatch(channel.clock.now)

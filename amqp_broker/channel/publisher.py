@@ -18,7 +18,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
-from amqp_broker.routing.routes import PublishRoute, homes_of
+from amqp_broker.routing.routes import PublishRoute
 from exchanges.router import Route
 from queues.message import Address, Message
 
@@ -42,7 +42,7 @@ class Publisher:
         self._broker = broker
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
-        self._header_routes: dict[tuple[str, bytes, bytes], tuple[Any, int, list[Any]]] = {}
+        self._header_routes: dict[tuple[str, bytes, bytes], tuple[Any, int, PublishRoute]] = {}
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
@@ -108,39 +108,39 @@ class Publisher:
         receipt: Receipt | None,
     ) -> int:
         """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
-        in queues whose log is elsewhere. Returns to how many queues it went."""
+        in queues that tell nobody else. Returns to how many queues it went."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
             return 0
         delayed: list[str] = []
         if route.is_plain and "CC" not in facts.headers and "BCC" not in facts.headers:
-            queues = route.queues
+            found = route
         else:
-            queues, delayed = self._queues_of(vhost, route, message, facts)
+            found, delayed = self._route_by_headers(vhost, message, facts)
         for name in delayed:
             vhost.delayed[name].add(message, channel.clock.now, receipt)
-        if queues:
-            homes = homes_of(queues)
-            if homes:
-                channel.connection.note_homes(homes)
-            outcome = vhost.publish(message, queues, channel.clock.now, receipt)
+        if found.queues:
+            if found.pacing:
+                channel.connection.note_homes(found.pacing)
+            outcome = found.publish(message, receipt, False, channel.clock.now)
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:
             self.note_unroutable()
             if is_mandatory:
                 channel.return_message(message)
-        return len(queues)
+        return len(found.queues)
 
     def note_unroutable(self) -> None:
         """A message went to no queue."""
         self._broker.unroutable += 1
 
-    def _queues_of(
-        self, vhost: Any, route: PublishRoute, message: Message, facts: MessageFacts
-    ) -> tuple[list[Any], list[str]]:
-        """The queues of a message whose headers matter, remembered by the octets of its headers."""
+    def _route_by_headers(
+        self, vhost: Any, message: Message, facts: MessageFacts
+    ) -> tuple[PublishRoute, list[str]]:
+        """The route of a message whose headers matter, remembered by the octets of its headers; and the exchanges that
+        hold it back."""
         address = message.address
         key = (vhost.name, address.raw, facts.headers_raw or b"")
         known = self._header_routes.get(key)
@@ -150,11 +150,12 @@ class Publisher:
         routing_keys = [address.routing_key, *copy_keys(facts)]
         found: Route = vhost.router.route(address.exchange, routing_keys, facts)
         queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
+        route = PublishRoute(entry, queues, False, vhost.generation)
         if not found.delayed and not self._depends_on_properties(vhost):
             if len(self._header_routes) >= _HEADER_ROUTES:
                 self._header_routes.clear()
-            self._header_routes[key] = (entry, entry.version, queues)
-        return queues, found.delayed
+            self._header_routes[key] = (entry, entry.version, route)
+        return route, found.delayed
 
     @staticmethod
     def _depends_on_properties(vhost: Any) -> bool:

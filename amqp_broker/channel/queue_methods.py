@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from amqp_broker.channel.asking import ask
 from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.queue_types.remote.queue import RemoteQueue
 from amqp_broker.vhosts.declarations import Wanted
 from exchanges.bindings import QUEUE, Destination
 
@@ -23,7 +24,7 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool = False) -> None:
+def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = connection.node.broker.declarations
@@ -32,14 +33,18 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
         return
-    if isinstance(found, RemoteQueue) and not is_counted:
-        # The counts are its home's, and without its home there is no queue.
-        hold = connection.node.hold(connection, method.name)
-        found.ask(hold, lambda: on_queue_declare(channel, method, tries, True))
+    if found is None:
+        reply_when_known(channel, methods.QueueDeclareOk(name, 0, 1), method.nowait, tries)
         return
-    ready = found.message_count() if found is not None else 0
-    consumers = found.consumer_count() if found is not None else 1
-    reply_when_known(channel, methods.QueueDeclareOk(name, ready, consumers), method.nowait, tries)
+
+    def answer() -> None:
+        if found.is_deleted:  # while it was counted
+            on_queue_declare(channel, method.replace(queue=name), tries)
+            return
+        answered = methods.QueueDeclareOk(name, found.message_count(), found.consumer_count())
+        reply_when_known(channel, answered, method.nowait, tries)
+
+    ask(channel, method.name, lambda then: found.count(True, then), answer)
 
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
@@ -78,26 +83,30 @@ def on_queue_purge(channel: Any, method: Any) -> None:
         if not method.nowait:
             reply(channel, methods.QueuePurgeOk(count))
 
-    if not queue.is_proxy:
-        answer(queue.purge())
-        return
-    hold = connection.node.hold(connection, method.name)
-    queue.clear(lambda refusal, count: hold.release(lambda: answer(queue.answered(refusal, count))))
+    ask(channel, method.name, queue.clear, answer)
 
 
-def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None:
-    """queue.delete"""
+def on_queue_delete(channel: Any, method: Any) -> None:
+    """queue.delete: what the queue holds is counted first. One that cannot be counted can be deleted all the same, if
+    nothing depends on it."""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
     name = queue_name(channel, method.queue)
     queue = connection.vhost.queues.get(name)
-    if isinstance(queue, RemoteQueue) and queue.is_available and not is_counted:
-        declarations.check_delete(connection, name)
-        hold = connection.node.hold(connection, method.name)
-        queue.ask(hold, lambda: on_queue_delete(channel, method, True))
+    if queue is None:
+        _delete_queue(channel, method, name)
         return
-    if isinstance(queue, RemoteQueue) and not queue.is_available and (method.if_unused or method.if_empty):
-        raise queue.unavailable()
+    connection.node.broker.declarations.check_delete(connection, name)
+    depends = method.if_unused or method.if_empty
+
+    def question(then: Callable[[Exception | None], None]) -> None:
+        queue.count(True, lambda refusal: then(refusal if depends else None))
+
+    ask(channel, method.name, question, lambda: _delete_queue(channel, method, name))
+
+
+def _delete_queue(channel: Any, method: Any, name: str) -> None:
+    connection = channel.connection
+    declarations = connection.node.broker.declarations
     connection.late_cancels = []
     try:
         count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)

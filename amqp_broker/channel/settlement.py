@@ -1,21 +1,18 @@
 """Settlement: very many deliveries that are acknowledged, refused or put back at a time, in slices.
 
     out of their channels, at once -> acknowledged or refused, the first of them first
-                                   -> back into their queues, the last of them first
+                                   -> back into their queues
 
 Whoever asked for it says nothing more until all of it is done; should its connection be lost meanwhile, the rest is
-done all the same. A queue delivers nothing between the first that comes back to it and the last, so that they are where
-they were before anybody gets what stood behind them; the last go first because each then stands in front of all that
-is there. A queue whose log is elsewhere has its own order, and gets them as they were: so many at a time, and the next
-when its log has taken these, as all that it takes at once it also hands to its consumers at once.
+done all the same. In which order a queue gets them back, and how many before it is waited for, is its own to say: one
+that has them itself delivers nothing between the first that comes back to it and the last, so that they are where they
+were before anybody gets what stood behind them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import merge
-from itertools import chain, islice
-from operator import attrgetter
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.receipts import Receipt
@@ -24,8 +21,8 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
     from amqp_broker.vhosts.broker import Broker
+    from queues.queue import Departure, Queue
     from queues.timers import Timers
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
@@ -33,23 +30,20 @@ FEW = 2000
 #: So many are acknowledged or refused, and put back, in a slice.
 _SETTLED = 256
 _PUT_BACK = 128
-#: So many go back to a log at a time. It is waited for so long at most, milliseconds: one without a majority takes
-#: nothing, and who closes a channel is not to wait for that.
-_ELSEWHERE = 1024
-_ELSEWHERE_MS = 50
-
-_sequence_of = attrgetter("sequence")
+#: A queue is waited for so long at most, milliseconds: a log without a majority takes nothing, and who closes a channel
+#: is not to wait for that.
+_PATIENCE_MS = 50
 
 
 class _Taken(Receipt):
-    """Commands that a task waits for until a log has taken them, or for a while: an Awaited."""
+    """What a task waits for until a queue has it, or for a while: an Awaited."""
 
-    def __init__(self, timers: Timers, now: int, sink: Any) -> None:
+    def __init__(self, timers: Timers, now: int, queue: Queue) -> None:
         self.is_done = False
         self._waiting = 0
         self._then: Callable[[Any], None] | None = None
-        self._timer = timers.at(now + _ELSEWHERE_MS, lambda _: self._end())
-        sink.flush(self)
+        self._timer = timers.at(now + _PATIENCE_MS, lambda _: self._end())
+        queue.when_settled(self, True)
         if not self._waiting:  # what was held in a session that is over is not settled
             self._end()
 
@@ -98,13 +92,13 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
 def put_back_many(
     channel: Channel,
     held: list[list[Any]],
-    parting: list[ProxyConsumer] | None = None,
+    parting: list[tuple[Queue, Departure]] | None = None,
     what: str = "",
     then: Callable[[], None] | None = None,
 ) -> None:
     """What channels held returns to its queues. channel: one of them. held: of each, with None for what was settled.
-    parting: the channels are closed, and these consumers have left queues whose log is elsewhere. what: the method that
-    asks for it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
+    parting: the channels are closed, and of these consumers their queues are to be told. what: the method that asks for
+    it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
     node = channel.connection.node
     broker: Broker = node.broker
     task = Task(broker.background, _put_back(broker, held, parting or [], channel if parting is None else None))
@@ -117,28 +111,28 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _detach(broker: Broker, parting: list[ProxyConsumer]) -> Steps:
+def _depart(broker: Broker, parting: list[tuple[Queue, Departure]]) -> Steps:
     """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
-    for holder in parting:
-        unseen += holder.unseen
-        holder.proxy.detach(holder)
-        if unseen >= _ELSEWHERE:
+    for queue, departure in parting:
+        unseen += departure.unseen
+        departure.tell()
+        if queue.return_window and unseen >= queue.return_window:
             unseen = 0
-            yield _Taken(broker.timers, broker.clock.now, holder.sink)
+            yield _Taken(broker.timers, broker.clock.now, queue)
         else:
             yield None
 
 
 def _put_back(
-    broker: Broker, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None
+    broker: Broker, held: list[list[Any]], parting: list[tuple[Queue, Departure]], channel: Channel | None
 ) -> Steps:
     """channel: whose consumers have credit for others then."""
-    yield from _detach(broker, parting)
-    runs: dict[Any, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
+    yield from _depart(broker, parting)
+    runs: dict[Queue, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
-        by_queue: dict[Any, list[Any]] = {}
+        by_queue: dict[Queue, list[Any]] = {}
         while entries:
             for entry in reversed(entries[-_SETTLED:]):
                 if entry is not None:
@@ -148,27 +142,18 @@ def _put_back(
         for queue, run in by_queue.items():
             runs.setdefault(queue, []).append(run)
     for queue, found in runs.items():
-        if queue.is_proxy:
-            entries = list(chain.from_iterable(found))
-            entries.reverse()
-            steps = iter(entries)
-        else:
-            queue.begin_return()
-            steps = iter(found[0]) if len(found) == 1 else merge(*found, key=_sequence_of, reverse=True)
+        deliveries = queue.begin_return(found)
         untaken = 0
-        while some := list(islice(steps, _PUT_BACK)):
+        while some := list(islice(deliveries, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
             queue.put_back(some, broker.clock.now)
             untaken += len(some)
-            if queue.is_proxy and untaken >= _ELSEWHERE:
+            if queue.return_window and untaken >= queue.return_window:
                 untaken = 0
-                yield _Taken(broker.timers, broker.clock.now, queue.sink)
+                yield _Taken(broker.timers, broker.clock.now, queue)
             else:
                 yield None
-        if not queue.is_proxy:
-            queue.end_return()
-        elif channel is not None:
-            queue.dispatch(broker.clock.now)
+        queue.end_return(broker.clock.now)
     if channel is not None and channel.is_open and not channel.is_closing:
         channel.dispatch()

@@ -13,7 +13,7 @@ cdef class Way:
     cdef public bytes exchange
     cdef public bytes own_key
     cdef public bint is_plain
-    cdef public bint has_proxies
+    cdef public bint may_need_receipt
     cdef public dict routes
 
     cdef bint holds(self, dict vhosts) except -1

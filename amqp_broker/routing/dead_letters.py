@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.queue_types.receipts import JointReceipt, Receipt
+from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
 from queues.classic import REJECTED
 from queues.letters import UNDER_WAY
@@ -62,7 +63,7 @@ class Way:
     """Where the letters of one queue go, remembered while nothing changes.
 
     exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
-    routing key decides; then `routes` has the queues by address. has_proxies: the log of some of them is elsewhere.
+    routing key decides; then `routes` has the queues by address. may_need_receipt: `needs_receipt` of some of them.
     """
 
     def __init__(self, queue: Any, vhost: VHost, exchange: str) -> None:
@@ -74,7 +75,7 @@ class Way:
         own_key = queue.settings.dead_letter_routing_key
         self.own_key = None if own_key is None else short_string(own_key)
         self.is_plain = not vhost.router.depends_on_message(exchange)
-        self.has_proxies = not self.is_plain
+        self.may_need_receipt = not self.is_plain
         self.routes: dict[bytes, list[Any]] = {}
 
     def holds(self, vhosts: dict[str, VHost]) -> bool:
@@ -93,13 +94,9 @@ class Way:
         except UnknownExchange:
             return []
         queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]
-        self.has_proxies = self.has_proxies or _has_proxies(queues)
+        self.may_need_receipt = self.may_need_receipt or needs_receipt(queues)
         self.routes[letter.raw] = queues
         return queues
-
-
-def _has_proxies(queues: list[Any]) -> bool:
-    return any(queue.is_proxy for queue in queues)
 
 
 class DeadLetters:
@@ -184,7 +181,7 @@ class DeadLetters:
                 return -1
         if reason != REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
-        if makes_receipt and (delayed or (way.has_proxies and _has_proxies(queues))):
+        if makes_receipt and (delayed or (way.may_need_receipt and needs_receipt(queues))):
             receipt = self._receipt = JointReceipt()
         if queues:
             self.is_posting = True

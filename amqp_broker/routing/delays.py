@@ -125,14 +125,14 @@ class DelayedMessages:
 
     def _route(self, entry: Entry, now: int) -> None:
         route = self._route_of(entry.message)
-        if route is not None and route.has_proxies:
+        if route is not None and route.needs_receipt:
             receipt = JointReceipt()
             self._under_way[entry.sequence] = entry
-            self._vhost.publish(entry.message, route.queues, now, receipt, True)
+            route.publish(entry.message, receipt, True, now)
             receipt.seal(lambda refusals: self._published(entry, refusals))
             return
         if route is not None and route.queues:
-            self._vhost.publish(entry.message, route.queues, now, None, True)
+            route.publish(entry.message, None, True, now)
         self._host.store.pager.used -= entry.message.size
 
     def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
@@ -151,7 +151,7 @@ class DelayedMessages:
         route = self._route_of(message)
         if route is None or not route.queues:
             return False
-        self._vhost.publish(message, route.queues, now, receipt, True)
+        route.publish(message, receipt, True, now)
         return True
 
     def _route_of(self, message: Message) -> PublishRoute | None:

@@ -1,15 +1,25 @@
 cimport cython
 from amqp_broker.octets.index cimport OctetIndex
+from queues.message cimport Message
+from queues.queue cimport Queue
+from queues.write_group cimport WriteGroup
 
 @cython.final
 cdef class PublishRoute:
     cdef public object entry
     cdef public list queues
-    cdef public bint has_proxies
-    cdef public list homes
+    cdef public list groups
+    cdef public bint needs_receipt
+    cdef public list pacing
     cdef public bint is_plain
     cdef public object only
     cdef public long long generation
+
+    @cython.locals(first=Queue)
+    cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
+
+@cython.locals(outcome=int, group=WriteGroup, queues=list)
+cpdef int publish_to_groups(list groups, Message message, object receipt, bint is_again, long long now) except -1
 
 @cython.final
 cdef class RouteTable:

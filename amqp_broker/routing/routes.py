@@ -12,27 +12,58 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_broker.octets.index import OctetIndex
+from amqp_broker.queue_types.receipts import Receipt
+from queues.message import Message
+from queues.queue import Queue
+from queues.write_group import WriteGroup
 
 
-def homes_of(queues: list[Any]) -> list[Any]:
-    """The links to the other nodes where some of these queues live."""
-    return [queue.link for queue in queues if queue.is_remote]
+def groups_of(queues: list[Queue]) -> list[tuple[WriteGroup, list[Queue]]]:
+    """Queues by whose messages are written together, in order."""
+    groups: dict[WriteGroup, list[Queue]] = {}
+    for queue in queues:
+        groups.setdefault(queue.writes, []).append(queue)
+    return list(groups.items()) if len(groups) > 1 else [(group, queues) for group in groups]
+
+
+def needs_receipt(queues: list[Queue]) -> bool:
+    """Whether a receipt has to be told what became of a message in some of these queues."""
+    return any(not queue.writes.is_local for queue in queues)
 
 
 class PublishRoute:
-    """queues: every queue that gets the message, in order. has_proxies: the log of one of them is elsewhere. homes: the
-    links to other nodes where some of them live. is_plain: nothing about the message itself can change that, and no
-    special exchange is involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where
-    it is one on this node and the route is plain."""
+    """queues: every queue that gets the message, in order. groups: the same, by whose messages are written together.
+    needs_receipt: of some of them only a receipt is told what became of a message. pacing: the groups that publishers
+    may have to wait for. is_plain: nothing about the message itself can change that, and no special exchange is
+    involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
+    is plain and there is nothing else to see to."""
 
-    def __init__(self, entry: Any, queues: list[Any], is_plain: bool, generation: int) -> None:
+    def __init__(self, entry: Any, queues: list[Queue], is_plain: bool, generation: int) -> None:
         self.entry = entry
         self.queues = queues
-        self.has_proxies = any(queue.is_proxy for queue in queues)
-        self.homes = homes_of(queues)
+        self.groups = groups_of(queues)
+        self.needs_receipt = any(not group.is_local for group, _ in self.groups)
+        self.pacing = [group for group, _ in self.groups if group.paces]
         self.is_plain = is_plain
-        self.only: Any = queues[0] if is_plain and len(queues) == 1 and not queues[0].is_proxy else None
+        self.only: Any = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
         self.generation = generation
+
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
+        """Hand a message to the queues, of which there is at least one. Returns a PublishOutcome (Queue.publish)."""
+        if len(self.queues) == 1:
+            first: Queue = self.queues[0]
+            return first.publish(message, receipt, is_again, now)
+        return publish_to_groups(self.groups, message, receipt, is_again, now)
+
+
+def publish_to_groups(
+    groups: list[tuple[WriteGroup, list[Queue]]], message: Message, receipt: Receipt | None, is_again: bool, now: int
+) -> int:
+    """Hand a message to each of `groups_of`. Returns the PublishOutcome of all."""
+    outcome = 0
+    for group, queues in groups:
+        outcome = max(outcome, group.publish(message, queues, receipt, is_again, now))
+    return outcome
 
 
 class RouteTable:

@@ -1,11 +1,8 @@
 cimport cython
-from queues.classic cimport ClassicQueue
-from queues.consumer cimport Consumer
+from amqp_broker.routing.routes cimport publish_to_groups
 from queues.message cimport Message
 from queues.queue cimport Queue
 from queues.store cimport MessageStore
-
-cdef int _ACCEPTED, _STORED, _REJECTED
 
 @cython.final
 cdef class VHost:
@@ -28,11 +25,6 @@ cdef class VHost:
     cdef dict _shared_with
 
     cpdef void changed(self)
-    @cython.locals(expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
-    cdef int publish_to(self, Message message, ClassicQueue queue, long long now) except -1
     @cython.locals(first=Queue)
     cpdef int publish(self, Message message, list queues, long long now, object receipt=*,
                       bint is_again=*) except -1
-    @cython.locals(outcome=int, each=Queue, queue=ClassicQueue, segment="unsigned int", accepting=list, refusing=list,
-                   places=list)
-    cdef int _publish_to_many(self, Message message, list queues, long long now, object receipt, bint is_again) except -1

@@ -7,7 +7,6 @@ Invariants:
 2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission what the
    user has, a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to
    it.
-3. A persistent message is in the journal, with all its durable queues in one entry, before a queue has it.
 """
 
 from __future__ import annotations
@@ -15,17 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from amqp_broker.queue_types.receipts import Receipt
-from amqp_broker.routing.routes import PublishRoute, RouteTable
+from amqp_broker.routing.routes import PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
 from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
-
-# What becomes of a published message.
-_ACCEPTED = 0
-_STORED = 1
-_REJECTED = 2
 
 
 class VHost:
@@ -156,87 +150,11 @@ class VHost:
     def publish(
         self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
     ) -> int:
-        """Hand a message to its queues. Returns ACCEPTED, STORED (confirm it once the journal is synced) or REJECTED
-        (a full queue refused it). What becomes of it in queues whose log is elsewhere is told to the receipt. is_again:
-        it was published before, and comes back from a dead letter or a delay: no duplicate of itself."""
-        if len(queues) > 1:
-            return self._publish_to_many(message, queues, now, receipt, is_again)
+        """Hand a message to queues that are no PublishRoute's. Returns a PublishOutcome (Queue.publish)."""
         first: Queue = queues[0]
-        if first.is_proxy:
-            proxy: Any = first
-            proxy.sink.publish(message, queues, receipt, is_again)
-            return _ACCEPTED
-        return self.publish_to(message, first, now)
-
-    def publish_to(self, message: Message, queue: Any, now: int) -> int:
-        """Hand a message to one queue of this node. Returns as `publish`."""
-        if queue.rejects_overflow and queue.rejects(message, now):
-            return _REJECTED
-        expires_at = queue.expiry_of(message, now)
-        taker = queue.taker()
-        segment = 0
-        if message.is_persistent and queue.is_durable and (taker is None or not taker.no_ack):
-            store = self.store
-            segment = store.segment(queue)
-            store.append_message(message, queue.queue_id, queue.next_sequence, expires_at, 0)
-            queue.enqueue(message, expires_at, segment, taker, now)
-            return _STORED
-        queue.enqueue(message, expires_at, 0, taker, now)
-        return _ACCEPTED
-
-    @staticmethod
-    def _publish_elsewhere(
-        message: Message, queues: list[Any], receipt: Receipt | None, is_again: bool
-    ) -> list[Any]:
-        """Hand a message to those of its queues whose log is elsewhere: one command for all that share one. Returns the
-        other queues."""
-        there: dict[Any, list[Any]] = {}
-        here = []
-        for queue in queues:
-            if queue.is_proxy:
-                there.setdefault(queue.sink, []).append(queue)
-            else:
-                here.append(queue)
-        for sink, proxies in there.items():
-            sink.publish(message, proxies, receipt, is_again)
-        return here
-
-    def _publish_to_many(
-        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None, is_again: bool
-    ) -> int:
-        outcome = _ACCEPTED
-        for each in queues:
-            if each.is_proxy:
-                queues = self._publish_elsewhere(message, queues, receipt, is_again)
-                break
-        accepting = queues
-        refusing = None
-        for queue in queues:
-            if queue.rejects_overflow and queue.rejects(message, now):
-                if refusing is None:
-                    refusing = []
-                refusing.append(queue)
-                outcome = _REJECTED
-        if refusing is not None:
-            accepting = [queue for queue in queues if queue not in refusing]
-        places = None
-        segment = 0
-        if message.is_persistent:
-            for queue in accepting:
-                if queue.is_durable:
-                    if places is None:
-                        places = []
-                    segment = self.store.segment(queue)
-                    places.append((queue.queue_id, queue.next_sequence, queue.expiry_of(message, now)))
-            if places is not None:
-                self.store.append_message_for(message, places)
-                if outcome == _ACCEPTED:
-                    outcome = _STORED
-        for queue in accepting:
-            queue.enqueue(
-                message, queue.expiry_of(message, now), segment if queue.is_durable else 0, queue.taker(), now
-            )
-        return outcome
+        if len(queues) == 1:
+            return first.publish(message, receipt, is_again, now)
+        return publish_to_groups(groups_of(queues), message, receipt, is_again, now)
 
 
 def _octets(name: str) -> bytes:

@@ -224,9 +224,10 @@ class Declarations:
         return self.remove_queue(vhost, queue)
 
     def check_delete(self, declarer: Declarer, name: str) -> None:
-        """Whether this declarer may delete the queue. Raises ChannelException."""
+        """Whether this declarer may delete the queue, if there is one. Raises ChannelException."""
         declarer.session.check(Action.CONFIGURE, "queue", name)
-        self.find_queue(declarer, name)
+        if self._look_up(declarer.vhost, name) is not None:
+            self.find_queue(declarer, name)
 
     def remove_queue(self, vhost: VHost, queue: Queue) -> tuple[int, Proposal | None]:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""

@@ -10,8 +10,10 @@ from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from amqp_broker.queue_types.remote.queue import RemoteQueue
+from queues.arguments import QueueArguments
 from queues.consumer import Consumer
-from queues.message import Entry, Message
+from queues.message import Delivery, Message
+from queues.queue import Queue
 from queues.quorum.effects import Refusal
 from tests.queue_types.home_world import HomeWorld
 from tests.queues.queue_world import message_named, name_of
@@ -46,7 +48,8 @@ class RemoteClient(Consumer):
         self.tag = tag
         self.is_paused = False
         self.is_gone = False
-        self.held: list[Entry] = []
+        self.refusal: Exception | None = None
+        self.held: list[Delivery] = []
         self.got: list[tuple[int, bool]] = []
 
     def prefetch_limit(self) -> int:
@@ -55,7 +58,7 @@ class RemoteClient(Consumer):
     def has_credit(self) -> bool:
         return not self.is_paused and (not self.prefetch or len(self.held) < self.prefetch)
 
-    def deliver(self, entry: Entry) -> None:
+    def deliver(self, entry: Delivery) -> None:
         self.held.append(entry)
         self.got.append((name_of(entry.message), entry.is_redelivered))
 
@@ -87,22 +90,17 @@ class RemoteClient(Consumer):
         self.queue.dispatch(0)
 
 
-class Attached(Receipt):
-    """The client has been told that it consumes, or why not."""
+def consume(queue: Queue, client: RemoteClient) -> None:
+    """As a channel does."""
 
-    def __init__(self, link: HomeLink) -> None:
-        self._link = link
-        self.holder: ProxyConsumer | None = None
-        self.is_done = False
+    def then(refusal: Exception | None) -> None:
+        client.refusal = refusal
+        client.is_gone = refusal is not None
+        if refusal is None:
+            queue.credit_returned(client)
+            queue.dispatch(0)
 
-    def expect(self) -> None:
-        pass
-
-    def complete(self, refusal: Refusal | None) -> None:
-        self.is_done = True
-        assert self.holder is not None
-        if self.holder.refusal is None:
-            self.holder.open()
+    queue.consume(client, then)
 
 
 class Node:
@@ -130,18 +128,20 @@ class Node:
         if known is None or known.queue_id != queue.queue_id:
             known = self._proxies[name] = RemoteQueue(name, queue.queue_id, queue.is_durable, self.link)
             known.declaration = QueueDeclaration(name, queue.is_durable, False, None, Table({}), "/")
+            known.settings = QueueArguments()
         return known
 
     def publish(self, name: str, *numbers: int, **facts: Any) -> None:
         """Publish messages of these names; `log` has what becomes of them."""
         for number in numbers:
-            self.link.publish(message_named(number, **facts), [self.proxy(name)], Note(self.log, number))
+            self.proxy(name).publish(message_named(number, **facts), Note(self.log, number), False, 0)
 
     def consume(self, name: str, client: RemoteClient) -> ProxyConsumer:
-        """Attach, and open when the home has answered."""
-        receipt = Attached(self.link)
-        receipt.holder = self.proxy(name).attach(client, receipt)
-        return receipt.holder
+        """Consume as a channel does."""
+        queue = self.proxy(name)
+        consume(queue, client)
+        holder: Any = queue.consumers.get(client)  # there is none if the home is down
+        return holder
 
     @property
     def confirmed(self) -> list[int]:

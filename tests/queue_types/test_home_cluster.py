@@ -11,6 +11,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, consume, declare, frame_octets
+from tests.queue_types import link_world
 from tests.queue_types.link_world import RemoteClient
 
 
@@ -192,7 +193,7 @@ def test_publishers_wait_for_a_home_that_is_short(cluster: NodeCluster) -> None:
 
 def test_what_was_held_returns_when_the_link_is_lost(cluster: NodeCluster) -> None:
     client = RemoteClient()
-    cluster.nodes["n1"].queue("q").add_consumer(client)
+    link_world.consume(cluster.nodes["n1"].queue("q"), client)
     cluster.nodes["n3"].client(1).publish(1, "q", b"1 ")
     cluster.run(100)
     assert (client.names, ready(cluster)) == ([1], 0)

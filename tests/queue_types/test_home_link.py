@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from amqp_broker.queue_types.remote.counts import PATIENCE_MS, RemoteCounts
 from amqp_broker.queue_types.remote.effects_codec import EffectsWriter, QueueCounted
 from amqp_broker.queue_types.remote.home_link import IN_FLIGHT_BYTES
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES
-from queues.message import Entry
+from queues.message import Delivery
 from queues.quorum.effects import Confirmed, Refusal
 from queues.timers import Timers
 from raft.errors import PeerProtocolError
@@ -43,7 +45,7 @@ def test_publish_and_confirm(world: LinkWorld, node: Node) -> None:
 def test_one_command_for_several_queues(world: LinkWorld, node: Node) -> None:
     world.home.say(declare("other"))
     world.run()
-    node.link.publish(message_named(1), [node.proxy("q"), node.proxy("other")], None)
+    node.link.publish(message_named(1), [node.proxy("q"), node.proxy("other")], None, False, 0)
     node.link.end_turn(1)
     assert len(node.out) == 1
     world.run()
@@ -109,7 +111,7 @@ def test_a_client_that_leaves_gives_back_what_it_has_not_had(world: LinkWorld, n
     client.is_paused = True
     node.publish("q", 3)
     world.run()
-    node.proxy("q").remove_consumer(client)
+    node.proxy("q").cancel(client, False, 0)
     world.run()
     assert world.home.ready("q") == [3]
     assert world.home.queue("q").unacked == 2
@@ -151,11 +153,11 @@ def test_deliveries_of_a_queue_that_is_deleted_here_first(world: LinkWorld, node
     assert (world.home.queue("q").unacked, len(node.link.holders)) == (0, 0)
 
 
-def fetched(node: Node, name: str) -> list[tuple[Refusal | None, Entry | None, int]]:
+def fetched(node: Node, name: str) -> list[tuple[Exception | None, Delivery | None, int]]:
     """basic.get; the list gets what it is answered."""
-    answers: list[tuple[Refusal | None, Entry | None, int]] = []
+    answers: list[tuple[Exception | None, Delivery | None, int]] = []
     getter = RemoteClient()
-    node.proxy(name).fetch(getter, lambda refusal, entry, left: answers.append((refusal, entry, left)))
+    node.proxy(name).fetch(getter, 0, lambda *answer: answers.append(answer))
     return answers
 
 
@@ -181,8 +183,8 @@ def test_counts(world: LinkWorld, node: Node) -> None:
     node.publish("q", 1, 2, 3)
     node.consume("q", RemoteClient(prefetch=1))
     proxy = node.proxy("q")
-    answers: list[Refusal | None] = []
-    proxy.count(answers.append)
+    answers: list[Exception | None] = []
+    proxy.count(True, answers.append)
     node.publish("q", 4)
     world.run()
     assert answers == [None]
@@ -212,7 +214,7 @@ def test_counts_of_a_home_that_is_silent_are_not_waited_for_long(world: LinkWorl
 
 def test_purge(world: LinkWorld, node: Node) -> None:
     node.publish("q", 1, 2, 3)
-    answers: list[tuple[Refusal | None, int]] = []
+    answers: list[tuple[Exception | None, int]] = []
     node.proxy("q").clear(lambda refusal, count: answers.append((refusal, count)))
     world.run()
     assert answers == [(None, 3)]
@@ -271,39 +273,29 @@ def test_a_lost_link_cancels_consumers_and_gives_back(world: LinkWorld, node: No
 
 @pytest.mark.parametrize("is_cut_before", [True, False])
 def test_who_waits_for_an_answer_is_told(world: LinkWorld, node: Node, is_cut_before: bool) -> None:
+    def ask_all() -> list[Any]:
+        told: list[Any] = []
+        proxy.fetch(RemoteClient(), 0, lambda refusal, delivery, left: told.append(refusal))
+        proxy.count(True, told.append)
+        proxy.clear(lambda refusal, count: told.append(refusal))
+        proxy.consume(RemoteClient(), told.append)
+        return told
+
+    proxy = node.proxy("q")
     if is_cut_before:
         world.cut("n2")
-    answers = fetched(node, "q")
-    others: list[object] = []
-    node.proxy("q").count(others.append)
-    node.proxy("q").clear(lambda refusal, count: others.append(refusal))
-    holder = node.consume("q", RemoteClient())
-    if not is_cut_before:
+        told = ask_all()
+        assert len(told) == 3  # that there is no way is known at once
+    else:
+        ask_all()
         world.step(syncs=False)
-        del others[:]
         node.publish("q", 1)
-        answers = fetched(node, "q")
-        node.proxy("q").count(others.append)
-        node.proxy("q").clear(lambda refusal, count: others.append(refusal))
-        holder = node.consume("q", RemoteClient())
+        told = ask_all()
         world.cut("n2")
     world.run()
-    assert answers == [(Refusal.UNKNOWN, None, 0)]
-    assert others == [Refusal.UNKNOWN, Refusal.UNKNOWN]
-    assert holder.refusal is Refusal.UNKNOWN
-    assert not holder.is_open
-
-
-def test_what_a_client_is_told_while_the_home_is_down(world: LinkWorld, node: Node) -> None:
-    node.proxy("q").check_available()
-    world.cut("n2")
-    error = node.proxy("q").unavailable()
-    assert (error.reply_code, str(error)) == (
-        404,
-        "home node 'n1' of durable queue 'q' in vhost '/' is down or inaccessible",
-    )
-    with pytest.raises(type(error), match="home node 'n1'"):
-        node.proxy("q").check_available()
+    text = "home node 'n1' of durable queue 'q' in vhost '/' is down or inaccessible"
+    assert [(each.reply_code, str(each)) for each in told] == 4 * [(404, text)]
+    assert proxy.consumers == {}
 
 
 def test_numbers_of_consumers_go_on(world: LinkWorld, node: Node) -> None:
@@ -334,7 +326,7 @@ def test_a_count_stays_in_its_place(world: LinkWorld, node: Node) -> None:
     counted: list[int] = []
     proxy = node.proxy("q")
     for number in range(2, 5):
-        proxy.count(lambda refusal: counted.append(proxy.message_count()))
+        proxy.count(True, lambda refusal: counted.append(proxy.message_count()))
         node.publish("q", number)
     world.run()
     assert counted == [1, 2, 3]

@@ -82,7 +82,7 @@ class Traffic:
                 client.queue.credit_returned(client)
                 client.queue.dispatch(0)
         else:
-            client.queue.remove_consumer(client)
+            client.queue.cancel(client, False, 0)
             client.return_all()
             self.clients.remove((node, queue, client))
 
@@ -134,7 +134,7 @@ class Traffic:
                 world.connect(name)
         for _, _, client in self.clients:
             if not client.is_gone:
-                client.queue.remove_consumer(client)
+                client.queue.cancel(client, False, 0)
                 client.return_all()
         self.look()
         world.run(6)

@@ -34,16 +34,21 @@ PATIENCE_S = 20.0
 
 class Broker:
     """One life of a broker on `folder`/data; a context manager that ends with SIGTERM if it still runs. ulimit: what
-    the shell's command of that name is told before the start."""
+    the shell's command of that name is told before the start. module: the program that is the broker's command."""
 
     def __init__(
-        self, folder: Path, *flags: str, env: Mapping[str, str] | None = None, ulimit: str | None = None
+        self,
+        folder: Path,
+        *flags: str,
+        env: Mapping[str, str] | None = None,
+        ulimit: str | None = None,
+        module: str = "amqp_broker",
     ) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self.port = 0
-        command = [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-P", "-m", module, "serve", "--listen", "127.0.0.1:0"]
         command += ["--data-dir", str(self.data), *flags]
         if ulimit is not None:
             command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]

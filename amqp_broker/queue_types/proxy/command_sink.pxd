@@ -1,13 +1,14 @@
 cimport cython
-from queues.message cimport Entry, Message
+from queues.message cimport Delivery, Message
 from queues.quorum.effects cimport Delivered
+from queues.write_group cimport WriteGroup
 from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer
 
 cdef Py_ssize_t _FLAGS_AT
-cdef int _HAS_HEADERS, _ACK_REST_MS
+cdef int _HAS_HEADERS, _ACK_REST_MS, _TAKEN
 cdef long long _HANDED_AT_ONCE, _REMADE
 
-cdef class CommandSink:
+cdef class CommandSink(WriteGroup):
     cdef public unsigned int epoch
     cdef public int rest_ms
     cdef public dict holders
@@ -26,10 +27,10 @@ cdef class CommandSink:
     cpdef void limit_rest(self, int rest_ms) except *
     @cython.locals(settling=list, holder=ProxyConsumer)
     cpdef void flush(self, object receipt=*) except *
-    cpdef void handed_out(self, Entry entry) except *
+    cpdef void handed_out(self, Delivery delivery) except *
     cpdef void hand_out_later(self, ProxyConsumer holder) except *
     cpdef void other_effect(self, object effect) except *
     @cython.locals(holder=ProxyConsumer)
     cpdef void take_effects(self, object effects) except *
     @cython.locals(content=bytes)
-    cpdef int publish(self, Message message, object proxies, object receipt, bint is_again=*) except -1
+    cpdef int publish(self, Message message, list proxies, object receipt, bint is_again, long long now) except -1

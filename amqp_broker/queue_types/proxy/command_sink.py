@@ -24,7 +24,8 @@ from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from queues.background import Background
-from queues.message import Entry, Message
+from queues.message import Delivery, Message
+from queues.outcomes import PublishOutcome
 from queues.quorum.commands import Command, Detach, Enqueue, Get, Purge
 from queues.quorum.effects import (
     AttachRefused,
@@ -37,11 +38,12 @@ from queues.quorum.effects import (
     Refusal,
     SettleMissed,
 )
+from queues.write_group import WriteGroup
 
 log = logging.getLogger("amqp_broker.proxies")
 
-#: Called with why there is no answer, or the entry (None: the queue is empty), and how many messages are left.
-Fetched = Callable[[Refusal | None, Entry | None, int], None]
+#: Called with why there is no answer, or the delivery (None: the queue is empty), and how many messages are left.
+Fetched = Callable[[Refusal | None, Delivery | None, int], None]
 #: Called with why there is no answer, or with how many messages there were.
 Tallied = Callable[[Refusal | None, int], None]
 
@@ -68,6 +70,7 @@ _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
 REMADE = 4
 _REMADE = REMADE
+_TAKEN: int = PublishOutcome.TAKEN
 
 
 class DetachReceipt(Receipt):
@@ -85,10 +88,12 @@ class DetachReceipt(Receipt):
         self._sink.holders.pop(self._holder.number, None)
 
 
-class CommandSink:
+class CommandSink(WriteGroup):
     """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
     settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it. background: where the rest
     of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now."""
+
+    is_local = False
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -125,11 +130,9 @@ class CommandSink:
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def publish(
-        self, message: Message, proxies: Sequence[Any], receipt: Receipt | None, is_again: bool = False
-    ) -> None:
-        """One message for queues behind this sink. is_again: it was published before, and comes back from a dead letter
-        or a delay, maybe behind later ones: nobody is to take it for a duplicate, but of itself."""
+    def publish(self, message: Message, proxies: list[Any], receipt: Receipt | None, is_again: bool, now: int) -> int:
+        """One message for queues behind this sink (WriteGroup). One that comes back, maybe behind later ones, nobody is
+        to take for a duplicate, but of itself."""
         wants_id = False
         for proxy in proxies:
             if not proxy.is_prepared:
@@ -150,6 +153,7 @@ class CommandSink:
             self.submit(marked_enqueue(queue_ids, message, wants_id), receipt)
         else:
             self.submit(Enqueue(queue_ids, message), receipt)
+        return _TAKEN
 
     def attach(self, holder: ProxyConsumer) -> None:
         """Deliveries for this number are the holder's."""
@@ -183,9 +187,9 @@ class CommandSink:
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
-    def handed_out(self, entry: Entry) -> None:
+    def handed_out(self, delivery: Delivery) -> None:
         """A message was written for a client."""
-        self._to_hand_out -= _REMADE if entry.returns else 1
+        self._to_hand_out -= _REMADE if delivery.returns else 1
         if self._to_hand_out <= 0 and self.background is not None:
             self.may_hand_out = False
 
@@ -251,11 +255,11 @@ class CommandSink:
         if found is None:
             return
         holder, then = found
-        entry = None
+        delivery = None
         if effect.message is not None:
-            entry = holder.entry(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
-            entry.consumer = holder.consumer
-        then(None, entry, effect.ready)
+            delivery = holder.delivery(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
+            delivery.consumer = holder.consumer
+        then(None, delivery, effect.ready)
 
     def _on_attach_refused(self, effect: AttachRefused) -> None:
         holder = self.holders.pop(effect.consumer, None)

@@ -1,11 +1,16 @@
 cimport cython
 from queues.consumer cimport Consumer
-from queues.message cimport Entry, Message, make_entry
+from queues.message cimport Delivery, Message
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 
 cdef object _ACK
 cdef int _CREDIT_REST_MS
 cdef Py_ssize_t _MOST_IN_FLIGHT
+
+@cython.final
+cdef class ProxyDelivery(Delivery):
+    cdef public ProxyConsumer holder
+    cdef public unsigned int epoch
 
 @cython.final
 cdef class ProxyConsumer:
@@ -30,13 +35,14 @@ cdef class ProxyConsumer:
     cdef Py_ssize_t _unsettled
     cdef Py_ssize_t _held
 
-    @cython.locals(entry=Entry, consumer=Consumer)
+    @cython.locals(delivery=ProxyDelivery, consumer=Consumer)
     cpdef void deliver(self, unsigned long long delivery_id, Message message, bint is_redelivered,
                       unsigned int returns) except *
-    @cython.locals(entry=Entry)
-    cpdef Entry entry(self, unsigned long long delivery_id, Message message, bint is_redelivered, unsigned int returns)
+    @cython.locals(delivery=ProxyDelivery)
+    cpdef ProxyDelivery delivery(self, unsigned long long delivery_id, Message message, bint is_redelivered,
+                                 unsigned int returns)
     @cython.locals(consumer=Consumer, message=Message)
-    cdef void _hand_over(self, Entry entry) except *
+    cdef void _hand_over(self, ProxyDelivery delivery) except *
     @cython.locals(consumer=Consumer, sink=CommandSink)
     cpdef void hand_out(self) except *
     cpdef void settle(self, unsigned long long delivery_id, object how) except *

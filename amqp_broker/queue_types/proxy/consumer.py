@@ -17,14 +17,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import cython
-
-from queues.message import Entry, Message
+from queues.message import Delivery, Message
 from queues.quorum.commands import How, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
-
-if not cython.compiled:
-    from queues.message import make_entry
 
 _ACK = How.ACK
 
@@ -33,6 +28,14 @@ _ACK = How.ACK
 CREDIT_REST_MS = 2
 _CREDIT_REST_MS = CREDIT_REST_MS
 _MOST_IN_FLIGHT = MOST_IN_FLIGHT
+
+
+class ProxyDelivery(Delivery):
+    """A message that a log has assigned. holder: to which of its consumers; None once it is settled. epoch: that of the
+    stream (CommandSink): afterwards it is nobody's."""
+
+    holder: ProxyConsumer | None
+    epoch: int
 
 
 class ProxyConsumer:
@@ -53,7 +56,7 @@ class ProxyConsumer:
         self.is_released = False
         self.seen = 0
         self.refusal: Any = None
-        self.waiting: deque[Entry] = deque()
+        self.waiting: deque[ProxyDelivery] = deque()
         self.is_late = False
         self.unseen = 0
         self.is_settling = False
@@ -70,41 +73,45 @@ class ProxyConsumer:
         """The log has assigned it a message."""
         if self.is_ended:
             return  # its Detach gives it back
-        entry = self.entry(delivery_id, message, is_redelivered, returns)
+        delivery = self.delivery(delivery_id, message, is_redelivered, returns)
         consumer = self.consumer
         if self.waiting or not self.is_open or not consumer.has_credit():
-            self.waiting.append(entry)
+            self.waiting.append(delivery)
             consumer.is_waiting = False
         elif self.sink.may_hand_out:
-            self._hand_over(entry)
+            self._hand_over(delivery)
         else:
-            self.waiting.append(entry)
+            self.waiting.append(delivery)
             consumer.is_waiting = False
             self.sink.hand_out_later(self)
         if self._unsettled:
             self._limit_rest()
 
-    def entry(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> Entry:
-        """A delivery as channels hold it: `page` is this consumer, `journal_segment` the epoch of the stream."""
-        entry = make_entry(message, delivery_id, 0, self.sink.epoch)
+    def delivery(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> ProxyDelivery:
+        """A delivery as channels hold it."""
+        delivery = ProxyDelivery.__new__(ProxyDelivery)
+        delivery.message = message
+        delivery.sequence = delivery_id
+        delivery.consumer = None
+        delivery.is_redelivered = is_redelivered
+        delivery.returns = returns
+        delivery.holder = self
+        delivery.epoch = self.sink.epoch
         self._held += 1
-        entry.is_redelivered = is_redelivered
-        entry.returns = returns
-        entry.page = self
-        return entry
+        return delivery
 
-    def _hand_over(self, entry: Entry) -> None:
+    def _hand_over(self, delivery: ProxyDelivery) -> None:
         consumer = self.consumer
-        self.sink.handed_out(entry)
-        self.seen = entry.sequence
+        self.sink.handed_out(delivery)
+        self.seen = delivery.sequence
         if consumer.no_ack:
             # It is on its way to the client, who is not going to say more about it.
-            self.settle(entry.sequence, _ACK)
-            message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
-            consumer.deliver_at_once(message, entry.is_redelivered)
+            self.settle(delivery.sequence, _ACK)
+            message = consumer.redelivered(delivery) if delivery.is_redelivered else delivery.message
+            consumer.deliver_at_once(message, delivery.is_redelivered)
         else:
-            entry.consumer = consumer
-            consumer.deliver(entry)
+            delivery.consumer = consumer
+            consumer.deliver(delivery)
 
     def hand_out(self) -> None:
         """The consumer may have credit: it gets what waits for it."""
@@ -118,10 +125,12 @@ class ProxyConsumer:
             self._hand_over(waiting.popleft())
         consumer.is_waiting = not waiting
 
-    def open(self) -> None:
-        """The client has been told that it consumes."""
-        self.is_open = True
-        self.hand_out()
+    def tell(self) -> None:
+        """The log is told that it has left (Departure of queues/queue.py)."""
+        if self.proxy.is_deleted or self.refusal is not None:
+            self.forget()
+        else:
+            self.sink.detach(self, False)
 
     def end(self) -> None:
         """Nothing more is handed to the client; what waits is above what the client has `seen`."""

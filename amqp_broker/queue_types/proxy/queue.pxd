@@ -1,11 +1,11 @@
 cimport cython
 from queues.consumer cimport Consumer
-from queues.message cimport Entry
+from queues.message cimport Delivery, Message
 from queues.queue cimport Queue
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
-from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer
+from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer, ProxyDelivery
 
-cdef object _ACK, _REQUEUE, _REJECT
+cdef object _ACK, _REQUEUE, _REJECT, _RETURN
 
 cdef class QueueProxy(Queue):
     cdef public CommandSink sink
@@ -20,9 +20,10 @@ cdef class QueueProxy(Queue):
     cpdef int credit_returned(self, Consumer consumer) except -1
     @cython.locals(holder=ProxyConsumer)
     cpdef int dispatch(self, long long now) except -1
-    cpdef int ack(self, Entry entry) except -1
-    cpdef int reject(self, Entry entry, long long now) except -1
-    @cython.locals(entry=Entry)
-    cpdef int put_back(self, list entries, long long now) except -1
+    cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
+    cpdef int ack(self, Delivery delivery) except -1
+    cpdef int reject(self, Delivery delivery, long long now) except -1
+    @cython.locals(delivery=ProxyDelivery)
+    cpdef int put_back(self, list deliveries, long long now) except -1
     @cython.locals(holder=ProxyConsumer)
-    cdef int _settle(self, Entry entry, object how) except -1
+    cdef int _settle(self, ProxyDelivery delivery, object how) except -1

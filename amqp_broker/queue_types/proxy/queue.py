@@ -1,7 +1,7 @@
 """QueueProxy: a queue whose log is elsewhere, as a channel of this node sees it.
 
     channel -> ack, reject, put_back -> ProxyConsumer -> CommandSink.flush, at the end of the turn
-    channel -> attach, fetch, clear -> CommandSink -> ... -> called back when the log has answered
+    channel -> consume, fetch, clear -> CommandSink -> ... -> `then`, when the log has answered
     Delivered -> ProxyConsumer -> ChannelConsumer
 
 A base for QuorumQueue and RemoteQueue, which know where the counts of a queue are to be had.
@@ -17,18 +17,22 @@ from typing import Any
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.queue_types.proxy.command_sink import CommandSink, Fetched, Tallied
-from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.proxy.command_sink import CommandSink
+from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery
+from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from queues.consumer import Consumer
-from queues.message import Entry
-from queues.queue import Queue
+from queues.message import Message
+from queues.queue import Departure, Done, Fetched, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
 from queues.quorum.effects import Refusal
 
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
 _REJECT = How.REJECT
+_RETURN = How.RETURN
+
+#: So many go back to a log at a time: all that it takes at once it also hands to its consumers at once.
+_RETURN_WINDOW = 1024
 
 
 class QueueProxy(Queue):
@@ -38,9 +42,11 @@ class QueueProxy(Queue):
 
     recognises_producers = False
 
+    return_window = _RETURN_WINDOW
+    is_proxy = True
+
     def __init__(self, name: str, queue_id: int, is_durable: bool, sink: CommandSink) -> None:
-        super().__init__(name, queue_id, is_durable)
-        self.is_proxy = True
+        super().__init__(name, queue_id, is_durable, sink)
         self.sink = sink
         self.is_prepared = True
         self.knows_message_ids = False
@@ -54,14 +60,42 @@ class QueueProxy(Queue):
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
 
-    def check_available(self) -> None:
-        """Raises ChannelException while its log cannot be reached at all."""
+    def availability(self) -> AmqpException | None:
+        """Why its log cannot be reached at all, None if it can."""
+        return None
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+        """See Queue."""
+        return self.sink.publish(message, [self], receipt, is_again, now)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def attach(self, consumer: Any, receipt: Receipt | None) -> ProxyConsumer:
-        """A consumer joins. When the receipt is complete, `refusal` of what this returns says whether the log has taken
-        it; `open` then lets deliveries through."""
+    def consume(self, consumer: Any, then: Done) -> None:
+        """See Queue. What the log assigns to it before it has answered waits."""
+        refusal = self.availability()
+        if refusal is None and consumer.is_exclusive and self.settings.single_active_consumer:
+            refusal = self.refused(Refusal.EXCLUSIVE)
+        if refusal is not None:
+            then(refusal)
+            return
+        self.had_consumers = True
+        receipt = JointReceipt()
+        holder = self._attach(consumer, receipt)
+
+        def done(refusals: list[Refusal]) -> None:
+            refusal = holder.refusal or (refusals[0] if refusals else None)
+            if refusal is None:
+                holder.is_open = True
+                then(None)
+            else:
+                self.consumers.pop(consumer, None)
+                then(self.refused(refusal))
+
+        receipt.seal(done)
+
+    def _attach(self, consumer: Any, receipt: Receipt) -> ProxyConsumer:
         if not self.is_prepared:
             self.prepare()
         sink = self.sink
@@ -78,19 +112,8 @@ class QueueProxy(Queue):
         )  # fmt: skip
         return holder
 
-    def add_consumer(self, consumer: Consumer) -> None:
-        """A consumer joins whom nobody has to tell."""
-        self.attach(consumer, None).open()
-
-    def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer leaves; what its client holds stays held, what waits for it goes back."""
-        self._leave(consumer, False)
-
-    def release_consumer(self, consumer: Consumer) -> None:
-        """A consumer leaves, and everything that it holds goes back; `put_back` does nothing for these then."""
-        self._leave(consumer, True)
-
-    def _leave(self, consumer: Consumer, gives_back: bool) -> None:
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """See Queue; what waits for it here goes back."""
         holder = self.consumers.pop(consumer, None)
         if holder is None:
             return
@@ -101,25 +124,20 @@ class QueueProxy(Queue):
             self.sink.detach(holder, gives_back)
 
     def count_unseen(self, consumer: Consumer) -> int:
-        """How many messages wait for a consumer here."""
+        """See Queue: those that wait here."""
         holder = self.consumers.get(consumer)
         return 0 if holder is None else len(holder.waiting)
 
-    def part(self, consumer: Consumer) -> list[ProxyConsumer]:
-        """A consumer leaves, and gets nothing more from now on; the log hears of it with `detach`, for what this
-        returns. What its client holds stays held."""
+    def part(self, consumer: Consumer, now: int) -> Departure | None:
+        """See Queue: to tell the log may bring back very many, for others to get."""
         holder = self.consumers.pop(consumer, None)
-        if holder is None:
-            return []
-        holder.end()
-        return [holder]
+        if holder is not None:
+            holder.end()
+        return holder
 
-    def detach(self, holder: ProxyConsumer) -> None:
-        """The log is told that a consumer has left."""
-        if self.is_deleted or holder.refusal is not None:
-            holder.forget()
-        else:
-            self.sink.detach(holder, False)
+    def is_abandoned(self) -> bool:
+        """See Queue: that is seen where its log is."""
+        return False
 
     def prefetch_changed(self, consumer: Any) -> None:
         """A limit of the consumer, or of its channel, was changed."""
@@ -148,47 +166,70 @@ class QueueProxy(Queue):
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    def ack(self, entry: Entry) -> None:
+    def ack(self, delivery: ProxyDelivery) -> None:
         """The client is done with it."""
-        self._settle(entry, _ACK)
+        self._settle(delivery, _ACK)
 
-    def reject(self, entry: Entry, now: int) -> None:
+    def reject(self, delivery: ProxyDelivery, now: int) -> None:
         """The client refuses it for good."""
-        self._settle(entry, _REJECT)
+        self._settle(delivery, _REJECT)
 
-    def put_back(self, entries: list[Entry], now: int) -> None:
+    def put_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
         """Deliveries come back unprocessed."""
-        for entry in entries:
-            self._settle(entry, _REQUEUE)
+        for delivery in deliveries:
+            self._settle(delivery, _REQUEUE)
 
-    def _settle(self, entry: Entry, how: How) -> None:
-        holder = entry.page
-        entry.consumer = None
-        entry.page = None
+    def take_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
+        """See Queue."""
+        for delivery in deliveries:
+            self._settle(delivery, _RETURN)
+
+    def _settle(self, delivery: ProxyDelivery, how: How) -> None:
+        holder = delivery.holder
+        delivery.consumer = None
+        delivery.holder = None
         # What was delivered before the stream's session ended has returned to the queue by itself.
-        if entry.journal_segment == self.sink.epoch and not self.is_deleted and not holder.is_released:
-            holder.settle(entry.sequence, how)
+        if (
+            delivery.epoch == self.sink.epoch and not self.is_deleted and holder is not None and not holder.is_released
+        ):
+            holder.settle(delivery.sequence, how)
+
+    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+        """See Queue: when the log has taken it."""
+        for holder in self.sink.settling:
+            if holder.proxy is self:
+                holder.flush(receipt)
 
     # -- answers that come later ---------------------------------------------------------------------------------------
 
-    def fetch(self, getter: Any, then: Fetched) -> None:
-        """basic.get: `then` has the entry, which `getter` holds."""
+    def fetch(self, getter: Any, now: int, then: Fetched) -> None:
+        """See Queue."""
+        refusal = self.availability()
+        if refusal is None and self.refuses_get:
+            refusal = ChannelException(
+                ReplyCode.RESOURCE_LOCKED,
+                f"cannot obtain access to locked queue '{self.name}' in vhost '{self.declaration.vhost}'. "
+                "basic.get operations are not supported by quorum queues with single active consumer",
+            )
+        if refusal is not None:
+            then(refusal, None, 0)
+            return
         if not self.is_prepared:
             self.prepare()
         sink = self.sink
         holder = ProxyConsumer(self, sink, getter, sink.new_consumer(), 0)
         holder.is_open = True
-        sink.fetch(holder, self.queue_id, then)
-
-    def give_back(self, entry: Entry) -> None:
-        """What was fetched has nobody to take it any more: it returns as it came."""
-        self._settle(entry, How.RETURN)
+        sink.fetch(
+            holder,
+            self.queue_id,
+            lambda refusal, delivery, left: then(self._refusal(refusal), delivery, left),
+        )
 
     def clear(self, then: Tallied) -> None:
-        """queue.purge: `then` is told how many messages were dropped."""
+        """See Queue."""
         if not self.is_prepared:
             self.prepare()
-        self.sink.purge(self.queue_id, then)
+        self.sink.purge(self.queue_id, lambda refusal, count: then(self._refusal(refusal), count))
 
     def unavailable(self) -> AmqpException:
         """What a client is told when nobody knows what became of its command."""
@@ -204,11 +245,8 @@ class QueueProxy(Queue):
             return ChannelException(ReplyCode.ACCESS_REFUSED, text)
         return self.unavailable()
 
-    def answered(self, refusal: Refusal | None, count: int) -> int:
-        """The count of an answer. Raises AmqpException when there is none."""
-        if refusal is not None:
-            raise self.refused(refusal)
-        return count
+    def _refusal(self, refusal: Refusal | None) -> AmqpException | None:
+        return None if refusal is None else self.refused(refusal)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

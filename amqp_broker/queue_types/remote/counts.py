@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-from amqp_broker.queue_types.remote.queue import RemoteQueue
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from queues.queue import Queue
     from queues.timers import Timer, Timers
 
 #: A home that has not answered by then is not waited for: its queues show what it said last.
@@ -15,8 +14,8 @@ PATIENCE_MS = 1000
 
 
 class RemoteCounts:
-    """`ask` for each queue, then `asked`. Done when all homes have answered, or cannot, or the time is over; at once
-    where no queue is elsewhere."""
+    """`ask` for each queue, then `asked`. Done when all have counted, or cannot, or the time is over; at once where
+    nobody has to be waited for."""
 
     def __init__(self, timers: Timers, now: int) -> None:
         self.is_done = False
@@ -26,11 +25,10 @@ class RemoteCounts:
         self._timers = timers
         self._until = now + PATIENCE_MS
 
-    def ask(self, queue: Any) -> None:
-        """Ask the home of a queue, if it is elsewhere."""
-        if isinstance(queue, RemoteQueue) and queue.is_available:
-            self._left += 1
-            queue.count(self._counted, is_use=False)
+    def ask(self, queue: Queue) -> None:
+        """Have a queue count."""
+        self._left += 1
+        queue.count(False, self._counted)
 
     def asked(self) -> RemoteCounts:
         """That were all."""

@@ -88,6 +88,8 @@ class HomeLink(CommandSink):
     wait. session: the number of the present one, or of the last; the next one is above it.
     """
 
+    paces = True
+
     def __init__(self, own_node: str, home: str, send: Send, now: int) -> None:
         super().__init__()
         self.own_node = own_node

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
 from queues.classic import ClassicQueue
 from queues.consumer import Consumer
-from queues.message import Entry, Message
+from queues.message import Delivery, Message
+from queues.outcomes import PublishOutcome
 from queues.quorum.commands import Attach, Batch, Detach, Enqueue, Get, How, Prefetch, Purge, Settle
 from queues.quorum.effects import (
     AttachRefused,
@@ -46,9 +47,6 @@ LINK_WINDOW_BYTES = 8 * 1024 * 1024
 #: Deliveries that one consumer's client has not taken, octets of messages: they lie in the other node's RAM.
 CONSUMER_WINDOW_BYTES = 1024 * 1024
 
-# What becomes of a published message (VHost.publish).
-_STORED = 1
-_REJECTED = 2
 
 
 class RemoteConsumer(Consumer):
@@ -71,7 +69,7 @@ class RemoteConsumer(Consumer):
             self.is_exclusive = command.exclusive
             # As on one node: without acknowledgements there is no limit.
             self.prefetch = 0 if command.no_ack else command.prefetch
-        self.held: dict[int, Entry] = {}
+        self.held: dict[int, Any] = {}  # what its queue has handed to it
         self.next_delivery = 1
         self.sent = 0
         self.taken = 0
@@ -88,14 +86,14 @@ class RemoteConsumer(Consumer):
             return False
         return not session.home.is_short_of_memory(self)
 
-    def deliver(self, entry: Entry) -> None:
+    def deliver(self, entry: Delivery) -> None:
         delivery_id = self.hold(entry)
         # The count is a header of the delivery only where the queue limits it.
         returns = entry.returns if self.queue.counts_returns else 0
         self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
         self.session.touch()
 
-    def hold(self, entry: Entry) -> int:
+    def hold(self, entry: Delivery) -> int:
         """An entry is on its way. Returns the number of the delivery."""
         delivery_id = self.next_delivery
         self.next_delivery = delivery_id + 1
@@ -119,10 +117,10 @@ class RemoteConsumer(Consumer):
             self.queue.ack(entry)
         self.session.forget_if_done(self)
 
-    def take(self, ranges: tuple[tuple[int, int], ...]) -> tuple[list[Entry], int]:
+    def take(self, ranges: tuple[tuple[int, int], ...]) -> tuple[list[Any], int]:
         """The entries of deliveries first..last that it holds, and how many of these it does not hold."""
         held = self.held
-        entries: list[Entry] = []
+        entries: list[Any] = []
         asked = 0
         for first, last in ranges:
             count = last - first + 1
@@ -134,7 +132,7 @@ class RemoteConsumer(Consumer):
                     entries.append(entry)
         return entries, asked - len(entries)
 
-    def take_all(self) -> list[Entry]:
+    def take_all(self) -> list[Any]:
         """Everything that it holds."""
         entries = list(self.held.values())
         self.held.clear()
@@ -273,9 +271,9 @@ class HomeSession:
             self._refuse(Refusal.NO_QUEUE)
             return
         outcome = self.home.vhost_of(queues[0]).publish(command.message, queues, now)
-        if outcome == _STORED:
+        if outcome == PublishOutcome.STORED:
             self._has_stored = True
-        elif outcome == _REJECTED:
+        elif outcome == PublishOutcome.REFUSED:
             self._refuse(Refusal.FULL)
 
     def _settle(self, command: Settle, now: int) -> None:
@@ -308,7 +306,7 @@ class HomeSession:
             refusal = Refusal.ID_USED
         elif queue is None:
             refusal = Refusal.NO_QUEUE
-        elif _is_locked(queue) or _refuses_consumer(queue, command.exclusive):
+        elif _is_locked(queue) or queue.is_in_exclusive_use(command.exclusive):
             refusal = Refusal.EXCLUSIVE
         self._last_consumer = max(self._last_consumer, command.consumer)
         if refusal is not None or queue is None:
@@ -458,11 +456,3 @@ def _is_locked(queue: ClassicQueue) -> bool:
     """An exclusive queue belongs to a connection of this node."""
     return queue.declaration.owner is not None
 
-
-def _refuses_consumer(queue: ClassicQueue, is_exclusive: bool) -> bool:
-    """As basic.consume on one node has it."""
-    dispatcher = queue.dispatcher
-    first: Any = dispatcher.first()
-    return (first is not None and (is_exclusive or bool(first.is_exclusive))) or (
-        is_exclusive and dispatcher.is_single_active
-    )

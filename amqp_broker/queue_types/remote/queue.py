@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from queues.lease_source import LeasedAt
+from queues.queue import Done
 from queues.quorum.effects import Refusal
 
 
 class RemoteQueue(QueueProxy):
     """Its counts are those of the last `count`: how many there are now, only the home knows."""
 
+    is_remote = True
+
     def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
         super().__init__(name, queue_id, is_durable, link)
         self.link = link
-        self.is_remote = True
         # The home says how often a message came back only where the queue counts that.
         self.counts_returns = True
         self._messages = 0
@@ -41,10 +40,9 @@ class RemoteQueue(QueueProxy):
         """Whether there is a link to its home."""
         return self.link.is_connected
 
-    def check_available(self) -> None:
-        """Raises ChannelException (404) with RabbitMQ's text while its home is down."""
-        if not self.link.is_connected:
-            raise self.unavailable()
+    def availability(self) -> ChannelException | None:
+        """See QueueProxy; RabbitMQ's text."""
+        return None if self.link.is_connected else self.unavailable()
 
     def unavailable(self) -> ChannelException:
         """What a client is told when the home is down, or was lost before it had answered."""
@@ -57,27 +55,19 @@ class RemoteQueue(QueueProxy):
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
-    def ask(self, hold: Any, then: Callable[[], None]) -> None:
-        """Have the home count, and release the hold: `then` runs when the counts are right. If there is no answer the
-        client is told so instead."""
-
-        def go_on(refusal: Refusal | None) -> None:
-            if refusal is not None:
-                raise self.refused(refusal)
-            then()
-
-        self.count(lambda refusal: hold.release(lambda: go_on(refusal)))
-
-    def count(self, then: Callable[[Refusal | None], None], is_use: bool = True) -> None:
-        """Ask the home for its counts. `then` is told why there is no answer, or None: the counts are right now.
-        is_use: whether that is a use of the queue (x-expires)."""
+    def count(self, is_use: bool, then: Done) -> None:
+        """See Queue: the home is asked."""
+        refusal = self.availability()
+        if refusal is not None:
+            then(refusal)
+            return
 
         def counted(refusal: Refusal | None, messages: int, unacked: int, leased: int, consumers: int) -> None:
             if refusal is Refusal.NO_QUEUE:
                 refusal = None  # it has just been deleted, and that is on its way: it has nothing
             if refusal is None:
                 self._messages, self._unacked, self._leased, self._consumers = messages, unacked, leased, consumers
-            then(refusal)
+            then(self._refusal(refusal))
 
         self.link.count(self.queue_id, counted, is_use)
 
