@@ -41,7 +41,7 @@ class DelayQueue(QuorumQueue):
     def hold(self, message: Message, delay_ms: int, receipt: Receipt | None, is_again: bool = False) -> None:
         """Hold a message back for so long. The receipt is complete when the log has it. is_again: see
         Queue.publish."""
-        self.publish(_with_expiration(message, delay_ms), receipt, is_again, self.group.now)
+        self.publish(_with_expiration(message, delay_ms), receipt, is_again, self.group.clock.now)
 
     def delete(self) -> int:
         """The exchange is gone, with what it held back. The log keeps that until the exchange's end is committed."""
