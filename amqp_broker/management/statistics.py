@@ -26,7 +26,7 @@ def count_node(node: NodeCounts) -> Steps:
     consumers = ready = unacked = leased = 0
     for number, queue in enumerate(queues):
         # What other nodes hold, they count themselves.
-        if not queue.is_remote and not queue.is_deleted:
+        if not queue.home and not queue.is_deleted:
             consumers += queue.consumer_count()
             ready += queue.message_count()
             unacked += queue.unacked_count()

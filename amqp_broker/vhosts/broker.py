@@ -294,7 +294,7 @@ class Broker:
         vhost = self.vhosts.pop(name)
         for queue in vhost.queues.values():
             queue.is_deleted = True  # nothing expires any more
-            if not queue.is_proxy and queue.letters is not None:
+            if queue.writes.is_local and queue.letters is not None:
                 # They are for nobody: where they were to go there may soon be others of the same names.
                 queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
         for delayed in vhost.delayed.values():
@@ -306,9 +306,9 @@ class Broker:
     def _forget_queues(self, vhost: VHost) -> Steps:
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
-            if not queue.is_proxy:
+            if queue.writes.is_local:
                 self.store.drop_pages(queue.queue_id)
-            elif not queue.is_remote:
+            elif not queue.home:
                 queue.group.queue_deleted(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
@@ -497,7 +497,7 @@ class Broker:
             yield None
 
     def _apply_queue_policy(self, vhost: VHost, queue: Any) -> None:
-        if queue.is_proxy:
+        if not queue.writes.is_local:
             queue.policy_changed()
             return
         try:
@@ -524,10 +524,10 @@ class Broker:
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
         self._watch_no_more(queue)
-        if not queue.is_proxy:
+        if queue.writes.is_local:
             self.lease_expiry.forget_all(queue)
         count = queue.delete()
-        if not queue.is_proxy and keep_last_letters(queue, vhost.name):
+        if queue.writes.is_local and keep_last_letters(queue, vhost.name):
             # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
             self.replication.stream.wait_for_disk(self.store.journal.position)
         self.dead_letters.forget(queue)
