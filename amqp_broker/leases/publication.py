@@ -229,18 +229,18 @@ class Publication:
 
 def here(way: Way) -> list[Any]:
     """The queues that are this node's own, and still there."""
-    return [queue for queue in way.queues if not queue.is_proxy and not queue.is_deleted]
+    return [queue for queue in way.queues if queue.writes.is_local and not queue.is_deleted]
 
 
 def elsewhere(vhost: VHost, way: Way) -> list[Any]:
     """The queues whose log is elsewhere, and the exchanges that hold messages back."""
     held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
-    return [*[queue for queue in way.queues if queue.is_proxy], *held_back]
+    return [*[queue for queue in way.queues if not queue.writes.is_local], *held_back]
 
 
 def recognises(way: Way) -> bool:
     """Whether whatever is elsewhere drops what the app has given it before."""
-    queues = [queue for queue in way.queues if queue.is_proxy]
+    queues = [queue for queue in way.queues if not queue.writes.is_local]
     return not way.delayed and all(queue.recognises_producers and not refuses(queue) for queue in queues)
 
 

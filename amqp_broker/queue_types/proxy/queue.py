@@ -43,7 +43,6 @@ class QueueProxy(Queue):
     recognises_producers = False
 
     return_window = _RETURN_WINDOW
-    is_proxy = True
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, sink: CommandSink) -> None:
         super().__init__(name, queue_id, is_durable, sink)
