@@ -14,6 +14,8 @@ CLASSIC = "classic"
 QUORUM = "quorum"
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
 MAX_TIME_MS = 315_360_000_000
+#: No time is above it, so that the sum of a time and a capped duration fits into 63 bits. Milliseconds.
+TIME_MAX = (1 << 62) - 1
 
 SUPPORTED_TYPES = (CLASSIC, QUORUM)
 #: Queue types whose rooms exist but that are not served yet.

@@ -126,7 +126,7 @@ def claim(queue: Any, lease: QuorumLease, command: Claim, clock: int) -> None:
     """Messages that are ready become the group's."""
     pager = queue.pager
     most = min(command.messages, CLAIM_MESSAGES)
-    for entry in queue.take_ready(most, min(command.octets, CLAIM_BYTES), clock):
+    for entry in queue.take_ready(most, min(command.octets, CLAIM_BYTES), True, clock):
         if entry.page is not None:
             pager.settle(queue.queue_id, entry.page)
             entry.page = None
