@@ -289,6 +289,11 @@ class BareQueue(QueueRules):
         self.is_scheduled = True
         return 0
 
+    def watch(self, expires_at: int, now: int) -> Any:
+        if expires_at <= now:  # as a classic queue: it has expired before it is one too many
+            self.drop_expired(3, now)
+        return 0
+
     def dispatch(self, now: int) -> Any:
         if self.hand_out(2, now) <= 0:
             self.is_scheduled = True
