@@ -12,6 +12,8 @@ from enum import Enum
 
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
 MAX_TIME_MS = 315_360_000_000
+#: No time is above it, so that the sum of a time and a capped duration fits into 63 bits. Milliseconds.
+TIME_MAX = (1 << 62) - 1
 
 
 class ArgumentError(ValueError):

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from queues.arguments import Overflow, QueueArguments
+from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic_leases import ClassicLeases
 from queues.consumer import Consumer
-from queues.dispatcher import Dispatcher
 from queues.leases import LeaseGroup, groups_of
 from queues.letters import Letters, Post
 from queues.local_writes import LOCAL_WRITES
@@ -39,10 +38,11 @@ from queues.message import Entry, Message
 from queues.outcomes import PublishOutcome
 from queues.page import Page
 from queues.priority import PriorityReady
-from queues.queue import Done, Fetched, Queue, Tallied
-from queues.ready import Ready
+from queues.queue import Done, Fetched, Tallied
+from queues.reason import Reason
 from queues.recovery import RecoveredQueue
 from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
+from queues.rules import QueueRules
 from queues.store import MessageStore
 from queues.timers import Timer, Timers
 
@@ -51,13 +51,10 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from queues.message import make_entry
-    from queues.page import packed_size
 
-#: Reasons of dead letters, as x-death names them.
-REJECTED = "rejected"
-EXPIRED = "expired"
-MAXLEN = "maxlen"
-DELIVERY_LIMIT = "delivery_limit"
+_MAXLEN = Reason.MAXLEN
+#: So many slices' worth of messages are handed to consumers at once: a delivery takes less than a microsecond.
+_SHARES = 2
 
 _TAKEN: int = PublishOutcome.TAKEN
 _STORED: int = PublishOutcome.STORED
@@ -66,7 +63,7 @@ _REFUSED: int = PublishOutcome.REFUSED
 _sequence_of = attrgetter("sequence")
 
 
-class ClassicQueue(Queue):
+class ClassicQueue(QueueRules):
     """One classic queue.
 
     queue_id: the number under which its messages are stored. post: who publishes its dead letters, None where it never
@@ -88,25 +85,21 @@ class ClassicQueue(Queue):
         background: Background,
         post: Post | None,
     ) -> None:
-        super().__init__(name, queue_id, is_durable, LOCAL_WRITES)
+        super().__init__(
+            name, queue_id, is_durable, LOCAL_WRITES, store.pager, settings, background.slice // 2
+        )
         self.store = store
-        self.pager = store.pager
         self.timers = timers
         self.background = background
-        self._at_once = background.slice // 2
+        self._share = background.slice * _SHARES
         self.post = post
         self.letters: Letters | None = None
         self.is_working = False
         self._waiting: list[Callable[[int], None]] = []
-        self.next_sequence = 1
-        self.unacked = 0
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
         self.published = self.delivered = self.settled_count = self.redelivered = 0
-        levels = settings.max_priority
-        self.ready = Ready(self.pager, queue_id) if levels is None else PriorityReady(self.pager, queue_id, levels)
-        self.dispatcher = Dispatcher(settings.single_active_consumer)
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
         self.lease_groups: dict[str, LeaseGroup] = {}
@@ -115,7 +108,6 @@ class ClassicQueue(Queue):
         self.last_letters: Any = None
         self._expiry_at = 0
         self._expiry_timer: Timer | None = None
-        self._expires_soon = False
         self._returning = 0
         self._is_pressed = False  # what leaves makes room for what is published
         self.apply_settings(settings)
@@ -124,13 +116,9 @@ class ClassicQueue(Queue):
         """Arguments and policies in force from now on (the level count of priorities stays)."""
         self.settings = settings
         self.counts_returns = settings.delivery_limit is not None
-        self.message_ttl = -1 if settings.message_ttl is None else settings.message_ttl
-        self.max_length = -1 if settings.max_length is None else settings.max_length
-        self.max_length_bytes = -1 if settings.max_length_bytes is None else settings.max_length_bytes
-        self.is_limited = self.max_length >= 0 or self.max_length_bytes >= 0
-        self.rejects_overflow = self.is_limited and settings.overflow is not Overflow.DROP_HEAD
-        self.has_dead_letters = settings.dead_letter_exchange is not None and self.post is not None
-        if self._is_too_long():
+        self.apply_arguments(settings)
+        self.has_dead_letters = self.has_dead_letters and self.post is not None
+        if self.is_too_long():
             self.work_on()
 
     def message_count(self) -> int:
@@ -164,30 +152,10 @@ class ClassicQueue(Queue):
         self.enqueue(message, expires_at, 0, taker, now)
         return _TAKEN
 
-    def rejects(self, message: Message, now: int) -> bool:
-        """Whether the queue is full and refuses the message (overflow reject-publish; the -dlx form dead-letters)."""
-        if not self.rejects_overflow:
-            return False
-        ready = self.ready
-        if not (0 <= self.max_length <= ready.count) and not (
-            0 <= self.max_length_bytes < ready.message_bytes + message.body_size
-        ):
-            return False
-        if self.settings.overflow is Overflow.REJECT_PUBLISH_DLX and self.has_dead_letters:
-            self.post.refuse(self, message)  # type: ignore[union-attr]  # it has dead letters
-        return True
-
-    def expiry_of(self, message: Message, now: int) -> int:
-        """When the message expires here, milliseconds since the epoch, 0 for never: the lower of the two TTLs."""
-        ttl = self.message_ttl
-        if message.expiration >= 0 and (ttl < 0 or message.expiration < ttl):
-            ttl = message.expiration
-        return 0 if ttl < 0 else now + ttl
-
     def taker(self) -> Consumer | None:
         """The consumer who gets a message published now, or None when it has to wait."""
         if not self.is_drained:
-            if self.ready.count or self._is_held_up():
+            if self.ready.count or self.is_held_up():
                 return None
             self.is_drained = True
         consumer = self.only_consumer
@@ -214,26 +182,27 @@ class ClassicQueue(Queue):
                 self.pager.used += message.size
                 self._hand_over(entry, taker)
             return
-        self.ready.push(message, sequence, expires_at, journal_segment)
-        self._became_ready()
-        if expires_at:
-            if expires_at <= now:
-                # It may have expired behind others: then it goes when it becomes the first.
-                self._expires_soon = True
-                self._is_pressed = True
-                self._drop_expired_at_once(now)
-            else:
-                self._watch(expires_at)
-        if self.is_limited and not self.rejects_overflow:
-            self._is_pressed = True
-            self._drop_excess_at_once()
+        self._is_pressed = True
+        self.add(message, sequence, expires_at, journal_segment, now)
         self._is_pressed = False
 
-    def _became_ready(self) -> None:
+    def became_ready(self) -> None:
         self.is_drained = False
         watcher, self.watcher = self.watcher, None
         if watcher is not None:
             watcher()
+
+    def give(self, entry: Entry, consumer: Consumer, now: int) -> int:
+        if entry.is_redelivered:
+            self.redelivered += 1
+        if consumer.no_ack:
+            self.forget(entry)
+            self.delivered += 1
+            message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
+            consumer.deliver_at_once(message, entry.is_redelivered)
+        else:
+            self._hand_over(entry, consumer)
+        return 1
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.consumer = consumer
@@ -243,62 +212,19 @@ class ClassicQueue(Queue):
             self.held[entry.sequence] = entry
         consumer.deliver(entry)
 
-    def _is_too_long(self) -> bool:
-        ready = self.ready
-        return (
-            self.is_limited
-            and not self.rejects_overflow
-            and ((0 <= self.max_length < ready.count) or (0 <= self.max_length_bytes < ready.message_bytes))
-        )
-
-    def _drop_excess(self, most: int) -> int:
-        """Give up what is too much, at the head. Returns how many of `most` are left."""
-        while most > 0 and self._is_too_long() and not self._is_held_up():
-            entry = self.ready.pop()
-            if entry is None:
-                break
-            self._drop(entry, MAXLEN)
-            most -= 1
-        return most
-
-    def _drop_excess_at_once(self) -> None:
-        if self._drop_excess(self._at_once) <= 0:
-            self.work_on()
-
     # -- delivering ----------------------------------------------------------------------------------------------
 
     def dispatch(self, now: int) -> None:
-        """Hand ready messages to consumers while there are both."""
-        ready = self.ready
-        is_over = self._is_held_up()
-        while ready.count and not is_over:
-            consumer = self.dispatcher.next()
-            if consumer is None:
-                break
-            entry = ready.pop()
-            if entry is None:
-                break
-            if entry.expires_at and entry.expires_at <= now:
-                ready.put_back([entry])
-                self._expires_soon = True
-                is_over = not self._drop_expired_at_once(now)
-                continue
-            if entry.is_redelivered:
-                self.redelivered += 1
-            if consumer.no_ack:
-                self._forget(entry)
-                self.delivered += 1
-                message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
-                consumer.deliver_at_once(message, entry.is_redelivered)
-            else:
-                self._hand_over(entry, consumer)
-        if self._expires_soon:
+        """Hand ready messages to consumers while there are both: a share of them at once, and the rest in slices."""
+        if self.ready.count and self.hand_out(self._share, now) <= 0 and self.ready.count:
+            self.work_on()
+        if self.may_expire:
             self._drop_expired_at_once(now)
 
     def get(self, now: int) -> Entry | None:
         """The first ready message for basic.get: settle it with `take_at_once`, or hold it with `take_held`. None
         where there is none; or, if `waits` says so, not yet."""
-        if self._expires_soon and not self._drop_expired_at_once(now):
+        if self.may_expire and not self._drop_expired_at_once(now):
             return None
         entry = self.ready.pop()
         if entry is None:
@@ -306,13 +232,13 @@ class ClassicQueue(Queue):
         if entry.is_redelivered:
             self.redelivered += 1
         self.delivered += 1
-        if self._expires_soon:
+        if self.may_expire:
             self._drop_expired_at_once(now)
         return entry
 
     def waits(self, now: int) -> bool:
         """Whether ready messages stand behind others that have expired, and are to be given up in turns to come."""
-        return (self.is_working or self._returning > 0) and not self.is_deleted and self._head_has_expired(now)
+        return (self.is_working or self._returning > 0) and not self.is_deleted and self.head_has_expired(now)
 
     def wait(self, callback: Callable[[int], None]) -> None:
         """Call back with the time, once, when `waits` is over."""
@@ -320,7 +246,7 @@ class ClassicQueue(Queue):
 
     def take_at_once(self, entry: Entry) -> None:
         """An entry from `get` is settled without an acknowledgement."""
-        self._forget(entry)
+        self.forget(entry)
 
     def take_held(self, entry: Entry, consumer: Consumer) -> None:
         """An entry from `get` is held by `consumer` until it is settled."""
@@ -390,39 +316,27 @@ class ClassicQueue(Queue):
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def ack(self, entry: Entry) -> None:
-        """The consumer is done with it."""
-        self.unacked -= 1
-        entry.consumer = None
-        self._forget(entry)
-
-    def reject(self, entry: Entry, now: int) -> None:
-        """The consumer refuses it for good: dead letter, or gone."""
-        self.unacked -= 1
-        entry.consumer = None
-        self._drop(entry, REJECTED)
-
     def put_back(self, entries: list[Entry], now: int) -> None:
         """Entries come back unprocessed, to their original positions; call `dispatch` afterwards."""
-        kept = []
-        limit = self.settings.delivery_limit
-        for entry in entries:
-            self.unacked -= 1
-            entry.consumer = None
-            entry.is_redelivered = True
-            entry.returns += 1
-            if self.is_deleted:
-                self._forget(entry)
-            elif limit is not None and entry.returns > limit:
-                self._drop(entry, DELIVERY_LIMIT)
-            else:
-                if limit is not None and entry.sequence in self.held:
-                    self.store.append_returned(self, entry.sequence, entry.returns)
-                self.held.pop(entry.sequence, None)
-                kept.append(entry)
-                if entry.expires_at:
-                    self._watch(max(entry.expires_at, now))
-        self._make_ready(kept, now)
+        self._come_back(entries, True, now)
+
+    def take_back(self, entries: list[Entry], now: int) -> None:
+        """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
+        self._come_back(entries, False, now)
+
+    def _come_back(self, entries: list[Entry], counts: bool, now: int) -> None:
+        if not self.is_deleted:
+            self.bring_back(entries, counts, now)
+        else:
+            for entry in entries:
+                self.ack(entry)
+
+    def regained(self, entry: Entry, counts: bool, now: int) -> None:
+        if counts and self.delivery_limit >= 0 and entry.sequence in self.held:
+            self.store.append_returned(self, entry.sequence, entry.returns)
+        self.held.pop(entry.sequence, None)
+        if entry.expires_at:
+            self._watch(max(entry.expires_at, now))
 
     def begin_return(self, runs: list[list[Any]]) -> Iterator[Any]:
         """See Queue. Until they are back the queue delivers nothing: they stand in front of what is there. The last go
@@ -436,26 +350,7 @@ class ClassicQueue(Queue):
         self._returning -= 1
         self.work_on()  # which also serves the consumers
 
-    def take_back(self, entries: list[Entry], now: int) -> None:
-        """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
-        for entry in entries:
-            self.unacked -= 1
-            entry.consumer = None
-            self.held.pop(entry.sequence, None)
-            if self.is_deleted:
-                self._forget(entry)
-            elif entry.expires_at:
-                self._watch(max(entry.expires_at, now))
-        self._make_ready([] if self.is_deleted else entries, now)
-
-    def _make_ready(self, entries: list[Entry], now: int) -> None:
-        if entries:
-            self.ready.put_back(entries)
-            self._became_ready()
-        if self.is_limited and not self.rejects_overflow:
-            self._drop_excess_at_once()
-
-    def _forget(self, entry: Entry) -> None:
+    def forget(self, entry: Entry) -> None:
         """The entry leaves the queue: give back its RAM and note that its durable copy is settled."""
         self.settled_count += 1
         self.pager.used -= entry.message.size
@@ -474,18 +369,7 @@ class ClassicQueue(Queue):
                 self.store.settling(self)
             self.settled.append(sequence)
 
-    def _drop(self, entry: Entry, reason: str) -> None:
-        """A message leaves without being consumed."""
-        if self.has_dead_letters:
-            self._give_up(entry, reason)
-            if not self.is_working:
-                self.work_on()
-        else:
-            if reason == DELIVERY_LIMIT and self.post is not None:
-                self.post.discard(self)
-            self._forget(entry)
-
-    def _give_up(self, entry: Entry, reason: str) -> None:
+    def bury(self, entry: Entry, reason: Reason) -> None:
         """It becomes a dead letter; its copy here is kept until `settle_letter`."""
         if entry.journal_segment or entry.page is not None:
             self.held[entry.sequence] = entry
@@ -495,6 +379,16 @@ class ClassicQueue(Queue):
             letters = self.letters = Letters(self, post)
         letters.add(entry, reason, self._is_pressed)
         self.is_drained = False  # `taker` is to look whether there are too many
+        if not self.is_working:
+            self.work_on()
+
+    def bury_refused(self, message: Message) -> None:
+        self.post.refuse(self, message)  # type: ignore[union-attr]  # it has dead letters
+
+    def discarded(self, messages: int) -> None:
+        if self.post is not None:
+            for _ in range(messages):
+                self.post.discard(self)
 
     def post_refused(self, message: Message, now: int) -> None:
         """A message that was refused becomes a dead letter now: the queue has no copy of it."""
@@ -502,7 +396,7 @@ class ClassicQueue(Queue):
         if self.letters is None:
             post: Any = self.post
             self.letters = Letters(self, post)
-        self.letters.post_now(make_entry(message, 0, 0, 0), MAXLEN, now)
+        self.letters.post_now(make_entry(message, 0, 0, 0), _MAXLEN, now)
 
     def settle_letter(self, entry: Entry) -> None:
         """A dead letter is in its new places, or nobody wants it."""
@@ -510,12 +404,12 @@ class ClassicQueue(Queue):
             self.pager.used -= entry.message.size
         elif self.is_deleted and (entry.journal_segment or entry.page is not None):
             # A crash may undo the deletion, but not the letter.
-            self._forget(entry)
+            self.forget(entry)
             self._mark_settled(entry.sequence)
             if self.last_letters is not None and not self.held:
                 self.last_letters.end()
         else:
-            self._forget(entry)
+            self.forget(entry)
 
     def call_when_posted(self, callback: Callable[[], None]) -> bool:
         """Call back when all dead letters are posted that wait for it now (Letters.call_when_posted). False: none
@@ -534,30 +428,34 @@ class ClassicQueue(Queue):
 
     # -- work in slices ----------------------------------------------------------------------------------------------
 
+    def schedule(self) -> None:
+        self.work_on()
+
     def work_on(self) -> None:
-        """There is something to give up, or to post: see `work`."""
+        """There is something to give up, to post, or to hand out: see `work`."""
         if not self.is_working:
             self.is_working = True
             self.background.add(self.work, True)
 
     def work(self, now: int) -> bool:
-        """A slice (queues/background.py): post dead letters, give up what is too much and what has expired."""
+        """A slice (queues/background.py): post dead letters, give up what is too much and what has
+        expired, hand out what there are consumers for."""
         letters = self.letters
         left = self.background.slice
         if letters is not None:
             left = letters.work(left, now)
         if not self.is_deleted:
-            left = self._drop_excess(left)
-            left = self._drop_expired(left, now)
+            left = self.drop_excess(left)
+            left = self.drop_expired(left, now)
         letters = self.letters
         is_done = left > 0 and (letters is None or letters.is_blocked or not letters.noted)
         self.is_working = not is_done
         if self._waiting and not self.waits(now):
             self._call_back(now)
-        if not self.is_deleted and self.ready.count and not self._head_has_expired(now):
+        if not self.is_deleted and self.ready.count and not self.head_has_expired(now):
             self.dispatch(now)
             if is_done and self.ready.count and self.watcher is not None:
-                self._became_ready()
+                self.became_ready()
         return not is_done
 
     def _call_back(self, now: int) -> None:
@@ -565,14 +463,20 @@ class ClassicQueue(Queue):
         for callback in waiting:
             callback(now)
 
-    def _is_held_up(self) -> bool:
+    def is_held_up(self) -> bool:
         """Whether so many dead letters wait that nothing more is to leave the queue, or messages are coming back."""
         return self._returning > 0 or (self.letters is not None and self.letters.is_full)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
+    def watch(self, expires_at: int, now: int) -> None:
+        if expires_at <= now:
+            # It may have expired behind others: then it goes when it becomes the first.
+            self._drop_expired_at_once(now)
+        else:
+            self._watch(expires_at)
+
     def _watch(self, expires_at: int) -> None:
-        self._expires_soon = True
         if self._expiry_at == 0 or expires_at < self._expiry_at:
             if self._expiry_timer is not None:
                 self._expiry_timer.cancel()
@@ -585,38 +489,13 @@ class ClassicQueue(Queue):
         if not self.is_deleted:
             self.work_on()
 
-    def _head_has_expired(self, now: int) -> bool:
-        if not self._expires_soon:
-            return False
-        entry = self.ready.peek()
-        return entry is not None and 0 < entry.expires_at <= now
-
-    def _drop_expired(self, most: int, now: int) -> int:
-        """Give up what has expired at the head, and look again when the new head expires. Returns how many of `most`
-        are left: none, if there is more to do."""
-        ready = self.ready
-        while self._expires_soon and most > 0 and not self._is_held_up():
-            entry = ready.peek()
-            if entry is None:
-                self._expires_soon = False
-                break
-            if not entry.expires_at:
-                break
-            if entry.expires_at > now:
-                self._watch(entry.expires_at)
-                break
-            ready.pop()
-            self._drop(entry, EXPIRED)
-            most -= 1
-        return most
-
     def _drop_expired_at_once(self, now: int) -> bool:
         """Give up some of what has expired at the head. Returns whether that was all: else it goes on in slices."""
-        if self._drop_expired(self._at_once, now) > 0 and not self._is_held_up():
+        if self.drop_expired(self.most_at_once, now) > 0 and not self.is_held_up():
             return True
-        if not self._head_has_expired(now):
+        if not self.head_has_expired(now):
             return True
-        if not self._is_held_up():
+        if not self.is_held_up():
             self.work_on()
         return False
 
@@ -631,33 +510,13 @@ class ClassicQueue(Queue):
         return ClassicLeases(self)
 
     def take_ready(self, most: int, max_bytes: int, takes_any: bool, now: int) -> list[Entry]:
-        """The first ready messages leave the queue: so many at most, and so many octets, counted as they are packed;
-        the first one whatever its size if `takes_any`. They stay counted in the budget, and their durable copies are
-        not settled: both are the caller's."""
-        ready = self.ready
-        taken: list[Entry] = []
-        while len(taken) < most:
-            entry = ready.peek()
-            if entry is None:
-                break
-            if entry.expires_at and entry.expires_at <= now:
-                if self._drop_expired_at_once(now):
-                    continue
-                return self._taken(taken)
-            size = packed_size(entry.message)
-            if size > max_bytes and (taken or not takes_any):
-                break
-            max_bytes -= size
-            ready.pop()
+        taken = QueueRules.take_ready(self, most, max_bytes, takes_any, now)
+        self.delivered += len(taken)
+        for entry in taken:
             if entry.is_redelivered:
                 self.redelivered += 1
-            taken.append(entry)
-        if self._expires_soon:
+        if self.may_expire:
             self._drop_expired_at_once(now)
-        return self._taken(taken)
-
-    def _taken(self, taken: list[Entry]) -> list[Entry]:
-        self.delivered += len(taken)
         return taken
 
     # -- the whole queue -------------------------------------------------------------------------------------------
@@ -671,7 +530,7 @@ class ClassicQueue(Queue):
         count = self.ready.count
         entries, pages = self.ready.clear()
         for entry in entries:
-            self._forget(entry)
+            self.forget(entry)
         for page in pages:
             self._forget_page(page)
         return count
@@ -705,7 +564,7 @@ class ClassicQueue(Queue):
         self.store.unlist(self)
         for group in groups_of(self):
             group.forget()
-        self._became_ready()  # whoever waits for that looks again
+        self.became_ready()  # whoever waits for that looks again
         self._call_back(0)
         for consumer in consumers:
             consumer.on_queue_gone()
@@ -725,10 +584,10 @@ class ClassicQueue(Queue):
                 self.store.touch(item.journal_segment, self)
         self.ready.adopt(recovered.items)
         self.is_drained = False
-        self._expires_soon = True
+        self.may_expire = True
         self._drop_expired_at_once(now)
 
-    def adopt_letters(self, letters: list[tuple[Entry, str]]) -> None:
+    def adopt_letters(self, letters: list[tuple[Entry, Reason]]) -> None:
         """At a restart: the queue was deleted, and these are its dead letters, each with its reason."""
         self.is_deleted = True
         for entry, reason in letters:
@@ -737,7 +596,7 @@ class ClassicQueue(Queue):
                 self._leave_page(entry)
             self.store.touch(entry.journal_segment, self)
             self.pager.used += entry.message.size
-            self._give_up(entry, reason)
+            self.bury(entry, reason)
         self.work_on()
 
     def leave_segment(self, segment: int) -> None:

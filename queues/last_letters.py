@@ -22,13 +22,14 @@ from __future__ import annotations
 from typing import Any
 
 from queues.arguments import QueueArguments
-from queues.classic import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, ClassicQueue
+from queues.classic import ClassicQueue
 from queues.message import Entry
+from queues.reason import Reason
 from queues.recovered_letters import LETTERS_VERSION, RecoveredLetters
 from queues.store import LETTERS, MessageStore
 
 #: By the number that stands for them on the disk.
-REASONS = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
+REASONS = tuple(Reason)
 
 
 def keep_last_letters(queue: ClassicQueue, vhost: str) -> bool:
@@ -67,7 +68,7 @@ def forget_last_letters(store: MessageStore, queue_id: int) -> None:
 class LastLetters:
     """What a deleted queue has to remember. reasons: by sequence. segment: the journal segment that has LETTERS."""
 
-    def __init__(self, queue: Any, vhost: str, reasons: dict[int, str]) -> None:
+    def __init__(self, queue: Any, vhost: str, reasons: dict[int, Reason]) -> None:
         self._queue = queue
         self._vhost = vhost
         self._reasons = reasons

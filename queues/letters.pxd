@@ -14,11 +14,10 @@ cdef class Letters:
     cdef long long _under_way_bytes
     cdef object _again
 
-    cpdef int add(self, Entry entry, str reason, bint is_published) except -1
+    cpdef int add(self, Entry entry, object reason, bint is_published) except -1
     @cython.locals(entry=Entry, is_published=bint)
     cpdef Py_ssize_t work(self, Py_ssize_t left, long long now) except? -1
     @cython.locals(copies=Py_ssize_t)
-    cpdef Py_ssize_t post_now(self, Entry entry, str reason, long long now) except? -2
+    cpdef Py_ssize_t post_now(self, Entry entry, object reason, long long now) except? -2
     cdef bint _is_window_full(self) except -1
-    @cython.locals(reason=str)
     cpdef int done(self, Entry entry, bint is_lost, long long now) except -1

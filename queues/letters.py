@@ -28,6 +28,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from queues.message import Entry, Message
+from queues.reason import Reason
 
 #: So many letters of a queue are under way to other nodes at a time,
 WINDOW = 1000
@@ -57,7 +58,7 @@ class Post(Protocol):
     backlog: int
     is_posting: bool
 
-    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+    def post(self, queue: Any, entry: Entry, reason: Reason, now: int) -> int:
         """Publish one. Returns how many queues have it, or UNDER_WAY: `queue.letters.done` is called later."""
 
     def refuse(self, queue: Any, message: Message) -> None:
@@ -78,9 +79,9 @@ class Letters:
         self.noted: deque[tuple[Entry | None, Any, bool]] = deque()
         self.is_blocked = False
         self._published = 0  # of what is noted, what publishes have made
-        self._under_way: dict[Entry, str] = {}
+        self._under_way: dict[Entry, Reason] = {}
         self._under_way_bytes = 0
-        self._again: deque[tuple[int, Entry, str]] = deque()
+        self._again: deque[tuple[int, Entry, Reason]] = deque()
 
     @property
     def is_full(self) -> bool:
@@ -92,12 +93,12 @@ class Letters:
         """How many letters have not reached their new places, as far as is known."""
         return len(self.noted) + len(self._under_way) + len(self._again)
 
-    def waiting(self) -> list[tuple[Entry, str]]:
+    def waiting(self) -> list[tuple[Entry, Reason]]:
         """All that have not reached their new places, as far as is known, each with its reason."""
         noted = [(entry, reason) for entry, reason, _ in self.noted if entry is not None]
         return [*self._under_way.items(), *((entry, reason) for _, entry, reason in self._again), *noted]
 
-    def add(self, entry: Entry, reason: str, is_published: bool) -> None:
+    def add(self, entry: Entry, reason: Reason, is_published: bool) -> None:
         """The queue has given an entry up. is_published: because something is published to it."""
         is_published = is_published and not self.post.is_posting
         self.noted.append((entry, reason, is_published))
@@ -130,7 +131,7 @@ class Letters:
             left -= _LETTER_COST + _COPY_COST * self.post_now(entry, reason, now)
         return left
 
-    def post_now(self, entry: Entry, reason: str, now: int) -> int:
+    def post_now(self, entry: Entry, reason: Reason, now: int) -> int:
         """Post a letter that is not noted. Returns what `Post.post` does."""
         copies = self.post.post(self.queue, entry, reason, now)
         if copies < 0:

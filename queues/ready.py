@@ -42,6 +42,10 @@ _LONG_HEAD_PAGES = 4
 #: At most so many pages are unpacked to take in stragglers in one `relieve`.
 _STRAGGLER_PAGES = 16
 
+#: Entries that come back stand far apart when there are more than so many others for each between the first and the
+#: last.
+_FAR = 8
+
 
 #: What the head and the stragglers are before they have held anything: a deque takes 760 octets, and most queues are
 #: empty.
@@ -78,14 +82,45 @@ def _merged(there: deque[Entry], entries: list[Entry]) -> deque[Entry]:
     elif entries[0].sequence > there[-1].sequence:
         there.extend(entries)
     else:
-        # Between others: only those are looked at that stand between the first and the last of them.
         begin = bisect_right(there, entries[0].sequence, key=_sequence_of)
         end = bisect_right(there, entries[-1].sequence, begin, key=_sequence_of)
+        if end - begin > _FAR * len(entries):
+            _insert_far_apart(there, entries)
+            return there
+        # Between others: only those are looked at that stand between the first and the last of them.
         there.rotate(-begin)
         entries += [there.popleft() for _ in range(end - begin)]
         there.extendleft(sorted(entries, key=_sequence_of, reverse=True))
         there.rotate(begin)
     return there
+
+
+def _insert_far_apart(there: deque[Entry], entries: list[Entry]) -> None:
+    """Entries, in order, between so many others that these are not to be looked at one by one: the deque is turned from
+    each place to the next, the last first."""
+    turned = 0
+    for entry in reversed(entries):
+        behind = _count_behind(there, len(there) - turned, entry.sequence)
+        there.rotate(behind)
+        there.appendleft(entry)
+        turned += behind + 1
+    there.rotate(-turned)
+
+
+def _count_behind(there: deque[Entry], most: int, sequence: int) -> int:
+    """How many of the last ones, of so many at most, are above a sequence. Looks near the end first."""
+    low, step = 0, 1
+    while low + step <= most and there[-low - step].sequence > sequence:
+        low += step
+        step *= 2
+    high = min(low + step - 1, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if there[-middle].sequence > sequence:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class Ready:

@@ -32,13 +32,13 @@ cdef class DeadLetters:
     cdef public long long cycles_dropped
 
     @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
-    cpdef Py_ssize_t post(self, object queue, Entry entry, str reason, long long now) except? -2
+    cpdef Py_ssize_t post(self, object queue, Entry entry, object reason, long long now) except? -2
     @cython.locals(way=Way, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
-    cdef Py_ssize_t _publish(self, object queue, Message message, str reason, long long now, object receipt,
+    cdef Py_ssize_t _publish(self, object queue, Message message, object reason, long long now, object receipt,
                              bint makes_receipt) except? -2
     cdef Way _find_way(self, object queue)
     cdef list _remember(self, Way way, Message letter)
     cdef int _forget_all(self) except -1
     @cython.locals(way=Way)
     cpdef int forget(self, object queue) except -1
-    cdef list _without_cycles(self, object source, list queues, str reason, Message message, bint has_history)
+    cdef list _without_cycles(self, object source, list queues, object reason, Message message, bint has_history)

@@ -18,11 +18,11 @@ from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
-from queues.classic import REJECTED
 from queues.letters import UNDER_WAY
 from queues.message import Entry, Message
 from queues.queue import Queue
 from queues.quorum.effects import Refusal
+from queues.reason import Reason
 
 if TYPE_CHECKING:
     from amqp_broker.routing.discards import Discards
@@ -131,7 +131,7 @@ class DeadLetters:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
         self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.clock.now)
 
-    def post(self, queue: Any, entry: Entry, reason: str, now: int) -> int:
+    def post(self, queue: Any, entry: Entry, reason: Reason, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
         is called when its fate is known."""
         self._receipt = None
@@ -148,13 +148,13 @@ class DeadLetters:
 
         receipt.seal(done)
 
-    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+    def publish(self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
         whether it went somewhere, or nowhere because it was going round in a circle."""
         return self._publish(queue, message, reason, now, receipt, False) >= 0
 
     def _publish(
-        self, queue: Any, message: Message, reason: str, now: int, receipt: Receipt | None, makes_receipt: bool
+        self, queue: Any, message: Message, reason: Reason, now: int, receipt: Receipt | None, makes_receipt: bool
     ) -> int:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
         receipt, if one is needed."""
@@ -164,7 +164,7 @@ class DeadLetters:
             if way is None:
                 return -1
         deaths, vhost = self._deaths, way.vhost
-        letter = deaths.letter(message, queue.name, reason, way.exchange, way.own_key, now)
+        letter = deaths.letter(message, queue.name, reason.word, way.exchange, way.own_key, now)
         delayed: list[str] = []
         if way.is_plain and not deaths.copies:
             queues = way.routes.get(letter.raw)
@@ -179,7 +179,7 @@ class DeadLetters:
             delayed = route.delayed
             if not route.queues and not delayed:
                 return -1
-        if reason != REJECTED:
+        if reason is not Reason.REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
         if makes_receipt and (delayed or (way.may_need_receipt and needs_receipt(queues))):
             receipt = self._receipt = JointReceipt()
@@ -226,7 +226,7 @@ class DeadLetters:
             self._route_count -= len(way.routes)
 
     def _without_cycles(
-        self, source: Any, queues: list[Any], reason: str, message: Message, has_history: bool
+        self, source: Any, queues: list[Any], reason: Reason, message: Message, has_history: bool
     ) -> list[Any]:
         """The queues to which the letter does not come back in a circle."""
         name = source.name
@@ -235,16 +235,16 @@ class DeadLetters:
                 return [each for each in queues if not self._is_cycle(source, each.name, reason, message)]
         return queues
 
-    def _is_cycle(self, source: Queue, target: str, reason: str, message: Message) -> bool:
+    def _is_cycle(self, source: Queue, target: str, reason: Reason, message: Message) -> bool:
         """A message that comes back to a queue in a cycle without a single rejection is dropped."""
-        if reason == REJECTED:
+        if reason is Reason.REJECTED:
             return False
         if target == source.name:
             is_cycle = True
         else:
             is_cycle = False
             for queue, past_reason in past_deaths(message):
-                if past_reason == REJECTED:
+                if past_reason == Reason.REJECTED.word:
                     return False
                 if queue == target:
                     is_cycle = True

@@ -21,10 +21,11 @@ from typing import NamedTuple
 import cython
 
 from amqp_broker.octets.buffer import Buffer
+from queues.arguments import TIME_MAX
 from queues.page import AddressBook
 from queues.quorum import lease_commands
 from queues.quorum.lease_commands import LeaseCommand
-from queues.quorum.reader import TIME_MAX, U64_MAX, Reader, octets_of
+from queues.quorum.reader import U64_MAX, Reader, octets_of
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
 from queues.quorum.traffic import Enqueue as Enqueue  # the two are commands like the others
 from queues.quorum.traffic import How as How

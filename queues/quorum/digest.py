@@ -44,9 +44,9 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
             digest.update(count.to_bytes(8, "big"))
         for entry in queue.letters.transit:
             digest.update(_octets_of(entry))
-        if queue.leases is not None:
-            for lease in queue.leases.all():
-                digest.update(lease_octets(lease, lease in queue.leases.parting))
+        if queue.lease_groups is not None:
+            for lease in queue.lease_groups.all():
+                digest.update(lease_octets(lease, lease in queue.lease_groups.parting))
                 for entry in lease.entries():
                     digest.update(_octets_of(entry))
     return digest.digest()

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from queues.message import Message
+from queues.reason import Reason
 
 
 class Refusal(IntEnum):
@@ -29,15 +30,6 @@ class Refusal(IntEnum):
     """The lease group has another owner now."""
     LEASE_GONE = 7
     """There is no such lease group, or another incarnation of it, or it does not hold what was named."""
-
-
-class Reason(IntEnum):
-    """Why a message became a dead letter; the names are x-death's."""
-
-    REJECTED = 1
-    EXPIRED = 2
-    MAXLEN = 3
-    DELIVERY_LIMIT = 4
 
 
 class Cancel(IntEnum):

@@ -280,7 +280,7 @@ class Execution(Sink):
         consumer = origin.consumers.get(command.consumer)
         if consumer is not None and consumer.is_attached:
             consumer.set_prefetch(command.prefetch)
-            consumer.queue.prefetch_changed(consumer, self.state.clock)
+            consumer.queue.limit_changed(consumer, self.state.clock)
             self._touch(consumer.queue)
 
     def _get(self, origin: Origin, sequence: int, command: Get) -> None:

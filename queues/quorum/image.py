@@ -226,10 +226,10 @@ def lease_octets(lease: QuorumLease, is_parting: bool) -> bytes:
 def _lease_parts(queue: QuorumQueue, names_places: bool) -> list[Part]:
     """The lease groups, each followed by what it holds."""
     parts: list[Part] = []
-    if queue.leases is None:
+    if queue.lease_groups is None:
         return parts
-    for place, lease in enumerate(queue.leases.all()):
-        parts.append((Kind.LEASE, lease_octets(lease, lease in queue.leases.parting)))
+    for place, lease in enumerate(queue.lease_groups.all()):
+        parts.append((Kind.LEASE, lease_octets(lease, lease in queue.lease_groups.parting)))
         parts += _paged_parts(lease.pages, lease.tail, queue.queue_id, Section.LEASED, place, names_places)
     return parts
 

@@ -221,17 +221,17 @@ class _QueueReader:
 
     def _lease(self, reader: Reader) -> None:
         queue = self.queue
-        if queue.leases is None:
-            queue.leases = Leases()
+        if queue.lease_groups is None:
+            queue.lease_groups = Leases()
         lease = QuorumLease(queue.queue_id, self._pager, reader.name(), reader.name(), reader.name())
         lease.trimmed, lease.next, lease.last_called = reader.u64(), reader.u64(), reader.u64()
         if lease.trimmed > lease.next:
             raise reader.fail(f"a lease group of {lease.trimmed}..{lease.next}")
         self._leases.append(lease)
         if reader.flags(1):
-            queue.leases.parting.append(lease)
+            queue.lease_groups.parting.append(lease)
         else:
-            queue.leases.groups[lease.name] = lease
+            queue.lease_groups.groups[lease.name] = lease
 
     def _page(self, reader: Reader, kind: int) -> None:
         section, place = self._section(reader)

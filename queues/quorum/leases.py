@@ -90,9 +90,9 @@ class Leases:
 
 def execute(queue: Any, command: LeaseCommand, clock: int) -> Refusal | None:
     """Do what a command says to a QuorumQueue. Returns why it was refused."""
-    if queue.leases is None:
-        queue.leases = Leases()
-    leases: Leases = queue.leases
+    if queue.lease_groups is None:
+        queue.lease_groups = Leases()
+    leases: Leases = queue.lease_groups
     lease = leases.groups.get(command.name)
     if isinstance(command, OpenLease):
         if lease is None:
@@ -126,7 +126,7 @@ def claim(queue: Any, lease: QuorumLease, command: Claim, clock: int) -> None:
     """Messages that are ready become the group's."""
     pager = queue.pager
     most = min(command.messages, CLAIM_MESSAGES)
-    for entry in queue.take_ready(most, min(command.octets, CLAIM_BYTES), clock):
+    for entry in queue.take_ready(most, min(command.octets, CLAIM_BYTES), True, clock):
         if entry.page is not None:
             pager.settle(queue.queue_id, entry.page)
             entry.page = None
@@ -136,7 +136,7 @@ def claim(queue: Any, lease: QuorumLease, command: Claim, clock: int) -> None:
 
 def put_back(queue: Any) -> None:
     """Some of what is to go back to the queue does, the last first. Call `dispatch` afterwards."""
-    leases: Leases | None = queue.leases
+    leases: Leases | None = queue.lease_groups
     if leases is None or not leases.parting:
         return
     most = RELEASE_MESSAGES

@@ -17,8 +17,9 @@ import cython
 
 from queues.message import Entry, Message
 from queues.pager import Pager
-from queues.quorum.effects import DeadLettered, Reason
+from queues.quorum.effects import DeadLettered
 from queues.ready import Ready
+from queues.reason import Reason
 
 if not cython.compiled:
     from queues.message import make_entry

@@ -218,12 +218,12 @@ class QueueGroupMachine:
     def lease_groups(self, queue_id: int) -> dict[str, QuorumLease]:
         """The lease groups of a queue by name, to be read only; those that are being put back not among them."""
         queue = self._execution.state.queues.get(queue_id)
-        return queue.leases.groups if queue is not None and queue.leases is not None else {}
+        return queue.lease_groups.groups if queue is not None and queue.lease_groups is not None else {}
 
     def parting_groups(self, queue_id: int) -> list[QuorumLease]:
         """Those of which some is still on its way back to the queue."""
         queue = self._execution.state.queues.get(queue_id)
-        return list(queue.leases.parting) if queue is not None and queue.leases is not None else []
+        return list(queue.lease_groups.parting) if queue is not None and queue.lease_groups is not None else []
 
     def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
         """Memory is short: bring pages to the disk until so much is free; and heads too, of queues that have no
@@ -232,8 +232,8 @@ class QueueGroupMachine:
         for queue in self._execution.state.queues.values():
             keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
             holders: list[Any] = [queue.ready, queue.letters.waiting]
-            if queue.leases is not None:
-                holders += queue.leases.all()
+            if queue.lease_groups is not None:
+                holders += queue.lease_groups.all()
             for holder in holders:
                 if freed >= want_bytes:
                     return freed

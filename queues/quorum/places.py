@@ -149,8 +149,8 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
     named = 0
     for ready in [*queue.levels(), queue.letters.waiting]:
         named += _name_pages(ready, queue_id, sparse)
-    if queue.leases is not None:
-        for lease in queue.leases.all():
+    if queue.lease_groups is not None:
+        for lease in queue.lease_groups.all():
             named += _place_pages(lease.pages, queue_id, pager, sparse)
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]

@@ -13,8 +13,6 @@ if not cython.compiled:
 
 U64_MAX = (1 << 64) - 1
 I64_MAX = (1 << 63) - 1
-#: No time is above it, so that the sum of a time and a capped duration fits into 63 bits. Milliseconds.
-TIME_MAX = (1 << 62) - 1
 
 
 class Malformed(ValueError):

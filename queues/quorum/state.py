@@ -127,7 +127,7 @@ class GroupState:
     def add(self, queue: QuorumQueue) -> None:
         """There is one queue more."""
         self.queues[queue.queue_id] = queue
-        if queue.leases is not None:
+        if queue.lease_groups is not None:
             self.leased[queue.queue_id] = queue
 
     def remove(self, queue_id: int) -> None:

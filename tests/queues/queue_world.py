@@ -14,6 +14,7 @@ from queues.leases import groups_of, restore_lease
 from queues.message import Address, Entry, Message, build_message
 from queues.page import Page
 from queues.pager import Pager
+from queues.reason import Reason
 from queues.recovery import RecoveredQueue, Recovery
 from queues.store import MessageStore
 from queues.timers import Timers
@@ -116,9 +117,9 @@ class World:
             f"queue {queue_id}", queue_id, True, settings, self.store, self.timers, self.background, self
         )
 
-    def post(self, queue: ClassicQueue, entry: Entry, reason: str, now: int) -> int:
+    def post(self, queue: ClassicQueue, entry: Entry, reason: Reason, now: int) -> int:
         """As Post of queues/letters.py."""
-        self.dead_letters.append((queue.queue_id, entry.message, reason))
+        self.dead_letters.append((queue.queue_id, entry.message, reason.word))
         return 1
 
     def refuse(self, queue: ClassicQueue, message: Message) -> None:

@@ -31,6 +31,7 @@ def take_all(world: World) -> list[Entry]:
     client = Client([], 1 << 30)
     queue.add_consumer(client)
     queue.dispatch(world.now)
+    world.work()
     queue.remove_consumer(client)
     return [entry for _, entry, _, _ in client.log if entry is not None]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
+from typing import Any
 
 import pytest
 
 from queues.message import Entry
-from queues.ready import Ready
+from queues.ready import Ready, _merged
 from tests.queues.queue_world import World, message_named, name_of
 from tests.queues.test_large_releases import PLAIN
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -62,3 +64,40 @@ def test_a_few_are_not_put_in_order_with_all_others() -> None:
         few = min(few, time.process_time() - begin)
         assert [found.pop() for _ in range(40_000)] == entries
     assert few < 10 * all_at_once
+
+
+class Counted:
+    """Stands for an entry; counts how often somebody asks where it belongs."""
+
+    asked = 0
+
+    def __init__(self, sequence: int) -> None:
+        self._sequence = sequence
+
+    @property
+    def sequence(self) -> int:
+        Counted.asked += 1
+        return self._sequence
+
+
+@pytest.mark.parametrize("places", [(0.0, 1.0), (0.1, 0.5, 0.9), tuple(number / 100 for number in range(1, 100))])
+def test_what_lies_far_apart_does_not_cost_what_lies_between(places: tuple[float, ...]) -> None:
+    count = 50_000
+    there: Any = deque(Counted(2 * number + 2) for number in range(count))
+    some: Any = [Counted(2 * int(place * count) + 1) for place in places]
+    Counted.asked = 0
+    merged = _merged(there, some)
+    assert Counted.asked < 60 * (len(some) + 2)
+    assert len(merged) == count + len(some)
+    sequences = [each.sequence for each in merged]
+    assert sequences == sorted(sequences)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_they_are_put_between_others_wherever_they_belong(seed: int) -> None:
+    chance = random.Random(seed)
+    size = chance.choice([5, 40, 400, 2000])
+    some = set(chance.sample(range(size), chance.randint(1, max(1, size // chance.choice([2, 9, 30, 300])))))
+    there: Any = deque(Counted(number) for number in range(size) if number not in some)
+    back: Any = [Counted(number) for number in some]
+    assert [each.sequence for each in _merged(there, back)] == list(range(size))

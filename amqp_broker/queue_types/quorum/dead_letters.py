@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
 from amqp_broker.queue_types.receipts import JointReceipt, LetterReceipt
 from queues.quorum.commands import Dispatched
-from queues.quorum.effects import DeadLettered, Reason, Refusal
+from queues.quorum.effects import DeadLettered, Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -41,14 +41,6 @@ RETRY_MS = 1000
 
 #: What a letter costs of a slice: it is published, and more is kept of it than of those of classic queues.
 _LETTER_COST = 12
-
-#: Reasons as dead letters of all queues name them (queues/classic.py).
-_REASONS = {
-    Reason.REJECTED: "rejected",
-    Reason.EXPIRED: "expired",
-    Reason.MAXLEN: "maxlen",
-    Reason.DELIVERY_LIMIT: "delivery_limit",
-}
 
 
 class _Unsynced(NamedTuple):
@@ -139,7 +131,7 @@ class LetterCarrier:
         journal = self._store.journal
         before = journal.position
         receipt = self._receipt(queue, effect)
-        was_sent = queue.publish_letter(effect.message, _REASONS[effect.reason], now, receipt)
+        was_sent = queue.publish_letter(effect.message, effect.reason, now, receipt)
         if not was_sent and queue.quorum_settings.at_least_once:
             self._again.append((now + RETRY_MS, effect))
             return

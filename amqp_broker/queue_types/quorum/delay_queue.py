@@ -21,6 +21,7 @@ from amqp_broker.queue_types.receipts import Receipt
 from queues.arguments import QueueArguments
 from queues.message import NO_EXPIRATION, Message, make_message
 from queues.quorum.settings import QuorumSettings
+from queues.reason import Reason
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -52,7 +53,7 @@ class DelayQueue(QuorumQueue):
             self.group.queue_ended(self.queue_id)
         return count
 
-    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+    def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A message is due."""
         expiration = read_property(message.properties(), "expiration")
         own = int(expiration) if isinstance(expiration, str) and expiration.isdigit() else NO_EXPIRATION

@@ -45,6 +45,7 @@ from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
 from queues.quorum.settings import QuorumSettings
+from queues.reason import Reason
 from raft.entry import REGULAR
 from raft.errors import PeerProtocolError
 from raft.group import Group
@@ -73,7 +74,7 @@ _NEVER = 1 << 62
 class Letters(Protocol):
     """The node's DeadLetters."""
 
-    def publish(self, queue: Queue, message: Message, reason: str, now: int, receipt: Receipt | None) -> bool:
+    def publish(self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. Returns whether it went anywhere."""
 
 

@@ -19,6 +19,7 @@ from queues.message import Message
 from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
+from queues.reason import Reason
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -72,7 +73,7 @@ class QuorumQueue(QueueProxy):
         if self.group.machine.settings_of(self.queue_id) is None:
             self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
 
-    def publish_letter(self, message: Message, reason: str, now: int, receipt: Receipt) -> bool:
+    def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
         return self.group.host.dead_letters.publish(self, message, reason, now, receipt)
 

@@ -1,0 +1,19 @@
+"""Reason: why a message became a dead letter."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """The numbers are in checkpoints of quorum queues, and the order is that of LETTERS (queues/last_letters.py)."""
+
+    REJECTED = 1
+    EXPIRED = 2
+    MAXLEN = 3
+    DELIVERY_LIMIT = 4
+
+    @property
+    def word(self) -> str:
+        """As x-death names it."""
+        return self.name.lower()

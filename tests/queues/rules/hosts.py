@@ -1,0 +1,452 @@
+"""Queues of all hosts of QueueRules, to be told the same and asked the same: messages go by their names.
+
+Everything that a test does is over when the method returns: consumers have what they may have, and nothing is due.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from queues.arguments import QueueArguments
+from queues.consumer import Consumer
+from queues.message import Entry, Message
+from queues.pager import Pager
+from queues.quorum.commands import Detach, Enqueue, Get, How, OpenQueue, Purge, Settle
+from queues.quorum.effects import Discarded, Effect, GetAnswered
+from queues.quorum.lease_commands import Claim, OpenLease
+from queues.reason import Reason
+from queues.rules import QueueRules
+from storage.page_store import PageStore
+from tests.queues.queue_world import (
+    HEAD_BYTES,
+    HEAD_MESSAGES,
+    PAGE_BYTES,
+    PAGE_SEGMENT_BYTES,
+    Client,
+    World,
+    message_named,
+    name_of,
+)
+from tests.queues.quorum.quorum_world import (
+    Group,
+    Member,
+    Stream,
+    deliveries,
+    letters_of,
+    of_type,
+    ready_names,
+    refusals,
+    settings_of,
+)
+from tests.simulation.simulated_disk import SimulatedDisk
+
+BUDGET_BYTES = 1 << 30
+
+
+class Host:
+    """One queue. log: (consumer, name, redelivered) of all deliveries, in order."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[int, int, bool]] = []
+
+    def names(self) -> list[int]:
+        """Whatever was delivered, in order."""
+        return [name for _, name, _ in self.log]
+
+    def apply(self, arguments: QueueArguments) -> None:
+        """Other arguments are in force."""
+        raise NotImplementedError
+
+    def publish(self, name: int, **options: Any) -> bool:
+        """Options as in message_named. False: refused."""
+        raise NotImplementedError
+
+    def consume(self, limit: int, priority: int = 0) -> int:
+        """A consumer who may hold so many. Returns its number."""
+        raise NotImplementedError
+
+    def cancel(self, consumer: int) -> None:
+        """It gets nothing more."""
+        raise NotImplementedError
+
+    def settle(self, consumer: int, how: How, *names: int) -> None:
+        """What a consumer holds."""
+        raise NotImplementedError
+
+    def get(self) -> int | None:
+        """The first one, which is held."""
+        raise NotImplementedError
+
+    def take(self, most: int, max_bytes: int) -> list[int]:
+        """The first ones, for a lease group."""
+        raise NotImplementedError
+
+    def advance(self, milliseconds: int) -> None:
+        """Time passes."""
+        raise NotImplementedError
+
+    def purge(self) -> int:
+        """How many there were."""
+        raise NotImplementedError
+
+    def ready(self) -> list[int]:
+        """In the order in which they would be delivered."""
+        raise NotImplementedError
+
+    def dead(self) -> list[tuple[int, str]]:
+        """Dead letters, each with its reason."""
+        raise NotImplementedError
+
+    def discarded(self) -> int:
+        """So many came back too often, and are nowhere."""
+        raise NotImplementedError
+
+    def unacked(self) -> int:
+        """So many are held."""
+        raise NotImplementedError
+
+
+class _Local(Host):
+    """A queue that is an object of the test."""
+
+    queue: Any
+    now = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: list[Client] = []
+        self.held: dict[tuple[int, int], Entry] = {}
+        self.raw: list[Any] = []
+
+    def consume(self, limit: int, priority: int = 0, no_ack: bool = False) -> int:
+        client = Client(self.raw, limit, no_ack, priority)
+        self.clients.append(client)
+        self.join(client)
+        self.look()
+        return len(self.clients) - 1
+
+    def join(self, client: Client) -> None:
+        self.queue.add_consumer(client)
+
+    def cancel(self, consumer: int) -> None:
+        self.queue.remove_consumer(self.clients[consumer])
+        self.look()
+
+    def settle(self, consumer: int, how: How, *names: int) -> None:
+        client = self.clients[consumer]
+        entries = [self.held.pop((consumer, name)) for name in names]
+        client.unsettled -= len(entries)
+        if how is How.ACK:
+            for entry in entries:
+                self.queue.ack(entry)
+        elif how is How.REJECT:
+            for entry in entries:
+                self.queue.reject(entry, self.now)
+        else:
+            self.back(entries, how is How.REQUEUE)
+        if client in self.queue.dispatcher.consumers:
+            self.queue.dispatcher.credit_returned(client)
+        self.look()
+
+    def back(self, entries: list[Entry], counts: bool) -> None:
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Everything happens that may, and the log has it."""
+        self.queue.dispatch(self.now)
+        self.work()
+        for client, entry, message, is_redelivered in self.raw:
+            number = self.clients.index(client)
+            self.log.append((number, name_of(message), is_redelivered))
+            if entry is not None:
+                self.held[number, name_of(message)] = entry
+        self.raw.clear()
+
+    def work(self) -> None:
+        raise NotImplementedError
+
+    def unacked(self) -> int:
+        return int(self.queue.unacked)
+
+    def ready(self) -> list[int]:
+        levels = self.queue.levels()
+        found = []
+        for level in reversed(levels):
+            entries = [*level.head, *level.stragglers]
+            for page in level.pages or ():
+                self.queue.pager.load(self.queue.queue_id, page)
+                entries += page.entries(self.queue.pager.addresses)
+            names = [name_of(entry.message) for entry in sorted(entries, key=lambda entry: entry.sequence)]
+            if level.pages is not None and level.tail.count:
+                page = level.tail.seal()
+                level.pages.append(page)
+                names += [name_of(entry.message) for entry in page.entries(self.queue.pager.addresses)]
+            found += names
+        return found
+
+
+class ClassicHost(_Local):
+    """A ClassicQueue, with its journal."""
+
+    def __init__(self, arguments: QueueArguments) -> None:
+        super().__init__()
+        host = self
+        self._discarded = 0
+
+        class OwnWorld(World):
+            def discard(self, queue: Any) -> None:
+                host._discarded += 1
+
+        self.world = OwnWorld(SimulatedDisk(random.Random(1)), [arguments], self.now, BUDGET_BYTES)
+        self.queue = self.world.queues[0]
+
+    def apply(self, arguments: QueueArguments) -> None:
+        self.queue.apply_settings(arguments)
+        self.look()
+
+    def publish(self, name: int, **options: Any) -> bool:
+        before = self.queue.next_sequence
+        self.world.vhost.publish(message_named(name, **options), [self.queue], self.now)
+        self.look()
+        return bool(self.queue.next_sequence > before)
+
+    def back(self, entries: list[Entry], counts: bool) -> None:
+        if counts:
+            self.queue.put_back(entries, self.now)
+        else:
+            self.queue.take_back(entries, self.now)
+
+    def get(self) -> int | None:
+        entry = self.queue.get(self.now)
+        if entry is None:
+            return None
+        self.queue.take_held(entry, Client(self.raw, 1))
+        self.look()
+        return name_of(entry.message)
+
+    def take(self, most: int, max_bytes: int) -> list[int]:
+        taken = self.queue.take_ready(most, max_bytes, True, self.now)
+        self.look()
+        return [name_of(entry.message) for entry in taken]
+
+    def advance(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        self.world.advance(milliseconds)
+        self.look()
+
+    def work(self) -> None:
+        self.world.work()
+
+    def purge(self) -> int:
+        return int(self.queue.purge())
+
+    def dead(self) -> list[tuple[int, str]]:
+        return [(name_of(message), reason) for _, message, reason in self.world.dead_letters]
+
+    def discarded(self) -> int:
+        return self._discarded
+
+
+class BareQueue(QueueRules):
+    """The rules and nothing else: what happens to messages is in lists."""
+
+    def __init__(self, pager: Pager, arguments: QueueArguments) -> None:
+        super().__init__("bare", 1, False, pager, arguments, 3)
+        self.apply_arguments(arguments)
+        self.buried: list[tuple[int, str]] = []
+        self.nowhere = 0
+        self.is_scheduled = False
+
+    def give(self, entry: Entry, consumer: Consumer, now: int) -> int:
+        if consumer.no_ack:
+            self.forget(entry)
+            consumer.deliver_at_once(entry.message, entry.is_redelivered)
+        else:
+            entry.consumer = consumer
+            self.unacked += 1
+            consumer.deliver(entry)
+        return 1
+
+    def forget(self, entry: Entry) -> Any:
+        self.pager.used -= entry.message.size
+        return 0  # what the compiled method returns
+
+    def bury(self, entry: Entry, reason: Reason) -> Any:
+        self.buried.append((name_of(entry.message), reason.word))
+        return self.forget(entry)
+
+    def bury_refused(self, message: Message) -> Any:
+        self.buried.append((name_of(message), Reason.MAXLEN.word))
+        return 0
+
+    def discarded(self, messages: int) -> Any:
+        self.nowhere += messages
+        return 0
+
+    def schedule(self) -> Any:
+        self.is_scheduled = True
+        return 0
+
+    def watch(self, expires_at: int, now: int) -> Any:
+        if expires_at <= now:  # as a classic queue: it has expired before it is one too many
+            self.drop_expired(3, now)
+        return 0
+
+    def dispatch(self, now: int) -> Any:
+        if self.hand_out(2, now) <= 0:
+            self.is_scheduled = True
+        return 0
+
+
+class BareHost(_Local):
+    """A BareQueue, which does a very little at once."""
+
+    def __init__(self, arguments: QueueArguments) -> None:
+        super().__init__()
+        store = PageStore(SimulatedDisk(random.Random(1)), PAGE_SEGMENT_BYTES)
+        self.queue = BareQueue(Pager(store, BUDGET_BYTES, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES), arguments)
+
+    def apply(self, arguments: QueueArguments) -> None:
+        self.queue.apply_arguments(arguments)
+        self.look()
+
+    def publish(self, name: int, **options: Any) -> bool:
+        is_there = self.queue.accept(message_named(name, **options), self.now)
+        self.look()
+        return bool(is_there)
+
+    def join(self, client: Client) -> None:
+        client.queue = self.queue
+        self.queue.dispatcher.add(client)
+
+    def cancel(self, consumer: int) -> None:
+        self.queue.dispatcher.remove(self.clients[consumer])
+        self.look()
+
+    def back(self, entries: list[Entry], counts: bool) -> None:
+        self.queue.bring_back(entries, counts, self.now)
+
+    def get(self) -> int | None:
+        self.queue.drop_expired(1 << 30, self.now)
+        entry = self.queue.ready.pop()
+        if entry is None:
+            return None
+        self.queue.unacked += 1
+        self.look()
+        return name_of(entry.message)
+
+    def take(self, most: int, max_bytes: int) -> list[int]:
+        self.queue.drop_expired(1 << 30, self.now)
+        return [name_of(entry.message) for entry in self.queue.take_ready(most, max_bytes, True, self.now)]
+
+    def advance(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        self.look()
+
+    def work(self) -> None:
+        queue = self.queue
+        while True:
+            queue.is_scheduled = False
+            left = min(queue.drop_excess(3), queue.drop_expired(3, self.now))
+            queue.dispatch(self.now)
+            if left > 0 and not queue.is_scheduled:
+                return
+
+    def purge(self) -> int:
+        count = int(self.queue.ready.count)
+        self.queue.ready.clear()
+        return count
+
+    def dead(self) -> list[tuple[int, str]]:
+        return list(self.queue.buried)
+
+    def discarded(self) -> int:
+        return int(self.queue.nowhere)
+
+
+class QuorumHost(Host):
+    """A group of one member, driven by commands."""
+
+    def __init__(self, arguments: QueueArguments) -> None:
+        super().__init__()
+        self.member = Member("n1")
+        self.member.machine.role_changed(True, "n1", 1, 0)
+        self.group = Group(self.member, settings=settings_of(**_fields(arguments)))
+        self.stream = Stream(self.group, self.member)
+        self.numbers: list[int] = []
+        self.held: deque[tuple[int, int, int]] = deque()
+        self._discarded = 0
+
+    def _look(self, effects: list[Effect]) -> list[Effect]:
+        for number, delivery, name, _ in deliveries(effects):
+            consumer = self.numbers.index(number)
+            entry = self.member.queue().holders["n1", number].held[delivery][0]
+            self.log.append((consumer, name, entry.is_redelivered))
+            self.held.append((consumer, delivery, name))
+        self._discarded += sum(each.messages for each in of_type(effects, Discarded))
+        return effects
+
+    def _send(self, *commands: Any) -> list[Effect]:
+        effects = self._look(self.stream.send(*commands))
+        while (due := self.member.machine.next_deadline()) is not None and due <= self.group.now:
+            effects += self._look(self.group.lead()["n1"])
+        return effects
+
+    def apply(self, arguments: QueueArguments) -> None:
+        self._send(OpenQueue(1, settings_of(**_fields(arguments))))
+
+    def publish(self, name: int, **options: Any) -> bool:
+        return not refusals(self._send(Enqueue((1,), message_named(name, **options))))
+
+    def consume(self, limit: int, priority: int = 0) -> int:
+        self.numbers.append(self.stream.consumers + 1)
+        self._look(self.stream.attach(prefetch=limit, priority=priority)[1])
+        self._send()
+        return len(self.numbers) - 1
+
+    def cancel(self, consumer: int) -> None:
+        self._send(Detach(self.numbers[consumer], False, 1 << 40))
+
+    def settle(self, consumer: int, how: How, *names: int) -> None:
+        found = [each for each in self.held if each[0] == consumer and each[2] in names]
+        assert len(found) == len(names)
+        for each in found:
+            self.held.remove(each)
+        # One after the other in one command, as a client's settlement of several comes.
+        self._send(Settle(self.numbers[consumer], how, tuple((delivery, delivery) for _, delivery, _ in found)))
+
+    def get(self) -> int | None:
+        effects = self._send(Get(self.stream.new_consumer(), 1))
+        answer = of_type(effects, GetAnswered)[0]
+        return None if answer.message is None else name_of(answer.message)
+
+    def take(self, most: int, max_bytes: int) -> list[int]:
+        caller = (1, "group", "1" * 32, "owner")
+        self._send(OpenLease(*caller), Claim(*caller, 0, most, max_bytes, True))
+        return [name_of(entry.message) for entry in self.member.machine.lease_groups(1)["group"].entries()]
+
+    def advance(self, milliseconds: int) -> None:
+        self._look(self.group.advance(milliseconds)["n1"])
+
+    def purge(self) -> int:
+        before = len(self.ready())
+        self._send(Purge(1))
+        return before - len(self.ready())
+
+    def ready(self) -> list[int]:
+        return ready_names(self.member)
+
+    def dead(self) -> list[tuple[int, str]]:
+        return [(name, reason.lower()) for name, reason, _ in letters_of(self.member)]
+
+    def discarded(self) -> int:
+        return self._discarded
+
+    def unacked(self) -> int:
+        return int(self.member.queue().unacked)
+
+
+def _fields(arguments: QueueArguments) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in QueueArguments.__slots__}
