@@ -26,7 +26,7 @@ class ReplyConsumer(ChannelConsumer):
 
     def __init__(self, channel: Any, tag: str) -> None:
         super().__init__(channel, tag, True, False, 0, 0, None)
-        self.address = channel.connection.node.broker.reply_consumers.add(self)
+        self.address = channel.services.reply_consumers.add(self)
 
 
 def on_basic_qos(channel: Any, method: Any) -> None:
@@ -48,7 +48,7 @@ def on_basic_qos(channel: Any, method: Any) -> None:
 def on_basic_consume(channel: Any, method: Any) -> None:
     """basic.consume"""
     connection = channel.connection
-    tag = method.consumer_tag or _generated_tag(connection)
+    tag = method.consumer_tag or _generated_tag(channel)
     if tag in channel.consumers or (channel.reply_consumer is not None and channel.reply_consumer.tag == tag):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     if method.queue == REPLY_TO:
@@ -56,7 +56,7 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         return
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
-    queue = connection.node.broker.declarations.find_queue(connection, name)
+    queue = channel.services.declarations.find_queue(connection, name)
     limit = connection.config.max_consumers_per_channel
     if len(channel.consumers) >= limit:
         raise precondition_failed(
@@ -88,8 +88,8 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     queue.dispatch(channel.clock.now)
 
 
-def _generated_tag(connection: Any) -> str:
-    octets = connection.node.broker.random_bytes(16)
+def _generated_tag(channel: Any) -> str:
+    octets = channel.services.random_bytes(16)
     return "amq.ctag-" + base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
 
@@ -120,7 +120,7 @@ def on_basic_cancel(channel: Any, method: Any) -> None:
     if consumer is not None:
         cancel_consumer(channel, consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
-        channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.services.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
     if not method.nowait:
         reply(channel, methods.BasicCancelOk(tag))
@@ -131,7 +131,7 @@ def on_basic_get(channel: Any, method: Any) -> None:
     connection = channel.connection
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
-    queue = connection.node.broker.declarations.find_queue(connection, name)
+    queue = channel.services.declarations.find_queue(connection, name)
     queue.last_used = channel.clock.now
     if not method.no_ack:
         _check_held(channel)
@@ -139,13 +139,13 @@ def on_basic_get(channel: Any, method: Any) -> None:
         get_elsewhere(channel, queue, _getter(channel, queue), method.no_ack)
         return
     entry = queue.get(channel.clock.now)
-    if entry is None and connection.node.background.run_newest(channel.clock.now):
+    if entry is None and channel.services.background.run_newest(channel.clock.now):
         # Who rejects a message and looks for its dead letter then finds it.
         entry = queue.get(channel.clock.now) if not queue.is_deleted else None
     if entry is None:
         if queue.waits(channel.clock.now):
             # What has expired is given up in slices; what stands behind it is the client's then.
-            hold = connection.node.hold(connection, f"basic.get from queue '{queue.name}'")
+            hold = channel.services.answers.hold(connection, f"basic.get from queue '{queue.name}'")
             queue.wait(lambda: hold.release(lambda: on_basic_get(channel, method)))
             return
         reply(channel, methods.BasicGetEmpty())

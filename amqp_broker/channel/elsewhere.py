@@ -1,7 +1,7 @@
 """What a channel asks of a queue whose log is elsewhere, and is answered later: to consume, to get, to have committed.
 
-The connection's other frames wait meanwhile (Node.hold), so that answers keep their order. Where the client is gone
-when an answer comes, what was fetched goes back.
+The connection's other frames wait meanwhile (PendingAnswers.hold), so that answers keep their order. Where the client
+is gone when an answer comes, what was fetched goes back.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def reply_with_message(channel: Any, tag: int, is_redelivered: bool, message: Me
     channel.output.put_content(message, channel.channel_id, connection.frame_max)
     if channel.output.size() > connection.config.output_pause_bytes:
         # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
-        connection.node.sate(connection)
+        channel.services.pauses.sate(connection)
 
 
 def consume_elsewhere(channel: Any, queue: Any, consumer: ChannelConsumer, no_wait: bool) -> None:
     """basic.consume: the answer comes when the log has taken the consumer, and before its first delivery."""
-    node = channel.connection.node
+    answers = channel.services.answers
     receipt = JointReceipt()
-    hold = node.hold(channel.connection, f"basic.consume from queue '{queue.name}'")
+    hold = answers.hold(channel.connection, f"basic.consume from queue '{queue.name}'")
     holder = queue.attach(consumer, receipt)
 
     def answer(refusal: Refusal | None) -> None:
@@ -65,7 +65,7 @@ def get_elsewhere(channel: Any, queue: Any, getter: ChannelConsumer, no_ack: boo
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{channel.vhost.name}'. "
             "basic.get operations are not supported by quorum queues with single active consumer",
         )
-    hold = channel.connection.node.hold(channel.connection, f"basic.get from queue '{queue.name}'")
+    hold = channel.services.answers.hold(channel.connection, f"basic.get from queue '{queue.name}'")
     is_taken = False
 
     def answer(refusal: Refusal | None, entry: Entry | None, left: int) -> None:

@@ -26,7 +26,7 @@ def queue_name(channel: Any, name: str) -> str:
 def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool = False) -> None:
     """queue.declare"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     name, found = declarations.declare_queue(connection, method)
     channel.last_queue = name
     if isinstance(found, Wanted):
@@ -34,7 +34,7 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool
         return
     if isinstance(found, RemoteQueue) and not is_counted:
         # The counts are its home's, and without its home there is no queue.
-        hold = connection.node.hold(connection, method.name)
+        hold = channel.services.answers.hold(connection, method.name)
         found.ask(hold, lambda: on_queue_declare(channel, method, tries, True))
         return
     ready = found.message_count() if found is not None else 0
@@ -44,7 +44,7 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0, is_counted: bool
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
-    declarations = channel.connection.node.broker.declarations
+    declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
@@ -59,7 +59,7 @@ def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
 def on_queue_unbind(channel: Any, method: Any) -> None:
     """queue.unbind"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     proposal = None
@@ -72,7 +72,7 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
 def on_queue_purge(channel: Any, method: Any) -> None:
     """queue.purge"""
     connection = channel.connection
-    queue = connection.node.broker.declarations.find_purged(connection, queue_name(channel, method.queue))
+    queue = channel.services.declarations.find_purged(connection, queue_name(channel, method.queue))
 
     def answer(count: int) -> None:
         if not method.nowait:
@@ -81,19 +81,19 @@ def on_queue_purge(channel: Any, method: Any) -> None:
     if not queue.is_proxy:
         answer(queue.purge())
         return
-    hold = connection.node.hold(connection, method.name)
+    hold = channel.services.answers.hold(connection, method.name)
     queue.clear(lambda refusal, count: hold.release(lambda: answer(queue.answered(refusal, count))))
 
 
 def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None:
     """queue.delete"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     queue = connection.vhost.queues.get(name)
     if isinstance(queue, RemoteQueue) and queue.is_available and not is_counted:
         declarations.check_delete(connection, name)
-        hold = connection.node.hold(connection, method.name)
+        hold = channel.services.answers.hold(connection, method.name)
         queue.ask(hold, lambda: on_queue_delete(channel, method, True))
         return
     if isinstance(queue, RemoteQueue) and not queue.is_available and (method.if_unused or method.if_empty):
@@ -105,13 +105,14 @@ def on_queue_delete(channel: Any, method: Any, is_counted: bool = False) -> None
         connection.late_cancels = None
         raise
     answer = methods.QueueDeleteOk(count)
-    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(connection))
+    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
 
 
-def _tell_cancels(connection: Any) -> None:
+def _tell_cancels(channel: Any) -> None:
     """Clients count on hearing of the deletion that they have asked for before what comes of it."""
+    connection = channel.connection
     cancels, connection.late_cancels = connection.late_cancels, None
-    connection.publisher.tell_cancelled(cancels)
+    channel.services.publisher.tell_cancelled(cancels)
 
 
 HANDLERS = {

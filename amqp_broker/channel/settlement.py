@@ -24,8 +24,8 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.services import ChannelServices
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
-    from amqp_broker.vhosts.broker import Broker
     from queues.timers import Timers
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
@@ -89,10 +89,9 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
             settle(some)
             yield None
 
-    node = channel.connection.node
-    broker: Broker = node.broker
-    hold = node.hold(channel.connection, what, is_timed=False)
-    Task(broker.background, steps()).when_done(lambda _: hold.release(_say_nothing))
+    services = channel.services
+    hold = services.answers.hold(channel.connection, what, is_timed=False)
+    Task(services.background, steps()).when_done(lambda _: hold.release(_say_nothing))
 
 
 def put_back_many(
@@ -105,11 +104,10 @@ def put_back_many(
     """What channels held returns to its queues. channel: one of them. held: of each, with None for what was settled.
     parting: the channels are closed, and these consumers have left queues whose log is elsewhere. what: the method that
     asks for it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
-    node = channel.connection.node
-    broker: Broker = node.broker
-    task = Task(broker.background, _put_back(broker, held, parting or [], channel if parting is None else None))
+    services = channel.services
+    task = Task(services.background, _put_back(services, held, parting or [], channel if parting is None else None))
     if what:
-        hold = node.hold(channel.connection, what, is_timed=False)
+        hold = services.answers.hold(channel.connection, what, is_timed=False)
         task.when_done(lambda _: hold.release(then or _say_nothing))
 
 
@@ -117,7 +115,7 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _detach(broker: Broker, parting: list[ProxyConsumer]) -> Steps:
+def _detach(services: ChannelServices, parting: list[ProxyConsumer]) -> Steps:
     """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
     for holder in parting:
@@ -125,16 +123,16 @@ def _detach(broker: Broker, parting: list[ProxyConsumer]) -> Steps:
         holder.proxy.detach(holder)
         if unseen >= _ELSEWHERE:
             unseen = 0
-            yield _Taken(broker.timers, broker.clock.now, holder.sink)
+            yield _Taken(services.timers, services.clock.now, holder.sink)
         else:
             yield None
 
 
 def _put_back(
-    broker: Broker, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None
+    services: ChannelServices, held: list[list[Any]], parting: list[ProxyConsumer], channel: Channel | None
 ) -> Steps:
     """channel: whose consumers have credit for others then."""
-    yield from _detach(broker, parting)
+    yield from _detach(services, parting)
     runs: dict[Any, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
@@ -159,16 +157,16 @@ def _put_back(
         while some := list(islice(steps, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            queue.put_back(some, broker.clock.now)
+            queue.put_back(some, services.clock.now)
             untaken += len(some)
             if queue.is_proxy and untaken >= _ELSEWHERE:
                 untaken = 0
-                yield _Taken(broker.timers, broker.clock.now, queue.sink)
+                yield _Taken(services.timers, services.clock.now, queue.sink)
             else:
                 yield None
         if not queue.is_proxy:
             queue.end_return()
         elif channel is not None:
-            queue.dispatch(broker.clock.now)
+            queue.dispatch(services.clock.now)
     if channel is not None and channel.is_open and not channel.is_closing:
         channel.dispatch()

@@ -113,4 +113,4 @@ class ClientAnswer(Answer):
         connection = consumer.channel.connection
         consumer.deliver_at_once(message, False)
         if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
-            connection.node.sate(connection)
+            connection.pauses.sate(connection)

@@ -28,25 +28,14 @@ _CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULT
 #: What turns back today. Take out what does not any more; put nothing in.
 TURNING = frozenset(
     (
-        "channel.channel -> connection.connection",
-        "channel.consumer -> connection.connection",
-        "channel.lifecycle -> connection.connection",
-        "channel.lifecycle -> node",
         "cluster.replication -> queue_types.quorum.group",
         "cluster.replication -> vhosts.broker",
-        "connection.control -> node",
-        "connection.handshake -> node",
-        "flow.hold -> connection.connection",
-        "flow.hold -> node",
-        "flow.readers -> node",
-        "flow.turn_share -> connection.connection",
         "leases.answer -> node",
         "leases.service -> node",
         "leases.transactions -> node",
         "links.acquaintances -> cluster.replication",
         "queue_types.quorum.dead_letters -> vhosts.broker",
         "queue_types.quorum.group -> vhosts.broker",
-        "resources.alarms -> connection.connection",
         "routing.dead_letters -> vhosts.broker",
         "routing.delays -> vhosts.broker",
     )
