@@ -1,9 +1,10 @@
 cimport cython
-from amqp_broker.channel.confirms cimport Confirms
+from amqp_broker.channel.confirms cimport Confirming
 from amqp_broker.cluster.replication cimport Replication
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.routing.dead_letters cimport DeadLetters
-from amqp_broker.flow.readers cimport Readers
+from amqp_broker.flow.clients cimport Clients
+from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
 from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport share_budget, take_named
@@ -34,25 +35,14 @@ cdef class Node:
     cdef public object publisher
     cdef public object control
     cdef public object alarms
-    cdef public Readers readers
-    cdef public dict users
-    cdef public long long open_count
-    cdef public long long max_connections
-    cdef public long long max_transports
-    cdef public dict starved
+    cdef public Pauses pauses
+    cdef public Clients clients
+    cdef public Confirming confirming
+    cdef public object services
     cdef public object logins
     cdef public object assemblies
-    cdef public dict connections
-    cdef public dict pending_handshakes
-    cdef public dict closing
-    cdef public list dirty
-    cdef public list dropped
-    cdef public list reading
-    cdef public list confirming
-    cdef public list _awaiting
     cdef object _paging_out
     cdef object _consumer_timeouts
-    cdef object _parked
     cdef long long _next_number
     cdef long long _synced_ticket
     cdef long long _shortened_at
@@ -76,7 +66,7 @@ cdef class Node:
     cdef public object turn_share
     cdef public object membership
     cdef object _projection
-    cdef public dict holds
+    cdef public object answers
     cdef public object timings
     cdef public bint is_ready
     cdef object _lazy_at
@@ -85,12 +75,11 @@ cdef class Node:
     cdef long long _relief_rests_until
 
     cpdef void set_time(self, long long now) except *
-    @cython.locals(dirty=list)
     cpdef list take_dirty(self)
-    @cython.locals(store=MessageStore, confirms=Confirms, confirming=list, dropped=list, reading=list,
+    @cython.locals(store=MessageStore, dropped=list, reading=list,
                    ticket="long long", checks=list, peers=list, excess="long long", rests=bint)
     cpdef Turn end_turn(self, long long now)
-    @cython.locals(readers=Readers, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
+    @cython.locals(pauses=Pauses, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
                    is_home_behind=bint)
     cdef void _choose_readers(self) except *
     @cython.locals(unsynced="long long")

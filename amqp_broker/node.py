@@ -11,36 +11,37 @@ after the turn's end has run; whatever arrives while one runs goes into the next
 
 Invariants:
 1. Between an input and `end_turn` everything runs to completion; nothing is left to a callback but timers, what waits
-   for a command to be committed (`hold`), and what costs by the number of messages, queues, bindings or consumers,
+   for a command to be committed (`answers`), and what costs by the number of messages, queues, bindings or consumers,
    which is done in slices (`background`), some at the end of each turn.
 2. A confirm that needs the disk is put into an output only in `synced`.
-3. A connection is in `dirty` exactly while it has something to say that the driver has not taken.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 
 from amqp_broker.auth.hashing import Hashing, PasswordHash
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
-from amqp_broker.channel.confirms import Confirms
+from amqp_broker.channel.confirms import Confirming
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
+from amqp_broker.channel.services import ChannelServices
 from amqp_broker.cluster.journal_port import Chance, JournalPort
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.cluster.transfers import Transfers
-from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
-from amqp_broker.flow.hold import Hold
-from amqp_broker.flow.readers import Readers
+from amqp_broker.flow.client import AWAIT_HEADER, CLOSED, CLOSING, ENDING
+from amqp_broker.flow.clients import Clients
+from amqp_broker.flow.hold import PendingAnswers
+from amqp_broker.flow.pauses import Pauses
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
@@ -169,28 +170,39 @@ class Node:
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
+        # Memory and disk, and who is paused for them.
+        self.clients = Clients(config.max_connections)
+        self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
+        self.pauses = Pauses(self.background, self.alarms.tell)
+        self.answers = PendingAnswers(self.pauses, self.clock, config.command_timeout_ms)
+        self.turn_share = TurnShare(self.pauses, self.timers, self.clock, config.max_turn_copies)
+        # What comes from clients, and what is for them.
         self.serves_leases = False  # they were asked for since the start, or go on from before it
         self._serve_leases()
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
         self.system = System(
-            self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases, self.hold, self
+            self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
+            self.answers.hold, self,
         )
         self.publisher = Publisher(self.broker, self.system)
-        self.readers: Readers = Readers(self)
-        self.turn_share = TurnShare(self.readers, self.timers, lambda: self.clock.now, config.max_turn_copies)
-        handshake = Handshake(self)
+        self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
+        self.confirming = Confirming()
+        self._dead_letters = self.broker.dead_letters
+        self.services = ChannelServices(
+            self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
+            self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
+            self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
+        )  # fmt: skip
+        handshake = Handshake(
+            config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
+            self.timers, self.clock,
+        )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
-        self.control: Control = Control(self, handshake)
-        self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
-        # What the settings allow, or less if the driver has less to give.
-        self.max_connections = config.max_connections
-        self.max_transports = 1 << 62
+        self.control: Control = Control(config, self.clients, self.services, handshake)
         self._publish_backlog = config.publish_backlog_bytes
-        self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
-        self._dead_letters = self.broker.dead_letters
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._begin(now)
 
@@ -214,7 +226,7 @@ class Node:
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
         broker = self.broker
-        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.sate)
+        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.pauses.sate)
         self.leases = Leases(
             broker,
             self.tenants,
@@ -232,19 +244,6 @@ class Node:
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
-        self.connections: dict[int, Connection] = {}
-        self.pending_handshakes: dict[int, Connection] = {}
-        self.closing: dict[int, Connection] = {}  # whose end is awaited, by their numbers, the oldest first
-        self.users: dict[str, dict[Connection, None]] = {}  # the open connections of each user that has any
-        self.open_count = 0
-        self.starved: dict[Connection, None] = {}
-        self.dirty: list[Connection] = []
-        self.dropped: list[Connection] = []
-        self.reading: list[Connection] = []
-        self.confirming: list[Confirms] = []
-        self._awaiting: list[Confirms] = []
-        self._parked: deque[tuple[int, Connection, Callable[[], None]]] = deque()
-        self.holds: dict[Hold, None] = {}
         self.timings: Timings | None = None
         self.is_ready: bool = False
         self._next_number = 1
@@ -284,7 +283,7 @@ class Node:
 
     def _channels(self) -> Iterator[Channel]:
         """Those of all connections, with room for some to come and go meanwhile."""
-        for connection in list(self.connections.values()):
+        for connection in list(self.clients.connections.values()):
             yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
@@ -318,45 +317,31 @@ class Node:
         self.set_time(now)
         number = self._next_number
         self._next_number += 1
-        connection = Connection(self, self.control, self.publisher, self.config, peer, number, now)
-        self.connections[number] = connection
-        pending = self.pending_handshakes
+        clients = self.clients
+        connection = Connection(clients, self.pauses, self.clock, self.config, peer, number, self.control)
+        clients.connections[number] = connection
+        pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
             self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")
-        elif len(self.connections) > self.max_transports and pending:
+        elif len(clients.connections) > clients.max_transports and pending:
             self._abandon_slowest("there is no room for more transports, and its handshake is the slowest")
-        self.pending_handshakes[number] = connection
+        pending[number] = connection
         connection.timer = self.timers.at(
             now + self.config.handshake_timeout_ms, lambda now: self._give_up_handshake(connection)
         )
         return connection
 
     def _abandon_slowest(self, why: str) -> None:
-        pending = self.pending_handshakes.values()
+        pending = self.clients.pending_handshakes.values()
         # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
         slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
         self._abandon(slowest or next(iter(pending)), why)
-
-    def enter(self, connection: Connection) -> None:
-        """The connection is open."""
-        self.pending_handshakes.pop(connection.number, None)
-        connection.timer.cancel()
-        self.open_count += 1
-        self.users.setdefault(connection.session.user, {})[connection] = None
-
-    def leave(self, connection: Connection) -> None:
-        """The connection is not open any more."""
-        self.open_count -= 1
-        user = connection.session.user
-        del self.users[user][connection]
-        if not self.users[user]:
-            del self.users[user]
 
     def _give_up_handshake(self, connection: Connection) -> None:
         self._abandon(connection, "its handshake took too long (handshake_timeout)")
 
     def _abandon(self, connection: Connection, why: str) -> None:
-        self.pending_handshakes.pop(connection.number, None)
+        self.clients.pending_handshakes.pop(connection.number, None)
         if connection.state < CLOSING:
             self.control.log_end(connection, why, logging.WARNING)
             self.control.release(connection)
@@ -374,33 +359,15 @@ class Node:
         connection.unsent_bytes = 0
         if connection.is_starved and connection.vhost is not None:
             connection.is_starved = False
-            self.starved.pop(connection, None)
+            self.clients.starved.pop(connection, None)
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
-        if connection.is_choked:
-            self.readers.choke(connection, False)
-            if connection.is_sated:
-                connection.is_sated = connection.is_parked = False
-                connection.receive_data(b"", now)
-
-    def choke(self, connection: Connection) -> None:
-        """Its unsent output is too long, because the client does not read its replies: read nothing more from it until
-        `writable`. At its end it is read all the same."""
-        if connection.state >= CLOSING:
-            return
-        self.readers.choke(connection, True)
-
-    def sate(self, connection: Connection) -> None:
-        """What this turn has to say to the connection is too long: handle no more of its frames until `writable`."""
-        if connection.state < CLOSING:
-            connection.is_sated = connection.is_parked = True
-            connection.starve()
-            self.choke(connection)
+        self.pauses.relieve(connection, now)
 
     def feed_starved(self, now: int) -> None:
         """Deliveries that stopped for want of memory go on."""
-        for connection in list(self.starved):
+        for connection in list(self.clients.starved):
             if connection.is_writable:
                 self.writable(connection, now)
 
@@ -418,9 +385,8 @@ class Node:
         connection.state = CLOSED
         connection.output.clear()
         connection.forget()
-        self.starved.pop(connection, None)
-        for group in (self.connections, self.pending_handshakes, self.closing):
-            group.pop(connection.number, None)
+        self.alarms.forget(connection)
+        self.clients.forget(connection)
 
     def checked(self, check: PasswordCheck | PasswordHash, now: int) -> None:
         """A check of `Turn.checks` has run."""
@@ -435,8 +401,7 @@ class Node:
         self.set_time(now)
         self.timers.run(now)
         self.replication.tick(now)
-        while self.holds and (hold := next(iter(self.holds))).deadline <= now:
-            hold.give_up(self.config.command_timeout_ms)
+        self.answers.tick(now)
         self._shortened_at = -1
         self._after_peers(now)
 
@@ -488,7 +453,7 @@ class Node:
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
         self.set_time(now)
-        for connection in list(self.connections.values()):
+        for connection in list(self.clients.connections.values()):
             if connection.state == ENDING:
                 self.control.drop(connection)
                 continue
@@ -505,32 +470,6 @@ class Node:
 
     # -- waiting for the disk ----------------------------------------------------------------------------------------
 
-    def park(self, connection: Connection, ticket: int, answer: Callable[[], None]) -> None:
-        """Handle no more frames of the connection until `ticket` is synced; then answer, and go on."""
-        self.readers.park(connection)
-        self._parked.append((ticket, connection, answer))
-
-    def hold(self, connection: Connection, what: str, is_timed: bool = True) -> Hold:
-        """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
-        command_timeout the connection is closed, unless what is waited for is our own work (not `is_timed`)."""
-        self.readers.park(connection)
-        hold = Hold(self, connection, what)
-        if is_timed:
-            self.begin_hold(hold)
-        return hold
-
-    def begin_hold(self, hold: Hold) -> None:
-        """It holds for command_timeout from now on: in the order of their deadlines."""
-        hold.deadline = self.clock.now + self.config.command_timeout_ms
-        self.holds.pop(hold, None)
-        self.holds[hold] = None
-
-    def end_hold(self, hold: Hold) -> bool:
-        """It is over. Returns whether it was not before."""
-        self.holds.pop(hold, None)
-        was_over, hold.is_over = hold.is_over, True
-        return not was_over
-
     def take_sync(self) -> SyncJob | None:
         """Everything that is not on the disk yet, as one job; None when there is nothing. One at a time."""
         self._lazy_at = None
@@ -546,7 +485,7 @@ class Node:
         batches = [] if batch is None else [(store.journal, batch)]
         if not batches and pages is None:
             # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
-            if ticket > self._synced_ticket or self._parked or store.retiring_segment:
+            if ticket > self._synced_ticket or self.answers.parked or store.retiring_segment:
                 return SyncJob(ticket, journal_position, [], None)
             self._is_syncing = False
             return None
@@ -564,14 +503,8 @@ class Node:
         self.homes.synced(job.journal_position)
         self.leases.synced(job.journal_position)
         self._after_peers(now)
-        self._awaiting = [confirms for confirms in self._awaiting if confirms.synced(ticket)]
-        while self._parked and self._parked[0][0] <= ticket:
-            _, connection, answer = self._parked.popleft()
-            self.readers.unpark(connection)
-            if connection.state == OPEN:
-                answer()
-            if connection.state != CLOSED:
-                connection.receive_data(b"", now)
+        self.confirming.synced(ticket)
+        self.answers.synced(ticket)
 
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
@@ -589,7 +522,7 @@ class Node:
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
         store, replication, groups, homes = self.store, self.replication, self.groups, self.homes
         self.turn_share.copies = 0
-        if self.readers.is_shut:
+        if self.pauses.is_shut:
             # Those who may go on do so in this turn, as a job.
             self._choose_readers()
         if self._jobs:
@@ -614,11 +547,8 @@ class Node:
         else:
             peers = _NO_PEERS
         ticket = store.journal.position
-        if self.confirming:
-            confirming, self.confirming = self.confirming, []
-            for confirms in confirming:
-                if confirms.end_turn(ticket) and confirms not in self._awaiting:
-                    self._awaiting.append(confirms)
+        if self.confirming.noted:
+            self.confirming.end_turn(ticket)
         if groups.is_active:
             share_budget(groups.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
@@ -627,34 +557,32 @@ class Node:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
         self._choose_readers()
-        dropped, self.dropped = self.dropped, []
-        reading, self.reading = self.reading, []
+        dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
         wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
-        return Turn(self.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
+        return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
-        readers, homes, groups = self.readers, self.homes, self.groups
+        pauses, homes, groups = self.pauses, self.homes, self.groups
         backlog = self.store.journal.position - self._synced_ticket
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
             is_behind = groups.is_behind
         is_on = self.alarms.is_set or self.store.pager.has_no_room
         has_homes = bool(self._home_links)
-        if is_on or has_homes or readers.is_alarmed:
-            readers.tell([*([""] if is_on else ()), *(homes.blocked_homes() if has_homes else ())])
+        if is_on or has_homes or pauses.is_alarmed:
+            pauses.tell([*([""] if is_on else ()), *(homes.blocked_homes() if has_homes else ())])
         is_home_behind = has_homes and homes.is_behind(self._publish_backlog)
-        if is_behind or is_on or is_home_behind or readers.is_shut:
-            readers.set_gate(is_behind or is_on, self._publish_backlog if is_home_behind else None)
-        if readers.changed:
-            readers.choose()
+        if is_behind or is_on or is_home_behind or pauses.is_shut:
+            pauses.set_gate(is_behind or is_on, self._publish_backlog if is_home_behind else None)
+        if pauses.changed:
+            pauses.choose()
 
     def take_dirty(self) -> list[Connection]:
         """Connections that have something to say: after an input that came alone, before its turn ends."""
-        dirty, self.dirty = self.dirty, []
-        return dirty
+        return self.clients.take_dirty()
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:
         """Frames for other nodes that need not wait for the turn's end: after `synced`."""
@@ -662,7 +590,9 @@ class Node:
 
     def _wants_sync(self, now: int, ticket: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
-        if self._awaiting or self._parked or self.store.retiring_segment or self.replication.wants_sync:
+        if self.confirming.awaiting or self.answers.parked:
+            return True
+        if self.store.retiring_segment or self.replication.wants_sync:
             return True
         if self.serves_leases and self.leases.wants_sync:
             return True
@@ -687,6 +617,7 @@ class Node:
         later = self.replication.deadline
         if later and (deadline is None or later < deadline):
             deadline = later
-        if self.holds and (deadline is None or next(iter(self.holds)).deadline < deadline):
-            deadline = next(iter(self.holds)).deadline
+        later = self.answers.deadline()
+        if later and (deadline is None or later < deadline):
+            deadline = later
         return deadline

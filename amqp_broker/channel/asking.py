@@ -32,7 +32,7 @@ def ask(
     asked = _Question(answer, refused, unheard)
     question(asked.then)
     if not asked.is_answered:
-        asked.hold = channel.connection.node.hold(channel.connection, what)
+        asked.hold = channel.services.answers.hold(channel.connection, what)
 
 
 class _Question:

@@ -50,8 +50,4 @@ class Assemblies:
             )
             if oldest is channel:
                 raise refusal
-            connection = oldest.connection
-            served = connection.current
-            connection.current = oldest
-            connection.control.on_channel_exception(connection, refusal)
-            connection.current = served
+            oldest.connection.refuse(oldest, refusal)

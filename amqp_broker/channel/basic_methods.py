@@ -26,7 +26,7 @@ class ReplyConsumer(ChannelConsumer):
 
     def __init__(self, channel: Any, tag: str) -> None:
         super().__init__(channel, tag, True, False, 0, 0, None)
-        self.address = channel.connection.node.broker.reply_consumers.add(self)
+        self.address = channel.services.reply_consumers.add(self)
 
 
 def on_basic_qos(channel: Any, method: Any) -> None:
@@ -47,7 +47,7 @@ def on_basic_qos(channel: Any, method: Any) -> None:
 def on_basic_consume(channel: Any, method: Any) -> None:
     """basic.consume"""
     connection = channel.connection
-    tag = method.consumer_tag or _generated_tag(connection)
+    tag = method.consumer_tag or _generated_tag(channel)
     if tag in channel.consumers or (channel.reply_consumer is not None and channel.reply_consumer.tag == tag):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     if method.queue == REPLY_TO:
@@ -55,7 +55,7 @@ def on_basic_consume(channel: Any, method: Any) -> None:
         return
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
-    queue = connection.node.broker.declarations.find_queue(connection, name)
+    queue = channel.services.declarations.find_queue(connection, name)
     limit = connection.config.max_consumers_per_channel
     if len(channel.consumers) >= limit:
         raise precondition_failed(
@@ -86,8 +86,8 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     ask(channel, f"basic.consume from queue '{name}'", lambda then: queue.consume(consumer, then), answer, forget)
 
 
-def _generated_tag(connection: Any) -> str:
-    octets = connection.node.broker.random_bytes(16)
+def _generated_tag(channel: Any) -> str:
+    octets = channel.services.random_bytes(16)
     return "amq.ctag-" + base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
 
@@ -108,7 +108,7 @@ def on_basic_cancel(channel: Any, method: Any) -> None:
     if consumer is not None:
         cancel_consumer(channel, consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
-        channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.services.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
     if not method.nowait:
         reply(channel, methods.BasicCancelOk(tag))
@@ -119,7 +119,7 @@ def on_basic_get(channel: Any, method: Any) -> None:
     connection = channel.connection
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
-    queue = connection.node.broker.declarations.find_queue(connection, name)
+    queue = channel.services.declarations.find_queue(connection, name)
     queue.last_used = channel.clock.now
     if not method.no_ack:
         _check_held(channel)
@@ -156,7 +156,7 @@ def _reply_with_message(channel: Any, tag: int, is_redelivered: bool, message: M
     channel.output.put_content(message, channel.channel_id, connection.frame_max)
     if channel.output.size() > connection.config.output_pause_bytes:
         # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
-        connection.node.sate(connection)
+        channel.services.pauses.sate(connection)
 
 
 def _getter(channel: Any, queue: Any) -> ChannelConsumer:

@@ -5,7 +5,7 @@ from queues.message cimport Delivery, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from amqp_broker.flow.output cimport Output
-from amqp_broker.connection.connection cimport Connection
+from amqp_broker.flow.client cimport Client
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
@@ -20,7 +20,7 @@ cdef Py_ssize_t _WIDE, _FEW, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _CRUMB_BYTE
 
 @cython.final
 cdef class Channel:
-    cdef public Connection connection
+    cdef public Client connection
     cdef public unsigned int channel_id
     cdef public VHost vhost
     cdef public TurnClock clock
@@ -65,6 +65,7 @@ cdef class Channel:
     cdef public dict short
     cdef public list _to_dispatch
     cdef bint _shares_out
+    cdef public object services
 
     @cython.locals(start=Py_ssize_t, key=Py_ssize_t, bits=int, table=RouteTable, number=Py_ssize_t)
     cdef int receive_publish(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
@@ -90,7 +91,7 @@ cdef class Channel:
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Delivery entry) except? 0
     cpdef unsigned long long pass_tag(self) except? 0
-    @cython.locals(connection=Connection)
+    @cython.locals(connection=Client)
     cdef int write_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
                            bint is_redelivered, Message message) except -1
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)

@@ -36,7 +36,8 @@ from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.publisher import Publisher
-    from amqp_broker.connection.connection import Connection
+    from amqp_broker.channel.services import ChannelServices
+    from amqp_broker.flow.client import Client
 
 if not cython.compiled:
     import struct
@@ -71,11 +72,12 @@ _CUT = 1024
 class Channel:
     """One open channel of a connection."""
 
-    def __init__(self, connection: Connection, channel_id: int) -> None:
+    def __init__(self, connection: Client, channel_id: int, services: ChannelServices) -> None:
         self.connection = connection
+        self.services = services
         self.channel_id = channel_id
         self.vhost = connection.vhost
-        self.clock = connection.clock
+        self.clock = services.clock
         self.output = connection.output
         self.scanner = connection.scanner
         self.is_closing = False
@@ -98,7 +100,7 @@ class Channel:
         self.body_received = 0
         self.merged = 0
         self.assembling = 0
-        self.assemblies = connection.node.assemblies
+        self.assemblies = services.assemblies
         self.max_assembling_bytes = connection.config.max_partial_messages_bytes
         self.max_header_bytes = connection.config.max_header_size_bytes
         self.max_message_bytes = connection.config.max_message_size_bytes
@@ -278,10 +280,10 @@ class Channel:
             self._find_route()
             route = self.routes.routes[self.number]
         if self.scanner.is_special or self.is_immediate or not route.is_plain or self.transaction is not None:
-            self.connection.publisher.publish(self, route, message)
+            self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.connection.publisher.note_unroutable()
+            self.services.publisher.note_unroutable()
             if self.is_mandatory:
                 self.return_message(message)
             return
@@ -295,7 +297,7 @@ class Channel:
         if outcome:
             self.note_outcome(outcome)
         if len(route.queues) >= _WIDE:
-            self.connection.node.turn_share.note(self.connection, len(route.queues))
+            self.services.turn_share.note(self.connection, len(route.queues))
 
     def note_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
@@ -317,7 +319,7 @@ class Channel:
         number = table.index.find(octets, 0, len(raw))
         if number >= 0 and table.routes[number] is not None:
             return number
-        publisher: Publisher = self.connection.publisher
+        publisher: Publisher = self.services.publisher
         _, route = publisher.find_route(self, raw)
         return int(self.vhost.remember_route(table, raw, route))
 
@@ -577,4 +579,4 @@ class Channel:
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The broker ended the consumer: its queue is gone."""
-        self.connection.publisher.cancel_consumer(self, consumer)
+        self.services.publisher.cancel_consumer(self, consumer)

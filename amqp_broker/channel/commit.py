@@ -100,13 +100,14 @@ class Commit:
     def __init__(self, channel: Any, transaction: Transaction) -> None:
         self._channel = channel
         self._connection = channel.connection
-        self._broker = channel.connection.node.broker
+        self._services = channel.services
+        self._journal = channel.services.store.journal
         self._claims = transaction.settlements
         self._messages = transaction.messages
         self._entries: deque[tuple[Any, int]] = deque()
         self._settled: dict[Any, bool] = {}  # the queues of what is settled: whether some of it is refused or put back
         self._receipt = JointReceipt()
-        self._before = self._broker.ticket()
+        self._before = self._journal.position
         self._hold: Hold | None = None
 
     def run(self) -> None:
@@ -118,9 +119,9 @@ class Commit:
 
     def start(self) -> None:
         """In slices, none of the connection's frames being handled meanwhile."""
-        node = self._connection.node
-        self._hold = node.hold(self._connection, "tx.commit", is_timed=False)
-        node.background.add(self._slice)
+        services = self._services
+        self._hold = services.answers.hold(self._connection, "tx.commit", is_timed=False)
+        services.background.add(self._slice)
 
     def _slice(self, now: int) -> bool:
         hold = self._hold
@@ -173,7 +174,7 @@ class Commit:
             self._settled[queue] = outcome != ACK or self._settled.get(queue, False)
 
     def _publish(self) -> None:
-        channel, publisher = self._channel, self._connection.publisher
+        channel, publisher = self._channel, self._services.publisher
         is_there = self._is_client_there()
         for _ in range(min(_PUBLISHES, len(self._messages))):
             _, message, facts, is_mandatory = self._messages.popleft()
@@ -209,11 +210,11 @@ class Commit:
 
     def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
-        self._broker.dead_letters.post_refused(self._channel.clock.now)
-        self._broker.store.end_turn()
+        self._services.dead_letters.post_refused(self._channel.clock.now)
+        self._services.store.end_turn()
         for queue, has_refused in self._settled.items():
             queue.when_settled(self._receipt, has_refused)
-        ticket = int(self._broker.ticket())
+        ticket = int(self._journal.position)
         return 0 if ticket == self._before else ticket
 
     def _answer(self, ticket: int) -> None:
@@ -223,11 +224,11 @@ class Commit:
         if not receipt.waiting:
             self._tell(receipt.refusals, ticket)
             return
-        hold = self._connection.node.hold(self._connection, "tx.commit")
+        hold = self._services.answers.hold(self._connection, "tx.commit")
 
         def tell(refusals: list[Refusal]) -> None:
-            self._broker.store.end_turn()
-            self._tell(refusals, self._broker.ticket())
+            self._services.store.end_turn()
+            self._tell(refusals, self._journal.position)
 
         receipt.seal(lambda refusals: hold.release(lambda: tell(refusals)))
 

@@ -49,3 +49,13 @@ cdef class Confirms:
     cdef void _confirm(self, unsigned long long last) except *
     @cython.locals(channel=Channel, count="long long")
     cdef void _ack_until(self, unsigned long long last) except *
+
+@cython.final
+cdef class Confirming:
+    cdef public list noted
+    cdef public list awaiting
+
+    @cython.locals(noted=list, confirms=Confirms)
+    cpdef int end_turn(self, long long position) except -1
+    @cython.locals(confirms=Confirms)
+    cpdef int synced(self, long long position) except -1

@@ -112,7 +112,7 @@ class Confirms:
         """There is something to confirm or to record at the end of this turn."""
         if not self._turn_is_noted and self.channel is not None:
             self._turn_is_noted = True
-            self.channel.connection.node.confirming.append(self)
+            self.channel.services.confirming.noted.append(self)
 
     def end_turn(self, position: int) -> bool:
         """The turn is over; `position` covers everything that it wrote. Returns whether a sync is awaited."""
@@ -173,3 +173,23 @@ class Confirms:
             channel = self.channel
             channel.output.put_ack(channel.channel_id, _BASIC_ACK, last, 1 if count > 1 else 0)
             self.confirmed = last
+
+
+class Confirming:
+    """The Confirms of a node that have something to do. noted: at the end of this turn. awaiting: when the disk has
+    what they wait for."""
+
+    def __init__(self) -> None:
+        self.noted: list[Confirms] = []
+        self.awaiting: list[Confirms] = []
+
+    def end_turn(self, position: int) -> None:
+        """The turn is over; `position` covers everything that it wrote."""
+        noted, self.noted = self.noted, []
+        for confirms in noted:
+            if confirms.end_turn(position) and confirms not in self.awaiting:
+                self.awaiting.append(confirms)
+
+    def synced(self, position: int) -> None:
+        """The journal is on the disk up to there."""
+        self.awaiting = [confirms for confirms in self.awaiting if confirms.synced(position)]

@@ -3,7 +3,7 @@ from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
 from queues.pager cimport Pager
 from amqp_broker.channel.channel cimport Channel
-from amqp_broker.connection.connection cimport Connection
+from amqp_broker.flow.client cimport Client
 from amqp_broker.flow.output cimport Output
 
 cdef Py_ssize_t _OWN_BYTES
@@ -23,7 +23,7 @@ cdef class ChannelConsumer(Consumer):
 
     @cython.locals(source="const unsigned char*", own="unsigned char*")
     cdef void _set_prefix(self, bytes octets)
-    @cython.locals(channel=Channel, pager=Pager, connection=Connection, output=Output)
+    @cython.locals(channel=Channel, pager=Pager, connection=Client, output=Output)
     cpdef bint has_credit(self)
     cpdef Message redelivered(self, Delivery entry)
     @cython.locals(channel=Channel, message=Message)

@@ -72,7 +72,7 @@ class ConsumerTimeouts:
             )
             if consumer.tag in channel.consumers:
                 cancel_consumer(channel, consumer)
-                channel.connection.publisher.cancel_consumer(channel, consumer)
+                channel.services.publisher.cancel_consumer(channel, consumer)
             tags = [
                 tag
                 for tag in channel.outstanding_tags(0)

@@ -12,7 +12,7 @@ from exchanges.bindings import EXCHANGE, Destination
 
 def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.declare"""
-    declarations = channel.connection.node.broker.declarations
+    declarations = channel.services.declarations
     wanted = declarations.declare_exchange(channel.connection, method)
     if wanted is not None:
         ask_again_when_applied(on_exchange_declare, channel, method, wanted.command, tries)
@@ -22,7 +22,7 @@ def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
 
 def on_exchange_delete(channel: Any, method: Any) -> None:
     """exchange.delete"""
-    declarations = channel.connection.node.broker.declarations
+    declarations = channel.services.declarations
     proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
@@ -30,7 +30,7 @@ def on_exchange_delete(channel: Any, method: Any) -> None:
 def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """exchange.bind"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     destination = Destination(EXCHANGE, method.destination)
     wanted = declarations.bind(connection, destination, method.source, method.routing_key, method.arguments)
     if wanted is not None:
@@ -41,7 +41,7 @@ def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
 
 def on_exchange_unbind(channel: Any, method: Any) -> None:
     """exchange.unbind"""
-    declarations = channel.connection.node.broker.declarations
+    declarations = channel.services.declarations
     destination = Destination(EXCHANGE, method.destination)
     proposal = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
     reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)

@@ -14,12 +14,13 @@ from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
-    from amqp_broker.connection.connection import Connection
-    from amqp_broker.node import Node
+    from amqp_broker.channel.services import ChannelServices
+    from amqp_broker.flow.client import Client
+    from amqp_broker.flow.clients import Clients
     from queues.queue import Departure, Queue
 
 
-def open_channel(connection: Connection, channel_id: int) -> None:
+def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> None:
     """channel.open. Raises ConnectionException when there are too many (530)."""
     limit = connection.session.channel_max
     if limit and len(connection.channels) >= limit:
@@ -27,9 +28,9 @@ def open_channel(connection: Connection, channel_id: int) -> None:
             ReplyCode.NOT_ALLOWED, f"number of channels opened ({len(connection.channels)}) has reached the "
             f"negotiated channel_max ({limit})", 20, 10
         )
-    user = connection.node.broker.metadata.user(connection.session.user)
+    user = services.metadata.user(connection.session.user)
     allowed = user.limits.get("max-channels", -1) if user is not None else -1
-    if 0 <= allowed <= _count_channels(connection.node, connection.session.user):
+    if 0 <= allowed <= clients.count_channels(connection.session.user):
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED,
             f"number of channels opened for user '{connection.session.user}' "
@@ -37,14 +38,9 @@ def open_channel(connection: Connection, channel_id: int) -> None:
             20,
             10,
         )
-    channel = Channel(connection, channel_id)
+    channel = Channel(connection, channel_id, services)
     connection.channels[channel_id] = channel
     reply(channel, methods.ChannelOpenOk())
-
-
-def _count_channels(node: Node, user: str) -> int:
-    """Open channels of all connections of a user."""
-    return sum(len(connection.channels) for connection in node.users[user])
 
 
 def close_channel(channel: Channel, what: str = "", then: Callable[[], None] | None = None) -> None:
@@ -58,7 +54,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     close_channel."""
     if not channels:
         return
-    broker = channels[0].connection.node.broker
+    declarations = channels[0].services.declarations
     vhost = channels[0].vhost
     queues: dict[Any, None] = {}
     for channel in channels:
@@ -82,7 +78,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
                 abandoned.append(queue)
             else:
                 queue.dispatch(channels[0].clock.now)
-    broker.declarations.remove_queues(vhost, abandoned)
+    declarations.remove_queues(vhost, abandoned)
     if then is not None and not are_many:
         then()
 
@@ -111,7 +107,7 @@ def _stop_consumers(
         queues[queue] = None
     channel.consumers.clear()
     if channel.reply_consumer is not None:
-        channel.connection.node.broker.reply_consumers.remove(channel.reply_consumer.address)
+        channel.services.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
 
 
@@ -149,6 +145,6 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     queue.cancel(consumer, False, channel.clock.now)
     queue.last_used = channel.clock.now
     if queue.is_abandoned():
-        channel.connection.node.broker.declarations.remove_queue(channel.vhost, queue)
+        channel.services.declarations.remove_queue(channel.vhost, queue)
     else:
         queue.dispatch(channel.clock.now)

@@ -91,12 +91,12 @@ class Publisher:
             message = without_header(message, facts, "BCC")
         if channel.transaction is not None:
             channel.transaction.add_message(route, message, facts, channel.is_mandatory)
-            channel.connection.node.turn_share.note(channel.connection, LONG_WAY)
+            channel.services.turn_share.note(channel.connection, LONG_WAY)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
         copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
         # Not in a commit, which is parked for an answer of its own.
-        channel.connection.node.turn_share.note(channel.connection, max(copies, LONG_WAY))
+        channel.services.turn_share.note(channel.connection, max(copies, LONG_WAY))
 
     def route_message(
         self,

@@ -27,7 +27,7 @@ def queue_name(channel: Any, name: str) -> str:
 def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.declare"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     name, found = declarations.declare_queue(connection, method)
     channel.last_queue = name
     if isinstance(found, Wanted):
@@ -49,7 +49,7 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
 
 def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
-    declarations = channel.connection.node.broker.declarations
+    declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
@@ -64,7 +64,7 @@ def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
 def on_queue_unbind(channel: Any, method: Any) -> None:
     """queue.unbind"""
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     proposal = None
@@ -77,7 +77,7 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
 def on_queue_purge(channel: Any, method: Any) -> None:
     """queue.purge"""
     connection = channel.connection
-    queue = connection.node.broker.declarations.find_purged(connection, queue_name(channel, method.queue))
+    queue = channel.services.declarations.find_purged(connection, queue_name(channel, method.queue))
 
     def answer(count: int) -> None:
         if not method.nowait:
@@ -95,7 +95,7 @@ def on_queue_delete(channel: Any, method: Any) -> None:
     if queue is None:
         _delete_queue(channel, method, name)
         return
-    connection.node.broker.declarations.check_delete(connection, name)
+    channel.services.declarations.check_delete(connection, name)
     depends = method.if_unused or method.if_empty
 
     def question(then: Callable[[Exception | None], None]) -> None:
@@ -106,7 +106,7 @@ def on_queue_delete(channel: Any, method: Any) -> None:
 
 def _delete_queue(channel: Any, method: Any, name: str) -> None:
     connection = channel.connection
-    declarations = connection.node.broker.declarations
+    declarations = channel.services.declarations
     connection.late_cancels = []
     try:
         count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
@@ -114,13 +114,14 @@ def _delete_queue(channel: Any, method: Any, name: str) -> None:
         connection.late_cancels = None
         raise
     answer = methods.QueueDeleteOk(count)
-    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(connection))
+    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
 
 
-def _tell_cancels(connection: Any) -> None:
+def _tell_cancels(channel: Any) -> None:
     """Clients count on hearing of the deletion that they have asked for before what comes of it."""
+    connection = channel.connection
     cancels, connection.late_cancels = connection.late_cancels, None
-    connection.publisher.tell_cancelled(cancels)
+    channel.services.publisher.tell_cancelled(cancels)
 
 
 HANDLERS = {

@@ -35,7 +35,7 @@ def reply_when_synced(channel: Channel, ticket: int, method: Any, no_wait: bool 
             if channel.is_open and not channel.is_closing and not no_wait:
                 reply(channel, method)
 
-        channel.connection.node.park(channel.connection, ticket, answer)
+        channel.services.answers.park(channel.connection, ticket, answer)
     elif not no_wait:
         reply(channel, method)
 
@@ -59,13 +59,13 @@ def reply_when_applied(
     if proposal is None or proposal.is_done:
         answer()
         return
-    hold = channel.connection.node.hold(channel.connection, method.name.removesuffix("-ok"))
+    hold = channel.services.answers.hold(channel.connection, method.name.removesuffix("-ok"))
     proposal.when_done(lambda result: hold.release(answer))
 
 
 def reply_when_known(channel: Channel, method: Any, no_wait: bool, tries: int) -> None:
     """Answer that something is there once the other nodes know it too. It has been waited for that when `tries`."""
-    waits = None if tries else channel.connection.node.replication.settling()
+    waits = None if tries else channel.services.settling()
     reply_when_applied(channel, waits, method, no_wait)
 
 
@@ -77,6 +77,6 @@ def ask_again_when_applied(handler: Handler, channel: Channel, method: Any, comm
             ReplyCode.INTERNAL_ERROR,
             f"{method.name}: its command was applied {tries} times and nothing came of it; the broker's log says why",
         )
-    node = channel.connection.node
-    hold = node.hold(channel.connection, method.name)
-    node.broker.propose(command, lambda result: hold.release(lambda: handler(channel, method, tries + 1)))
+    services = channel.services
+    hold = services.answers.hold(channel.connection, method.name)
+    services.propose(command, lambda result: hold.release(lambda: handler(channel, method, tries + 1)))

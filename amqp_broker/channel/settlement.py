@@ -21,7 +21,7 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.channel.services import ChannelServices
     from queues.queue import Departure, Queue
     from queues.timers import Timers
 
@@ -83,10 +83,9 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
             settle(some)
             yield None
 
-    node = channel.connection.node
-    broker: Broker = node.broker
-    hold = node.hold(channel.connection, what, is_timed=False)
-    Task(broker.background, steps()).when_done(lambda _: hold.release(_say_nothing))
+    services = channel.services
+    hold = services.answers.hold(channel.connection, what, is_timed=False)
+    Task(services.background, steps()).when_done(lambda _: hold.release(_say_nothing))
 
 
 def put_back_many(
@@ -99,11 +98,10 @@ def put_back_many(
     """What channels held returns to its queues. channel: one of them. held: of each, with None for what was settled.
     parting: the channels are closed, and of these consumers their queues are to be told. what: the method that asks for
     it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
-    node = channel.connection.node
-    broker: Broker = node.broker
-    task = Task(broker.background, _put_back(broker, held, parting or [], channel if parting is None else None))
+    services = channel.services
+    task = Task(services.background, _put_back(services, held, parting or [], channel if parting is None else None))
     if what:
-        hold = node.hold(channel.connection, what, is_timed=False)
+        hold = services.answers.hold(channel.connection, what, is_timed=False)
         task.when_done(lambda _: hold.release(then or _say_nothing))
 
 
@@ -111,7 +109,7 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _depart(broker: Broker, parting: list[tuple[Queue, Departure]]) -> Steps:
+def _depart(services: ChannelServices, parting: list[tuple[Queue, Departure]]) -> Steps:
     """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
     for queue, departure in parting:
@@ -119,16 +117,16 @@ def _depart(broker: Broker, parting: list[tuple[Queue, Departure]]) -> Steps:
         departure.tell()
         if queue.return_window and unseen >= queue.return_window:
             unseen = 0
-            yield _Taken(broker.timers, broker.clock.now, queue)
+            yield _Taken(services.timers, services.clock.now, queue)
         else:
             yield None
 
 
 def _put_back(
-    broker: Broker, held: list[list[Any]], parting: list[tuple[Queue, Departure]], channel: Channel | None
+    services: ChannelServices, held: list[list[Any]], parting: list[tuple[Queue, Departure]], channel: Channel | None
 ) -> Steps:
     """channel: whose consumers have credit for others then."""
-    yield from _depart(broker, parting)
+    yield from _depart(services, parting)
     runs: dict[Queue, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
@@ -147,13 +145,13 @@ def _put_back(
         while some := list(islice(deliveries, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            queue.put_back(some, broker.clock.now)
+            queue.put_back(some, services.clock.now)
             untaken += len(some)
             if queue.return_window and untaken >= queue.return_window:
                 untaken = 0
-                yield _Taken(broker.timers, broker.clock.now, queue)
+                yield _Taken(services.timers, services.clock.now, queue)
             else:
                 yield None
-        queue.end_return(broker.clock.now)
+        queue.end_return(services.clock.now)
     if channel is not None and channel.is_open and not channel.is_closing:
         channel.dispatch()

@@ -1,14 +1,11 @@
 """Connection: frames in, frames out, for one client. The hot half; handshake, methods and closing are in control.py.
 
-    AWAIT_HEADER -> STARTING -> OPEN -> CLOSING -> ENDING -> CLOSED
-        CLOSING: we said connection.close and await its answer; all else is passed over
-        ENDING:  the last is said, such as close-ok; what comes is discarded until the client closes the transport
-        CLOSED:  the driver closes the transport: our half when the output is written, or all of it (`is_abandoned`)
+Its states, and what others use of it, are those of a Client (flow/client.py).
 
 Invariants:
-1. Frames of one chunk are handled in order, to completion. While `is_parked`, nothing is handled: what arrives waits
-   in `pending`, and the driver stops reading.
-2. Everything that is said goes through `output`; `touch` puts the connection on the node's list for this turn.
+1. Frames of one chunk are handled in order, to completion. While it is paused for something that keeps
+   it from that (Reason), what arrives waits in `pending`, and the driver stops reading.
+2. Everything that is said goes through `output`; `touch` notes the connection for this turn.
 3. An exception is handled in one place, `receive`: soft ones close the channel, hard ones the connection, and a defect
    of ours closes the connection with 541.
 """
@@ -21,14 +18,20 @@ import cython
 
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.refusals import unexpected_frame
-from amqp_broker.errors import ChannelException, ConnectionException
-from amqp_broker.flow.output import Output
+from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
+from amqp_broker.flow.client import AWAIT_HEADER, CLOSING, ENDING, OPEN, Client
+from amqp_broker.flow.reason import HANDLING
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.protocol.content import ContentScanner
 
 if TYPE_CHECKING:
-    from amqp_broker.auth.session import Session
-    from amqp_broker.routing.vhost import VHost
+    from collections.abc import Callable
+
+    from amqp_broker.connection.control import Control
+    from amqp_broker.connection.peer import Peer
+    from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
 
 if not cython.compiled:
     import struct
@@ -38,19 +41,12 @@ if not cython.compiled:
     # A frame's type, channel, size, and what is the index of its method if it is one (AMQP 0-9-1 §4.2.3).
     _unpack_head = struct.Struct(">BHLL").unpack_from
 
-_AWAIT_HEADER = 0
-_OPEN = 2
-_CLOSING = 3
-_ENDING = 4
-_CLOSED = 5
-
-# The states, for everybody else (the names above are C integers in a compiled module).
-AWAIT_HEADER = _AWAIT_HEADER
-STARTING = 1
-OPEN = _OPEN
-CLOSING = _CLOSING
-ENDING = _ENDING
-CLOSED = _CLOSED
+# Names of others as integers of this module, which a compiled one compares in C.
+_AWAIT_HEADER = AWAIT_HEADER
+_OPEN = OPEN
+_CLOSING = CLOSING
+_ENDING = ENDING
+_HANDLING = HANDLING
 
 _METHOD = 1
 _HEADER = 2
@@ -62,76 +58,36 @@ _BASIC_PUBLISH = 60 << 16 | 40
 _BASIC_ACK = 60 << 16 | 80
 
 
-class Connection:
-    """One client connection. `peer` says who it is (connection/peer.py)."""
+class Connection(Client):
+    """One client connection."""
 
-    def __init__(self, node: Any, control: Any, publisher: Any, config: Any, peer: Any, number: int, now: int) -> None:
-        self.node = node
-        self.clock = node.clock
-        self.readers = node.readers
+    def __init__(
+        self,
+        clients: Clients,
+        pauses: Pauses,
+        clock: TurnClock,
+        config: Config,
+        peer: Peer,
+        number: int,
+        control: Control,
+    ) -> None:
+        super().__init__(clients, pauses, clock, config, peer, number)
         self.control = control
-        self.publisher = publisher
-        self.config = config
-        self.peer = peer
-        self.number = number
-        self.state = _AWAIT_HEADER
-        self.output = Output()
-        self.scanner = ContentScanner(config.max_table_depth)
-        self.vhost: VHost = None  # type: ignore[assignment]  # set by connection.open
-        self.channels: dict[int, Channel] = {}
         self.current: Channel | None = None
-        self.frame_max = config.initial_frame_max
-        self.payload_max = config.initial_frame_max - 8
-        self.output_limit = config.output_limit_bytes
         self.pending = b""
-        self.is_dirty = False
         self.is_abandoned = False
-        self.is_writable = True
-        self.is_starved = False
-        self.is_parked = False
-        self.unsent_bytes = 0
-        self.is_choked = False
-        self.is_sated = False
-        self.is_paused = False
-        self.has_published = False
-        self.homes: dict[Any, None] = {}
-        self.is_told_blocked = False
-        self.last_received = now
-        self.last_sent = now
+        self.last_received = clock.now
+        self.last_sent = clock.now
         self.received_bytes = 0
-        self.session: Session = None  # type: ignore[assignment]  # set by connection.start-ok
         self.handshake_step = 0
         self.serving = 0
         self.partial_left = 0
         self.partial_channel: Any = None
-        self.exclusive_queues: dict[Any, None] = {}
-        self.late_cancels: list[Any] | None = None
         self.timer: Any = None  # that of the handshake, then of heartbeats, then of the end
         self.transport: Any = None
         self.position = 0
 
     # -- output --------------------------------------------------------------------------------------------------
-
-    def touch(self) -> None:
-        """There is something in the output: the driver writes it at the end of the turn."""
-        if not self.is_dirty:
-            self.is_dirty = True
-            self.node.dirty.append(self)
-
-    def note_homes(self, homes: list[Any]) -> None:
-        """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
-        for link in homes:
-            if link not in self.homes:
-                self.homes[link] = None
-                self.node.alarms.tell(self)
-
-    def has_room(self) -> bool:
-        """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""
-        output = self.output
-        if self.is_writable and output.chunk_bytes + output.buffer.length < self.output_limit:
-            return True
-        self.starve()
-        return False
 
     def forget(self) -> None:
         """The transport is gone: what would keep this connection alive, and what it alone keeps alive, is let go."""
@@ -142,11 +98,6 @@ class Connection:
         self.partial_channel = None
         self.late_cancels = None
         self.homes.clear()
-
-    def starve(self) -> None:
-        """Deliveries to it stop until `Node.writable`."""
-        self.is_starved = True
-        self.node.starved[self] = None
 
     def take_output(self) -> list[bytes]:
         """What is to be written now, in order."""
@@ -178,7 +129,7 @@ class Connection:
         self.last_received = now
         self.position = 0
         self.serving = 0
-        while self.position < length and not self.is_parked and self.state < _ENDING:
+        while self.position < length and not self.paused_for & _HANDLING and self.state < _ENDING:
             try:
                 if self.state == _AWAIT_HEADER:
                     if not self._receive_protocol_header(data, length):
@@ -193,6 +144,35 @@ class Connection:
                 self.control.on_defect(self, error)
         # What comes behind the end of a connection is nobody's.
         return length if self.state >= _ENDING else self.position
+
+    def now_served(self) -> tuple[Channel | None, int]:
+        """See Client."""
+        return self.current, self.serving
+
+    def serve(self, channel: Channel | None, index: int, answer: Callable[[], None]) -> None:
+        """See Client: as `receive` calls a handler."""
+        self.current = channel
+        self.serving = index
+        if channel is not None and (channel.is_closing or not channel.is_open):
+            return
+        try:
+            answer()
+        except AmqpException as error:
+            if not error.class_id:
+                error.class_id, error.method_id = index >> 16, index & 0xFFFF
+            if isinstance(error, ChannelException):
+                self.control.on_channel_exception(self, error)
+            else:
+                self.control.on_connection_exception(self, error)
+        except Exception as error:  # noqa: BLE001  # a defect of ours ends one connection, with 541
+            self.control.on_defect(self, error)
+
+    def refuse(self, channel: Channel, error: ChannelException) -> None:
+        """See Client."""
+        served = self.current
+        self.current = channel
+        self.control.on_channel_exception(self, error)
+        self.current = served
 
     def _receive_protocol_header(self, data: bytes, length: int) -> bool:
         """The first eight octets (AMQP 0-9-1 §4.2.2). Returns whether there is more to do."""
@@ -248,7 +228,7 @@ class Connection:
                 if channel.expecting:
                     raise unexpected_frame(channel.expecting)
                 if index == _BASIC_PUBLISH:
-                    if (self.readers.is_shut or not self.has_published) and self.readers.holds_back(self):
+                    if (self.pauses.is_shut or not self.has_published) and self.pauses.holds_back(self):
                         self.position = position
                         return False
                     channel.receive_publish(data, position + 11, end - 1)
@@ -265,7 +245,7 @@ class Connection:
             else:
                 self._receive_elsewhere(kind, channel_id, data, position, end)
             position = self.position
-            if self.is_parked or self.state >= _ENDING:
+            if self.paused_for & _HANDLING or self.state >= _ENDING:
                 return False
         self.position = position
         return False

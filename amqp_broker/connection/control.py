@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
-from amqp_broker.connection.connection import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
+from amqp_broker.flow.client import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text
@@ -20,8 +21,10 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.services import ChannelServices
     from amqp_broker.connection.handshake import Handshake
-    from amqp_broker.node import Node
+    from amqp_broker.flow.clients import Clients
+    from amqp_broker.settings.config import Config
 
 log = logging.getLogger("amqp_broker.connection")
 
@@ -35,9 +38,14 @@ _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
 class Control:
     """Shared by all connections of a node."""
 
-    def __init__(self, node: Node, handshake: Handshake) -> None:
-        self._node = node
+    def __init__(self, config: Config, clients: Clients, services: ChannelServices, handshake: Handshake) -> None:
+        self._config = config
+        self._clients = clients
+        self._services = services
         self._handshake = handshake
+        self._turn_share = services.turn_share
+        self._clock = services.clock
+        self._timers = services.timers
 
     # -- frames that are not for an open channel -------------------------------------------------------------------
 
@@ -79,7 +87,7 @@ class Control:
         if index == c.CONNECTION_CLOSE_OK:
             self.drop(connection)
         elif index == c.CONNECTION_CLOSE:
-            self.send(connection, 0, methods.ConnectionCloseOk())
+            connection.send(0, methods.ConnectionCloseOk())
 
     def _on_channel_zero(self, connection: Connection, kind: int, index: int, payload: bytes) -> None:
         if kind != c.FRAME_METHOD:
@@ -98,7 +106,7 @@ class Control:
     def _on_unopened(self, connection: Connection, channel_id: int, index: int, payload: bytes) -> None:
         if index == _CHANNEL_OPEN:
             self._decode(payload)
-            open_channel(connection, channel_id)
+            open_channel(connection, channel_id, self._services, self._clients)
         else:
             if index >> 16 == c.CLASS_CONNECTION:
                 raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method", *_ids(index))
@@ -111,7 +119,7 @@ class Control:
             del connection.channels[channel.channel_id]
             channel.is_open = False
         elif index == _CHANNEL_CLOSE:
-            self.send(connection, channel.channel_id, methods.ChannelCloseOk())
+            connection.send(channel.channel_id, methods.ChannelCloseOk())
 
     # -- methods ---------------------------------------------------------------------------------------------------
 
@@ -130,7 +138,7 @@ class Control:
                 error.class_id, error.method_id = _ids(method.index)
             raise
         finally:
-            self._node.turn_share.note_request(channel.connection, method.index)
+            self._turn_share.note_request(channel.connection, method.index)
 
     @staticmethod
     def _decode(payload: bytes) -> Any:
@@ -140,11 +148,6 @@ class Control:
             raise ConnectionException(error.reply_code, str(error), error.class_id, error.method_id) from None
         except MethodDecodeError as error:
             raise ConnectionException(ReplyCode.SYNTAX_ERROR, str(error), error.class_id, error.method_id) from None
-
-    def send(self, connection: Connection, channel_id: int, method: Any) -> None:
-        """Put a method into the output."""
-        connection.output.put_frame(c.FRAME_METHOD, channel_id, methods.encode_method(method))
-        connection.touch()
 
     # -- errors and closing ----------------------------------------------------------------------------------------
 
@@ -160,11 +163,8 @@ class Control:
         close_channel(channel)
         channel.is_closing = True
         text = reply_text(error.reply_code, error.explanation)
-        self.send(
-            connection,
-            channel.channel_id,
-            methods.ChannelClose(error.reply_code, text, error.class_id, error.method_id),
-        )
+        refusal = methods.ChannelClose(error.reply_code, text, error.class_id, error.method_id)
+        connection.send(channel.channel_id, refusal)
 
     def on_connection_exception(self, connection: Connection, error: AmqpException) -> None:
         """Close the connection. Of what comes behind our close and makes no sense nothing is looked at any more."""
@@ -200,20 +200,19 @@ class Control:
         if was_awaiting:
             self.abandon(connection)
             return
-        self.send(
-            connection, 0, methods.ConnectionClose(code, reply_text(code, explanation), class_id, method_id)
+        connection.send(0, methods.ConnectionClose(code, reply_text(code, explanation), class_id, method_id)
         )
         self._await_end(connection, CLOSING)
 
     def close_vhost(self, name: str) -> None:
         """Close the connections to a virtual host that is deleted."""
-        for connection in list(self._node.connections.values()):
+        for connection in list(self._clients.connections.values()):
             if connection.vhost is not None and connection.session.vhost == name:
                 self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
 
     def close_user(self, name: str) -> None:
         """Close the open connections of a user who is deleted."""
-        for connection in list(self._node.users.get(name, ())):
+        for connection in list(self._clients.users.get(name, ())):
             self.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
 
     def on_client_close(self, connection: Connection) -> None:
@@ -222,7 +221,7 @@ class Control:
         octets is reset, which takes what was said from the client."""
         self.log_end(connection, "closed by the client")
         self.release(connection)
-        self.send(connection, 0, methods.ConnectionCloseOk())
+        connection.send(0, methods.ConnectionCloseOk())
         self._await_end(connection, ENDING)
 
     def end_silent(self, connection: Connection, silent_ms: int) -> None:
@@ -253,48 +252,47 @@ class Control:
         """Nothing is said and nothing more is heard; after the delay the transport is closed."""
         self._await_end(connection, ENDING)
         connection.timer.cancel()
-        connection.timer = self._node.timers.at(self._node.clock.now + delay_ms, lambda now: self.drop(connection))
+        connection.timer = self._timers.at(self._clock.now + delay_ms, lambda now: self.drop(connection))
 
     def drop(self, connection: Connection) -> None:
         """Nothing more is to come: the driver closes our half of the transport when the output is written, and all of
         it when the client closes its own."""
         self._await_end(connection, CLOSED)
-        self._node.dropped.append(connection)
+        self._clients.dropped.append(connection)
 
     def abandon(self, connection: Connection) -> None:
         """The driver closes the transport at once: there is nobody, or nobody who has still to hear something."""
         connection.state = CLOSED
         connection.is_abandoned = True
-        self._node.closing.pop(connection.number, None)
-        self._node.dropped.append(connection)
+        self._clients.closing.pop(connection.number, None)
+        self._clients.dropped.append(connection)
 
     def _await_end(self, connection: Connection, state: int) -> None:
         """The client's end is awaited, for a bounded time and of a bounded number of clients."""
-        node = self._node
         connection.state = state
         if connection.timer is not None:
             connection.timer.cancel()
-        timeout_ms = node.config.closing_timeout_ms
-        connection.timer = node.timers.at(node.clock.now + timeout_ms, lambda now: self.abandon(connection))
-        closing = node.closing
+        timeout_ms = self._config.closing_timeout_ms
+        connection.timer = self._timers.at(self._clock.now + timeout_ms, lambda now: self.abandon(connection))
+        closing = self._clients.closing
         closing[connection.number] = connection
-        if len(closing) > node.config.max_closing_connections:
+        if len(closing) > self._config.max_closing_connections:
             self.abandon(next(iter(closing.values())))
 
     def release(self, connection: Connection) -> None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it
         waited for does not keep it from hearing the answer to our close."""
-        self._node.readers.forget(connection)
+        self._services.pauses.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
             channel.is_open = False
         connection.channels.clear()
         connection.current = None
         queues, connection.exclusive_queues = list(connection.exclusive_queues), {}
-        self._node.broker.declarations.remove_queues(connection.vhost, queues)
+        self._services.declarations.remove_queues(connection.vhost, queues)
         if connection.vhost is not None:
             connection.vhost.leave(connection.session.user)
-            self._node.leave(connection)
+            self._clients.leave(connection)
             connection.vhost = None  # type: ignore[assignment]
 
 

@@ -9,17 +9,27 @@ from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
 from amqp_broker.auth.session import Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
-from amqp_broker.connection.connection import CLOSING, OPEN, STARTING, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import Logins, PasswordCheck
 from amqp_broker.errors import ConnectionException
+from amqp_broker.flow.client import CLOSING, OPEN, STARTING
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table
 
 if TYPE_CHECKING:
-    from amqp_broker.node import Node
+    from collections.abc import Mapping
+
+    from amqp_broker.auth.passwords import VerifiedPasswords
+    from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
+    from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.connection")
 
@@ -50,12 +60,25 @@ _AUTHENTICATING = -1
 class Handshake:
     """Shared by all connections of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        broker = node.broker
-        self.logins = Logins(
-            node.config, broker.metadata, broker.passwords, node.readers, lambda: node.clock.now, self._decide
-        )
+    def __init__(
+        self,
+        config: Config,
+        metadata: Metadata,
+        passwords: VerifiedPasswords,
+        vhosts: Mapping[str, VHost],
+        clients: Clients,
+        pauses: Pauses,
+        timers: Timers,
+        clock: TurnClock,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._passwords = passwords
+        self._vhosts = vhosts
+        self._clients = clients
+        self._timers = timers
+        self._clock = clock
+        self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide)
         self._handlers = {
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -68,7 +91,7 @@ class Handshake:
             {
                 "broker": BROKER,
                 "capabilities": CAPABILITIES,
-                "cluster_name": node.config.node_name,
+                "cluster_name": config.node_name,
                 "copyright": "the amqp-broker authors",
                 "information": "AMQP 0-9-1 with RabbitMQ's extensions",
                 "platform": "Python",
@@ -84,15 +107,14 @@ class Handshake:
 
     def on_protocol_header(self, connection: Connection, header: bytes) -> None:
         """AMQP 0-9-1 §4.2.2: an unsupported header is answered with the supported one, and the end."""
-        control = connection.control
         if header not in (c.PROTOCOL_HEADER, c.PROTOCOL_HEADER_0_9):
             connection.output.put_raw(c.PROTOCOL_HEADER)
             connection.touch()
-            control.drop(connection)
+            connection.control.drop(connection)
             return
         connection.state = STARTING
         start = methods.ConnectionStart(0, 9, self._server_properties, self.mechanisms(connection), _LOCALE.encode())
-        control.send(connection, 0, start)
+        connection.send(0, start)
 
     def on_method(self, connection: Connection, method: Any) -> None:
         """A method of the connection class on channel 0. Raises ConnectionException."""
@@ -126,9 +148,9 @@ class Handshake:
         peer = connection.peer
         name = sasl.external(response, peer.certificate_name)
         outcome = login_with_certificate(
-            self._node.broker.metadata.user(name),
+            self._metadata.user(name),
             peer_is_loopback=peer.is_loopback,
-            loopback_users=self._node.config.loopback_users,
+            loopback_users=self._config.loopback_users,
         )
         if outcome is not LoginOutcome.ACCEPTED:
             raise SaslError(f"user '{name}' {outcome.value}")
@@ -140,14 +162,13 @@ class Handshake:
         if check.refusal:
             self._refuse(connection, check.method, SaslError(check.refusal))
             return
-        broker = self._node.broker
         outcome = login_with_password(
-            broker.metadata.user(check.user),
+            self._metadata.user(check.user),
             check.password,
             peer_is_loopback=connection.peer.is_loopback,
-            loopback_users=self._node.config.loopback_users,
+            loopback_users=self._config.loopback_users,
             # A right one is known by now, unless the user's password was changed meanwhile.
-            verify=broker.passwords.is_known,
+            verify=self._passwords.is_known,
         )
         if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
             self.logins.note_failure(connection.peer.host)
@@ -157,13 +178,12 @@ class Handshake:
             self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
 
     def _accept(self, connection: Connection, method: Any, user: str) -> None:
-        node = self._node
         self.logins.note_success(connection.peer.host)
-        connection.session = Session(node.broker.metadata, user, method.client_properties)
+        connection.session = Session(self._metadata, user, method.client_properties)
         connection.handshake_step = 1
-        config = node.config
+        config = self._config
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
-        connection.control.send(connection, 0, tune)
+        connection.send(0, tune)
 
     def _refuse(self, connection: Connection, method: Any, reason: SaslError) -> None:
         """connection.close 403 where the client can take it."""
@@ -177,12 +197,12 @@ class Handshake:
                 "For details see the broker logfile.",
             )
             return
-        connection.control.refuse_silently(connection, self._node.config.login_refusal_delay_ms)
+        connection.control.refuse_silently(connection, self._config.login_refusal_delay_ms)
 
     def on_connection_tune_ok(self, connection: Connection, method: Any) -> None:
         """The client may ask for less than was offered, not for more (0 means no limit, which is more)."""
         self._expect(connection, method, 1)
-        config = self._node.config
+        config = self._config
         channel_max = self._negotiate("channel_max", method.channel_max, config.channel_max, 1)
         frame_max = self._negotiate("frame_max", method.frame_max, config.frame_max, _MIN_FRAME_MAX)
         connection.frame_max = frame_max
@@ -214,10 +234,9 @@ class Handshake:
     def on_connection_open(self, connection: Connection, method: Any) -> None:
         """Enter a virtual host."""
         self._expect(connection, method, 2)
-        broker = self._node.broker
         session = connection.session
         name = method.virtual_host
-        vhost = broker.vhosts.get(name)
+        vhost = self._vhosts.get(name)
         if vhost is None:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
         session.vhost = name
@@ -225,13 +244,13 @@ class Handshake:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
-        most = self._node.max_connections
-        if self._node.open_count >= most:
+        most = self._clients.max_connections
+        if self._clients.open_count >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
-        record = broker.metadata.vhost(name)
+        record = self._metadata.vhost(name)
         limit = record.limits.get("max-connections", -1) if record is not None else -1
         if 0 <= limit <= vhost.connections:
             raise ConnectionException(
@@ -243,15 +262,16 @@ class Handshake:
         connection.vhost = vhost
         connection.state = OPEN
         connection.handshake_step = 3
-        self._node.enter(connection)
-        watch_heartbeat(connection, self._node.timers, self._node.clock.now)
+        connection.timer.cancel()
+        self._clients.enter(connection)
+        watch_heartbeat(connection, self._timers, self._clock.now)
         connection.control.log_open(connection)
-        connection.control.send(connection, 0, methods.ConnectionOpenOk())
+        connection.send(0, methods.ConnectionOpenOk())
 
     def _check_user_limit(self, session: Session) -> None:
-        user = self._node.broker.metadata.user(session.user)
+        user = self._metadata.user(session.user)
         limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if 0 <= limit <= len(self._node.users.get(session.user, ())):
+        if 0 <= limit <= len(self._clients.users.get(session.user, ())):
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
@@ -270,6 +290,6 @@ class Handshake:
         """Answered as RabbitMQ does with users of its own: the password was checked at the start."""
         if connection.state != OPEN:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} before connection.open-ok")
-        connection.control.send(connection, 0, methods.ConnectionUpdateSecretOk())
+        connection.send(0, methods.ConnectionUpdateSecretOk())
 
 

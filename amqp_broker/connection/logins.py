@@ -3,7 +3,7 @@
     Handshake -> `wait` -> `take` (end of turn) -> PasswordCheck.run, in a thread of the driver; `checked` -> Handshake
 
 Invariants:
-1. A connection that waits is parked: none of its frames is handled.
+1. A connection that waits is paused: none of its frames is handled.
 2. At most one check is handed out, so that guessing keeps one core busy at most and each failure is known before the
    next check begins.
 """
@@ -15,13 +15,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
-from amqp_broker.connection.connection import STARTING, Connection
+from amqp_broker.connection.connection import Connection
+from amqp_broker.flow.client import STARTING
+from amqp_broker.flow.reason import Reason
 
 if TYPE_CHECKING:
     from amqp_broker.auth.passwords import VerifiedPasswords
-    from amqp_broker.flow.readers import Readers
+    from amqp_broker.flow.pauses import Pauses
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
 
 #: An address may fail so often before it has to wait.
 _FREE_FAILURES = 10
@@ -52,21 +55,21 @@ class PasswordCheck:
 
 class Logins:
     """The logins of a node that wait for a check; `decide` gets each of them when there is nothing left to compute.
-    waiting: those for which `take` is wanted. clock: the present time."""
+    waiting: those for which `take` is wanted."""
 
     def __init__(
         self,
         config: Config,
         metadata: Metadata,
         passwords: VerifiedPasswords,
-        readers: Readers,
-        clock: Callable[[], int],
+        pauses: Pauses,
+        clock: TurnClock,
         decide: Callable[[PasswordCheck], None],
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._passwords = passwords
-        self._readers = readers
+        self._pauses = pauses
         self._clock = clock
         self._decide = decide
         self.waiting: deque[PasswordCheck] = deque()
@@ -78,7 +81,7 @@ class Logins:
         if not check.password or self._is_known(check):
             self._decide(check)
             return
-        self._readers.park(check.connection)
+        self._pauses.pause(check.connection, Reason.LOGIN)
         self.waiting.append(check)
 
     def take(self) -> list[PasswordCheck]:
@@ -110,11 +113,8 @@ class Logins:
 
     def _go_on(self, check: PasswordCheck) -> None:
         connection = check.connection
-        if connection.state != STARTING:
-            return
-        self._readers.unpark(connection)
-        self._decide(check)
-        connection.receive_data(b"", self._clock())
+        if connection.state == STARTING:
+            self._pauses.resume(connection, Reason.LOGIN, self._clock.now, lambda: self._decide(check))
 
     def _stored(self, check: PasswordCheck) -> str:
         user = self._metadata.user(check.user)
@@ -132,14 +132,14 @@ class Logins:
         if count < _FREE_FAILURES or not config.login_backoff_ms:
             return 0
         wait = min(config.login_backoff_ms << min(count - _FREE_FAILURES, 16), config.login_backoff_max_ms)
-        return max(0, last + wait - self._clock())
+        return max(0, last + wait - self._clock.now)
 
     def note_failure(self, host: str) -> None:
         """A login from there was refused for its user name or password."""
         count, _ = self._failures.get(host, (0, 0))
         if len(self._failures) > 10_000:
             self._failures.clear()
-        self._failures[host] = (count + 1, self._clock())
+        self._failures[host] = (count + 1, self._clock.now)
 
     def note_success(self, host: str) -> None:
         """A login from there has succeeded."""

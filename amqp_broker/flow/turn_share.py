@@ -11,14 +11,15 @@ The measure is the copy of a message; everything else counts as the copies that 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.flow.reason import Reason
 from amqp_broker.protocol import constants as c
 
 if TYPE_CHECKING:
-    from amqp_broker.connection.connection import Connection
-    from amqp_broker.flow.readers import Readers
+    from amqp_broker.flow.client import Client
+    from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.turn.clock import TurnClock
     from queues.timers import Timers
 
 #: Messages for fewer queues than this are not counted: they cost what others cost.
@@ -33,34 +34,34 @@ _REST_MS = 1
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node sets it back. most: of a turn. clock: the present time."""
+    """copies: what this turn has done so far; the node sets it back. most: of a turn."""
 
-    def __init__(self, readers: Readers, timers: Timers, clock: Callable[[], int], most: int) -> None:
+    def __init__(self, pauses: Pauses, timers: Timers, clock: TurnClock, most: int) -> None:
         self.copies = 0
-        self._readers = readers
+        self._pauses = pauses
         self._timers = timers
         self._clock = clock
         self._most = most
-        self._resting: deque[Connection] = deque()
+        self._resting: deque[Client] = deque()
         self._has_timer = False
 
-    def note_request(self, connection: Connection, index: int) -> None:
+    def note_request(self, connection: Client, index: int) -> None:
         """A request of a connection was handled. index: its method's."""
         self.note(connection, _CHANGE if index >> 16 in _CHANGING else REQUEST)
 
-    def note(self, connection: Connection, copies: int) -> None:
+    def note(self, connection: Client, copies: int) -> None:
         """A message of a connection went to so many queues, or something else that counts as much."""
         self.copies += copies
         if self.copies < self._most or connection.is_parked:
             return
-        self._readers.park(connection)
+        self._pauses.pause(connection, Reason.SHARE)
         self._resting.append(connection)
         self._rest()
 
     def _rest(self) -> None:
         if not self._has_timer:
             self._has_timer = True
-            self._timers.at(self._clock() + _REST_MS, self._go_on)
+            self._timers.at(self._clock.now + _REST_MS, self._go_on)
 
     def _go_on(self, now: int) -> None:
         """Those that rest go on in order, as long as there is something left; who is parked again stands last."""
@@ -69,7 +70,6 @@ class TurnShare:
             if self.copies >= self._most:
                 break
             connection = self._resting.popleft()
-            self._readers.unpark(connection)
-            connection.receive_data(b"", now)  # of one that is closed nothing is handled
+            self._pauses.resume(connection, Reason.SHARE, now)
         if self._resting:
             self._rest()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from amqp_broker.connection.connection import Connection
+    from amqp_broker.flow.clients import Clients
     from amqp_broker.leases.service import Leases
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
 
 class NodeCounts(Protocol):
-    """connections: by their numbers, with those that are not open (yet). open_count: how many are. timings: None unless
-    things are measured. A node is one (node.py)."""
+    """timings: None unless things are measured. A node is one (node.py)."""
 
     @property
     def config(self) -> Config: ...
@@ -33,9 +31,7 @@ class NodeCounts(Protocol):
     @property
     def alarms(self) -> Alarms: ...
     @property
-    def connections(self) -> Mapping[int, Connection]: ...
-    @property
-    def open_count(self) -> int: ...
+    def clients(self) -> Clients: ...
     @property
     def timings(self) -> Timings | None: ...
 

@@ -36,8 +36,8 @@ def count_node(node: NodeCounts) -> Steps:
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": node.config.node_name,
-        "connections": node.open_count,
-        "channels": sum(len(connection.channels) for connection in node.connections.values()),
+        "connections": node.clients.open_count,
+        "channels": sum(len(connection.channels) for connection in node.clients.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
         "consumers": consumers,

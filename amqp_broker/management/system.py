@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.cluster.transfers import Transfers
-    from amqp_broker.connection.connection import Connection
+    from amqp_broker.flow.client import Client
     from amqp_broker.flow.hold import Hold
     from amqp_broker.leases.service import Leases
     from amqp_broker.management.node_counts import NodeCounts
@@ -52,7 +52,7 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests. hold: have a connection wait for what is named (Node.hold)."""
+    """Answers requests. hold: have a connection wait for what is named (PendingAnswers.hold)."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class System:
         groups: QuorumGroups,
         membership: Membership,
         leases: Leases,
-        hold: Callable[[Connection, str], Hold],
+        hold: Callable[[Client, str], Hold],
         counts: NodeCounts,
     ) -> None:
         self._broker = broker

@@ -1,5 +1,5 @@
 """Alarms: when memory or disk run short, publishers are held and told so (connection.blocked): those of this node, and
-those of other nodes that have published to a queue that lives here. How they are held is in flow/readers.py."""
+those of other nodes that have published to a queue that lives here. How they are held is in flow/pauses.py."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.connection.connection import OPEN
+from amqp_broker.flow.client import OPEN
 from amqp_broker.protocol import methods
 from storage.disk import Disk
 
 if TYPE_CHECKING:
-    from amqp_broker.connection.connection import Connection
+    from amqp_broker.flow.client import Client
     from amqp_broker.settings.config import Config
     from queues.pager import Pager
     from queues.timers import Timers
@@ -49,6 +49,7 @@ class Alarms:
         self.is_memory_high = False
         self.is_full = False  # no more clients can be accepted; nobody is blocked by that
         self.is_set = False  # any of the three
+        self._told: dict[Client, None] = {}  # clients that are blocked, and know it
 
     @property
     def is_on(self) -> bool:
@@ -100,21 +101,26 @@ class Alarms:
             state = "on: publishers are blocked" if is_on else "off"
             log.warning("alarm %s %s: %s", name.removeprefix("is_"), state, why)
 
-    def tell(self, connection: Connection) -> None:
+    def tell(self, connection: Client) -> None:
         """connection.blocked and connection.unblocked, to clients that can take them and that publish."""
         is_blocked = connection.has_published and (self.is_on or self._blocking_home(connection) is not None)
-        if connection.is_told_blocked == is_blocked or connection.state != OPEN:
+        if (connection in self._told) == is_blocked or connection.state != OPEN:
             return
         if "connection.blocked" not in connection.session.capabilities:
             return
-        connection.is_told_blocked = is_blocked
         if is_blocked:
+            self._told[connection] = None
             reason = self.reason if self.is_on else f"low on disk or memory: node {self._blocking_home(connection)}"
-            connection.control.send(connection, 0, methods.ConnectionBlocked(reason))
+            connection.send(0, methods.ConnectionBlocked(reason))
         else:
-            connection.control.send(connection, 0, methods.ConnectionUnblocked())
+            del self._told[connection]
+            connection.send(0, methods.ConnectionUnblocked())
+
+    def forget(self, connection: Client) -> None:
+        """The connection is gone."""
+        self._told.pop(connection, None)
 
     @staticmethod
-    def _blocking_home(connection: Connection) -> str | None:
+    def _blocking_home(connection: Client) -> str | None:
         """A node with an alarm to which the connection has published."""
         return next((link.home for link in connection.homes if link.is_blocked), None)

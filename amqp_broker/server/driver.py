@@ -119,8 +119,8 @@ class Driver:
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
         self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
-        node.max_connections = self.room.connections
-        node.max_transports = self.room.most - SPARE
+        node.clients.max_connections = self.room.connections
+        node.clients.max_transports = self.room.most - SPARE
         self._syncer = started_thread("sync")
         self._checker = started_thread("login")
         self._timer: asyncio.TimerHandle | None = None

@@ -283,9 +283,9 @@ class Run:
         driver.wants_turn()
         deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
         # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
-        while node.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
+        while node.clients.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        for connection in list(node.connections.values()):
+        for connection in list(node.clients.connections.values()):
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)

@@ -5,7 +5,7 @@ from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
 
 cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _LONE_BYTES
-cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING, _OPEN
+cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING, _OPEN, _OUTPUT
 cdef double _LONG_S, _QUICK_S
 
 @cython.final

@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from amqp_broker.connection.connection import ENDING, OPEN, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.client import ENDING, OPEN
+from amqp_broker.flow.reason import Reason
 from amqp_broker.server.driver import LONE_BYTES
 from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
@@ -52,6 +54,7 @@ _LONG_S = 0.002
 _QUICK_S = 0.0005
 _LONE_BYTES = LONE_BYTES
 _ENDING = ENDING
+_OUTPUT = int(Reason.OUTPUT)
 _OPEN = OPEN
 _MSG_PEEK = int(socket.MSG_PEEK)
 _MSG_TRUNC = int(socket.MSG_TRUNC)
@@ -128,7 +131,7 @@ class TcpTransport:
         most = self.read_bytes
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
-        if driver.node.readers.is_shut:
+        if driver.node.pauses.is_shut:
             most = _GATED_READ_BYTES
         is_lone = count == 0 and self.tls is None and driver.is_calm()
         if count and cython.compiled:
@@ -360,8 +363,8 @@ class TcpTransport:
         driver = self.driver
         driver.node.unwritable(connection)
         connection.unsent_bytes = self.unsent_bytes
-        if not connection.is_choked and self.unsent_bytes > self.output_pause:
-            driver.node.choke(connection)
+        if not connection.paused_for & _OUTPUT and self.unsent_bytes > self.output_pause:
+            driver.node.pauses.choke(connection)
             driver.wants_turn()
 
     def set_paused(self, is_paused: bool) -> None:

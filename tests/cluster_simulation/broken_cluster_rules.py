@@ -43,10 +43,9 @@ _FAR = 1 << 62
 class _Hasty(Node):
     def end_turn(self, now: int) -> Turn:
         turn = super().end_turn(now)
-        for channel in self._awaiting:
+        for channel in self.confirming.awaiting:
             channel.synced(_FAR)
-        turn.dirty.extend(self.dirty)
-        self.dirty = []
+        turn.dirty.extend(self.take_dirty())
         self.homes.synced(_FAR)
         self.homes.end_turn(self.store.journal.position, self.alarms.is_on, now)
         turn.peers = [*turn.peers, *self.take_peers()]

@@ -13,8 +13,9 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 
-from amqp_broker.connection.connection import ENDING, OPEN, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.client import ENDING, OPEN
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.protocol import constants as c
@@ -204,8 +205,9 @@ class Harness:
             if vhost.connections:
                 raise Defect(f"vhost {vhost.name!r} counts {vhost.connections} connections when everybody has left")
         self.settle()
-        if node.connections or node.pending_handshakes:
-            raise Defect(f"connections are left: {list(node.connections)}, {list(node.pending_handshakes)}")
+        if node.clients.connections or node.clients.pending_handshakes:
+            left = [*node.clients.connections, *node.clients.pending_handshakes]
+            raise Defect(f"connections are left: {left}")
         delayed = any(vhost.delayed for vhost in broker.vhosts.values())
         if node.store.pager.used and not delayed:
             raise Defect(f"{node.store.pager.used} octets are counted as held with no queue left")

@@ -26,21 +26,7 @@ _RANK = {name: number for number, name in enumerate(ROOMS)}
 _CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULTILINE)
 
 #: What turns back today. Take out what does not any more; put nothing in.
-TURNING = frozenset(
-    (
-        "channel.channel -> connection.connection",
-        "channel.consumer -> connection.connection",
-        "channel.lifecycle -> connection.connection",
-        "channel.lifecycle -> node",
-        "connection.control -> node",
-        "connection.handshake -> node",
-        "flow.hold -> connection.connection",
-        "flow.hold -> node",
-        "flow.readers -> node",
-        "flow.turn_share -> connection.connection",
-        "resources.alarms -> connection.connection",
-    )
-)
+TURNING: frozenset[str] = frozenset()
 
 Edge = tuple[str, str]
 

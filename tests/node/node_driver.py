@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from amqp_broker.connection.connection import ENDING
 from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.client import ENDING
 from amqp_broker.links.members_file import read_members
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn

@@ -122,7 +122,7 @@ def test_a_turn_looks_at_none_that_have_nothing_to_do_with_it() -> None:
             raise AssertionError(f"a turn has gone over all connections: {name}")
 
     for other in others:
-        driver.node.connections[other.connection.number] = Trap()  # type: ignore[assignment]
+        driver.node.clients.connections[other.connection.number] = Trap()  # type: ignore[assignment]
     client.send(1, declare("a"))
     turn = driver.turn()
     assert turn.reading == [client.connection]

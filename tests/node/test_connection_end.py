@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amqp_broker.connection.connection import CLOSED, CLOSING, ENDING
+from amqp_broker.flow.client import CLOSED, CLOSING, ENDING
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, declare, publish_octets, small_config
 
@@ -27,8 +27,8 @@ def test_a_client_that_closes_closes_its_transport_itself() -> None:
     assert driver.queue("a").ready.count == 1
     assert not driver.node.background.jobs
     driver.lose(client)
-    assert not driver.node.connections
-    assert not driver.node.closing
+    assert not driver.node.clients.connections
+    assert not driver.node.clients.closing
 
 
 def test_a_client_that_closes_and_stays_is_dropped_in_the_end() -> None:
@@ -87,7 +87,7 @@ def test_those_that_are_at_their_end_take_nobodys_place() -> None:
     client.send(0, CLOSE)
     driver.turn()
     driver.client(1)
-    assert len(driver.node.connections) == 2
+    assert len(driver.node.clients.connections) == 2
 
 
 def test_a_publisher_that_is_paused_hears_our_close_and_answers_it() -> None:

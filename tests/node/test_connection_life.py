@@ -79,7 +79,7 @@ def test_a_handshake_that_takes_too_long_is_dropped() -> None:
     assert not client.is_closed
     driver.wait(1)
     assert client.is_closed
-    assert not driver.node.connections
+    assert not driver.node.clients.connections
 
 
 def test_a_handshake_in_time_is_left_alone() -> None:
@@ -152,7 +152,7 @@ def test_shutdown_closes_everybody_with_320() -> None:
         assert event.method.reply_text == "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
         client.send(0, methods.ConnectionCloseOk())
     driver.settle()
-    assert not driver.node.connections
+    assert not driver.node.clients.connections
 
 
 def test_a_client_that_does_not_answer_the_close_is_dropped() -> None:

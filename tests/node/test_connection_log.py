@@ -56,7 +56,7 @@ def test_one_that_is_closed_by_its_client(lines: Lines) -> None:
     client.send(0, methods.ConnectionClose(200, "bye", 0, 0))
     driver.turn()
     assert lines.take() == [(logging.INFO, f"{WHO} ended: closed by the client")]
-    assert not driver.node.connections
+    assert not driver.node.clients.connections
 
 
 def test_one_that_is_lost(lines: Lines) -> None:

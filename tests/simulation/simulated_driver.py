@@ -13,8 +13,9 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 
-from amqp_broker.connection.connection import ENDING, Connection
+from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.client import ENDING
 from amqp_broker.flow.hold import Hold
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
@@ -184,7 +185,7 @@ class SimulatedDriver:
             self.model.committed(command, queue_id)
         self._committed.clear()
         others = [client for client in self.clients if client not in self._parked]
-        held = [hold.connection for hold in self.node.holds]
+        held = [hold.connection for hold in self.node.answers.holds]
         waiting: list[SimulatedClient] = []
         parked_again: list[SimulatedClient] = []
         for client in [*self._parked, *others]:
@@ -251,7 +252,7 @@ class SimulatedDriver:
     def _end_turn(self) -> None:
         turns: list[Turn] = []
         # Who waits at the gate goes on before others that a turn's end lets go on, in the order of the gate.
-        at_gate = [connection.transport for connection in self.node.readers.held]
+        at_gate = [connection.transport for connection in self.node.pauses.held]
         self._parked = at_gate + [client for client in self._parked if client not in at_gate]
         self._input(lambda: turns.append(self.node.end_turn(self.now)))
         turn = turns[0]

@@ -49,10 +49,9 @@ class ForgivingDisk(SimulatedDisk):
 class _Hasty(Node):
     def end_turn(self, now: int) -> Turn:
         turn = super().end_turn(now)
-        for channel in self._awaiting:
+        for channel in self.confirming.awaiting:
             channel.synced(1 << 62)
-        turn.dirty.extend(self.dirty)
-        self.dirty = []
+        turn.dirty.extend(self.take_dirty())
         return turn
 
 
@@ -63,8 +62,7 @@ class _CommittingUnsynced(Node):
         turn = super().end_turn(now)
         if self.is_ready:
             self.replication.synced(self.store.journal.position, now)
-            turn.dirty.extend(self.dirty)
-            self.dirty = []
+            turn.dirty.extend(self.take_dirty())
         return turn
 
 

@@ -1,0 +1,43 @@
+cimport cython
+from amqp_broker.flow.clients cimport Clients
+from amqp_broker.flow.output cimport Output
+from amqp_broker.flow.pauses cimport Pauses
+from amqp_broker.protocol.content cimport ContentScanner
+from amqp_broker.routing.vhost cimport VHost
+from amqp_broker.turn.clock cimport TurnClock
+
+cdef int _HANDLING
+
+cdef class Client:
+    # What receive and deliver touch first.
+    cdef public int state
+    cdef public int paused_for
+    cdef public Output output
+    cdef public Py_ssize_t frame_max
+    cdef public Py_ssize_t payload_max
+    cdef public Py_ssize_t output_limit
+    cdef public Py_ssize_t unsent_bytes
+    cdef public bint is_dirty
+    cdef public bint is_writable
+    cdef public bint is_starved
+    cdef public bint has_published
+    cdef public bint is_paused
+    cdef public Pauses pauses
+    cdef public Clients clients
+    cdef public TurnClock clock
+    cdef public ContentScanner scanner
+    cdef public VHost vhost
+    cdef public dict channels
+    cdef public object config
+    cdef public object peer
+    cdef public long long number
+    cdef public object session
+    cdef public dict homes
+    cdef public dict exclusive_queues
+    cdef public object late_cancels
+
+    cpdef int touch(self) except -1
+    @cython.locals(output=Output)
+    cpdef bint has_room(self) except -1
+    cpdef int starve(self) except -1
+    cpdef int note_homes(self, list homes) except -1

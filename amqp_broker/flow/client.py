@@ -1,0 +1,129 @@
+"""Client: what channels, flow control and resources use of a connection, which is one.
+
+    AWAIT_HEADER -> STARTING -> OPEN -> CLOSING -> ENDING -> CLOSED
+        CLOSING: we said connection.close and await its answer; all else is passed over
+        ENDING:  the last is said, such as close-ok; what comes is discarded until the client closes the transport
+        CLOSED:  the driver closes the transport: our half when the output is written, or all of it (`is_abandoned`)
+
+How frames come in, and what they do, is the connection's (connection/connection.py); who pauses it and why is in
+pauses.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.flow.output import Output
+from amqp_broker.flow.reason import HANDLING
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.content import ContentScanner
+
+if TYPE_CHECKING:
+    from amqp_broker.auth.session import Session
+    from amqp_broker.errors import ChannelException
+    from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.settings.config import Config
+    from amqp_broker.turn.clock import TurnClock
+
+AWAIT_HEADER = 0
+STARTING = 1
+OPEN = 2
+CLOSING = 3
+ENDING = 4
+CLOSED = 5
+
+_HANDLING = HANDLING
+
+
+class Client:
+    """peer: who it is (connection/peer.py). paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
+    is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
+    links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer."""
+
+    def __init__(
+        self, clients: Clients, pauses: Pauses, clock: TurnClock, config: Config, peer: Any, number: int
+    ) -> None:
+        self.clients = clients
+        self.pauses = pauses
+        self.clock = clock
+        self.config = config
+        self.peer = peer
+        self.number = number
+        self.state = AWAIT_HEADER
+        self.paused_for = 0
+        self.is_paused = False
+        self.output = Output()
+        self.scanner = ContentScanner(config.max_table_depth)
+        self.vhost: VHost = None  # type: ignore[assignment]  # set by connection.open
+        self.session: Session = None  # type: ignore[assignment]  # set by connection.start-ok
+        self.channels: dict[int, Any] = {}  # Channel, which knows this class
+        self.frame_max = config.initial_frame_max
+        self.payload_max = config.initial_frame_max - 8
+        self.output_limit = config.output_limit_bytes
+        self.unsent_bytes = 0
+        self.is_dirty = False
+        self.is_writable = True
+        self.is_starved = False
+        self.has_published = False
+        self.homes: dict[Any, None] = {}
+        self.exclusive_queues: dict[Any, None] = {}
+        self.late_cancels: list[Any] | None = None
+
+    @property
+    def is_parked(self) -> bool:
+        """None of its frames is handled."""
+        return (self.paused_for & _HANDLING) != 0
+
+    # -- output --------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """There is something in the output: the driver writes it at the end of the turn."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.clients.dirty.append(self)
+
+    def send(self, channel_id: int, method: Any) -> None:
+        """Put a method into the output."""
+        self.output.put_frame(1, channel_id, methods.encode_method(method))
+        self.touch()
+
+    def has_room(self) -> bool:
+        """Whether deliveries may be put into the output; if not, the driver's `writable` brings them back."""
+        output = self.output
+        if self.is_writable and output.chunk_bytes + output.buffer.length < self.output_limit:
+            return True
+        self.starve()
+        return False
+
+    def starve(self) -> None:
+        """Deliveries to it stop until `Node.writable`."""
+        self.is_starved = True
+        self.clients.starved[self] = None
+
+    def note_homes(self, homes: list[Any]) -> None:
+        """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
+        for link in homes:
+            if link not in self.homes:
+                self.homes[link] = None
+                self.pauses.notify(self)
+
+    # -- of the connection -----------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: int) -> None:
+        """A chunk from the transport, behind what is still there."""
+        raise NotImplementedError
+
+    def now_served(self) -> tuple[Any, int]:
+        """The channel, if any, and the index of the method that is being handled."""
+        raise NotImplementedError
+
+    def serve(self, channel: Any, index: int, answer: Callable[[], None]) -> None:
+        """Call `answer` as a handler of the method is called: on the channel, which may have ended meanwhile."""
+        raise NotImplementedError
+
+    def refuse(self, channel: Any, error: ChannelException) -> None:
+        """A channel of it has to end, whichever is being served."""
+        raise NotImplementedError

@@ -1,0 +1,19 @@
+cimport cython
+
+@cython.final
+cdef class Clients:
+    cdef public long long max_connections
+    cdef public long long max_transports
+    cdef public dict connections
+    cdef public dict pending_handshakes
+    cdef public dict closing
+    cdef public dict users
+    cdef public long long open_count
+    cdef public list dirty
+    cdef public list dropped
+    cdef public dict starved
+
+    @cython.locals(dirty=list)
+    cpdef list take_dirty(self)
+    @cython.locals(dropped=list)
+    cpdef list take_dropped(self)

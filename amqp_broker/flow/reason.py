@@ -1,0 +1,20 @@
+"""Reason: why a connection is paused. Several may hold at once; who pauses and resumes is pauses.py."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+
+class Reason(IntFlag):
+    """Bits of `Client.paused_for`. For any of them nothing is read from the connection."""
+
+    ANSWER = 1  # its last method waits for an answer, or for the disk
+    LOGIN = 2  # its password is being checked
+    SHARE = 4  # it has had its share of the turn
+    GATE = 8  # it is about to publish, and publishers wait
+    OUTPUT = 16  # it does not read its replies: nothing more is read, what is there is handled
+    REPLIES = 32  # what this turn has to say to it is too long: nothing is handled until it has read
+
+
+#: For these no frame is handled either.
+HANDLING = int(Reason.ANSWER | Reason.LOGIN | Reason.SHARE | Reason.GATE | Reason.REPLIES)
