@@ -71,6 +71,8 @@ class ClassicQueue(Queue):
     last_letters: of a queue that was deleted, what survives a crash (last_letters.py); `held` has these, then.
     """
 
+    has_pages = True
+
     def __init__(
         self,
         name: str,

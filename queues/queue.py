@@ -42,15 +42,15 @@ class Queue:
 
     counts_returns: a message that came back says how often, in a header. declaration, last_used, had_consumers: what
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
-    may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number.
+    may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
+    has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
     """
 
     return_window = 0
-    #: Read by what asks for a queue's kind still: the contract takes the place of both.
-    is_proxy = False
-    is_remote = False
+    home = ""
+    has_pages = False
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, writes: WriteGroup) -> None:
         self.name = name

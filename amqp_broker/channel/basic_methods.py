@@ -141,8 +141,8 @@ def on_basic_get(channel: Any, method: Any) -> None:
 
     def give_back(delivery: Delivery | None, left: int) -> None:
         if delivery is not None:
-            queue.take_back([delivery], channel.vhost.now)
-            queue.dispatch(channel.vhost.now)
+            queue.take_back([delivery], connection.node.now)
+            queue.dispatch(connection.node.now)
 
     what = f"basic.get from queue '{name}'"
     ask(channel, what, lambda then: queue.fetch(getter, channel.vhost.now, then), answer, unheard=give_back)

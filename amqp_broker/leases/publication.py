@@ -230,13 +230,13 @@ class Publication:
 
 def here(way: Way) -> list[Any]:
     """The queues that are this node's own, and still there."""
-    return [queue for queue in way.queues if not queue.is_proxy and not queue.is_deleted]
+    return [queue for queue in way.queues if queue.writes.is_local and not queue.is_deleted]
 
 
 def elsewhere(vhost: VHost, way: Way) -> list[Any]:
     """The queues whose log is elsewhere, and the exchanges that hold messages back."""
     held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
-    return [*[queue for queue in way.queues if queue.is_proxy], *held_back]
+    return [*[queue for queue in way.queues if not queue.writes.is_local], *held_back]
 
 
 def recognises(target: Any) -> bool:

@@ -179,7 +179,7 @@ class Leases:
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
         queue.last_used = self.now
-        if not queue.is_remote:
+        if not queue.home:
             self._serve(queue, fields, answer)
             return
         answer_bytes = _SMALL_ANSWER_BYTES
@@ -225,7 +225,7 @@ class Leases:
         handler = self._verbs.get(fields.verb)
         if handler is None:
             raise LeaseError(NOT_FOUND, f"unknown verb '{fields.verb}'; this node knows {', '.join(VERBS)}")
-        if not queue.is_proxy:
+        if queue.writes.is_local:
             handler(ClassicSource(self, queue), fields, answer)
             return
         late = self.within_time(answer, fields.verb, fields.number("wait_ms", 0, MAX_WAIT_MS, 0))

@@ -34,7 +34,7 @@ class PagingOut:
         """Free so many octets. Returns how many of them were not to be had."""
         pager = self._pager
         want = want_bytes - self._relieve_groups(want_bytes, keeps_heads=True)
-        queues = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if not queue.is_proxy]
+        queues = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
         holders = [queue.ready for queue in queues]
         holders += [group for queue in queues for group in groups_of(queue)]
         holders += self._staged()

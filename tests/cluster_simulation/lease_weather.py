@@ -159,7 +159,7 @@ class LeaseWeather(Weather):
         for node in self.serving():
             for name in SOURCES:
                 queue = node.node.broker.vhosts["/"].queues[name]
-                if not queue.is_proxy:
+                if queue.writes.is_local:
                     leased = sum(group.count for group in queue.lease_groups.values()) + len(queue.parting)
                     if queue.ready.count or queue.unacked or leased:
                         return False

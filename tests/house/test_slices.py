@@ -59,7 +59,7 @@ def counts(driver: NodeDriver) -> dict[str, tuple[int, ...]]:
     """What each queue has taken in and given up; of quorum queues, what they hold."""
     found: dict[str, tuple[int, ...]] = {}
     for name, queue in driver.node.broker.vhosts["/"].queues.items():
-        if queue.is_proxy:
+        if not queue.writes.is_local:
             figures = queue.statistics()
             found[name] = (figures.ready, figures.unacked, figures.dead_letters)
         else:

@@ -40,7 +40,6 @@ class QueueProxy(Queue):
     message-id. refuses_get: basic.get is not possible."""
 
     return_window = _RETURN_WINDOW
-    is_proxy = True
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, sink: CommandSink) -> None:
         super().__init__(name, queue_id, is_durable, sink)

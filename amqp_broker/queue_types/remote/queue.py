@@ -13,27 +13,16 @@ from queues.quorum.effects import Refusal
 class RemoteQueue(QueueProxy):
     """Its counts are those of the last `count`: how many there are now, only the home knows."""
 
-    is_remote = True
-
     def __init__(self, name: str, queue_id: int, is_durable: bool, link: HomeLink) -> None:
         super().__init__(name, queue_id, is_durable, link)
         self.link = link
+        self.home = link.home
         # The home says how often a message came back only where the queue counts that.
         self.counts_returns = True
         self._messages = 0
         self._unacked = 0
         self._leased = 0
         self._consumers = 0
-
-    @property
-    def home(self) -> str:
-        """The node where it lives."""
-        return self.link.home
-
-    @property
-    def is_available(self) -> bool:
-        """Whether there is a link to its home."""
-        return self.link.is_connected
 
     def availability(self) -> ChannelException | None:
         """See QueueProxy; RabbitMQ's text."""
