@@ -25,7 +25,8 @@ def count_node(node: NodeCounts) -> Steps:
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
     consumers = ready = unacked = leased = 0
     for number, queue in enumerate(queues):
-        if QUEUE_TYPES[queue.declaration.type].is_counted_here(queue) and not queue.is_deleted:
+        # What other nodes hold, they count themselves.
+        if not queue.home and not queue.is_deleted:
             consumers += queue.consumer_count()
             ready += queue.message_count()
             unacked += queue.unacked_count()

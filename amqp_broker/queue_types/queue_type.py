@@ -176,11 +176,6 @@ class QueueType:
     # -- statistics ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def is_counted_here(cls, queue: Any) -> bool:
-        """Whether what the queue holds is counted among what this node holds; what others hold, they count."""
-        return True
-
-    @classmethod
     def figures(cls, queue: Any) -> dict[str, Any]:
         """What statistics show of a queue besides what they show of every one."""
         return {}

@@ -160,11 +160,6 @@ class ClassicType(QueueType):
     # -- statistics ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def is_counted_here(cls, queue: Any) -> bool:
-        """See QueueType."""
-        return isinstance(queue, ClassicQueue)
-
-    @classmethod
     def figures(cls, queue: Any) -> dict[str, Any]:
         """See QueueType. What a queue of another node has done, that node knows."""
         if not isinstance(queue, ClassicQueue):
