@@ -27,7 +27,8 @@ def owners_are_not_fenced(patch: Patch) -> None:
         for command in batch.commands:
             if isinstance(command, Claim | AckLease | ReleaseLease):
                 queue = execution.state.queues.get(command.queue_id)
-                group = queue.lease_groups.groups.get(command.name) if queue is not None and queue.lease_groups else None
+                leases = queue.lease_groups if queue is not None else None
+                group = leases.groups.get(command.name) if leases else None
                 if group is not None and command.owner:
                     group.owner = command.owner
         return batch

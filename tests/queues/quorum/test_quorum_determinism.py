@@ -68,7 +68,8 @@ def memory_in_use(member: Member) -> int:
             used += sum(entry.message.size for entry in [*ready.head, *ready.stragglers])
             if ready.pages is not None:
                 used += sum(page.size for page in ready.pages if page.data is not None) + ready.tail.buffer.length
-        used += sum(lease.ram_page_bytes() for lease in queue.lease_groups.all()) if queue.lease_groups is not None else 0
+        if queue.lease_groups is not None:
+            used += sum(lease.ram_page_bytes() for lease in queue.lease_groups.all())
         used += sum(entry.message.size for entry in queue.letters.transit)
         used += sum(entry.message.size for holder in queue.holders.values() for entry, _ in holder.held.values())
     return used
