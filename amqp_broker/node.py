@@ -139,12 +139,7 @@ class Node:
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
-        self.tenants = Tenants()
-        self._frames = self.tenants.outbox.frames
         self._replicate(random_bytes)
-        self._acquaintances = self.replication.acquaintances
-        self._acquaintances.listen(self._admitted, self._dismissed, self._farewell)
-        self._links = self._acquaintances.links
         self.homes = self.broker.homes = Homes(
             self.replication,
             self.tenants,
@@ -157,16 +152,6 @@ class Node:
         )
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
-        self.membership = Membership(
-            config,
-            self.replication,
-            self.tenants,
-            self.transfers,
-            self.broker.metadata,
-            self.timers,
-            lambda: self.is_ready,
-            lambda: self.alarms.is_disk_useless,
-        )
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
@@ -209,6 +194,8 @@ class Node:
     def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
         """What it agrees on with other nodes, and keeps as they do."""
         config, broker = self.config, self.broker
+        self.tenants = Tenants()
+        self._frames = self.tenants.outbox.frames
         port = JournalPort(self.store)
         settings = config.raft_settings(config.memory_budget_bytes)
         host = RaftHost(config.node_name, port, settings, Chance(random_bytes), self.tenants.outbox)
@@ -222,6 +209,19 @@ class Node:
             config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
         )  # fmt: skip
+        self._acquaintances = self.replication.acquaintances
+        self._acquaintances.listen(self._admitted, self._dismissed, self._farewell)
+        self._links = self._acquaintances.links
+        self.membership = Membership(
+            config,
+            self.replication,
+            self.tenants,
+            self.transfers,
+            self.broker.metadata,
+            self.timers,
+            lambda: self.is_ready,
+            lambda: self.alarms.is_disk_useless,
+        )
 
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""

@@ -30,9 +30,21 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from amqp_broker.links.acquaintance import (
+    FORGOTTEN,
+    GENERATION,
+    GREETING,
+    POINT,
+    RECORDED,
+    REMEMBERS,
+    Acquaintance,
+    read_point,
+    show_point,
+)
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why_refused, why_strange
 from amqp_broker.links.members_file import KnownMembers
+from amqp_broker.links.refusals import Refusals
 from amqp_broker.links.tenants import head_of
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
@@ -50,32 +62,7 @@ log = logging.getLogger("amqp_broker.cluster")
 #: leaders only, and not to their disks.
 TELL_MS = 500
 
-GREETING = "greeting"
-REMEMBERS = "remembers"
-RECORDED = "recorded"
-POINT = "point"
-FORGOTTEN = "forgotten"
-GENERATION = "generation"
-
 _HEAD = head_of(FrameKind.ACQUAINTANCE)
-
-
-class Acquaintance:
-    """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
-    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
-
-    def __init__(self) -> None:
-        self.since = 0
-        self.is_current = False  # of this version: it names its generation
-        self.is_removed = False  # by the metadata, after it was added
-        self.generation = FIRST
-        self.point: Point | None = None
-        self.told: Point | None = None
-        self.remembers = False
-        self.is_on_disk = False  # where it is
-        self.has_said_so = False
-        self.is_recorded = False  # this node, by that one
-        self.is_admitted = False
 
 
 class Cluster(Protocol):
@@ -106,7 +93,8 @@ class Cluster(Protocol):
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
     it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster; replaces: nodes of earlier
-    ones end. touch says that there is something to do at the end of this turn."""
+    ones end. refusals: of who is of another one, and other strangers. touch says that there is something to do at the
+    end of this turn."""
 
     def __init__(self, cluster: Cluster, touch: Callable[[], None], random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
@@ -114,7 +102,7 @@ class Acquaintances:
         self.joins = False
         self.generation = FIRST
         self.replaces = False
-        self._refused: dict[str, bool] = {}
+        self.refusals = Refusals()
         self._identity = ""  # of a folder that was made with one, hexadecimal
         self.wants_sync = False
         self._cluster = cluster
@@ -124,7 +112,6 @@ class Acquaintances:
         self._random_bytes = random_bytes
         self.output: dict[str, list[bytes]] = {}
         self._is_patient = True
-        self._has_warned: dict[str, str] = {}
         self._on_admitted: Callable[[str, int], None]
         self._on_dismissed: Callable[[str, int], None]
         self._on_farewell: Callable[[str, bytes, int], bool]
@@ -225,7 +212,7 @@ class Acquaintances:
         if self._on_farewell(name, frame, now) or link.point is not None:
             return None
         if name in self._memory.witnesses:
-            self._warn(name, "once it said who it is, and now it does not: is it of an older version?")
+            self.refusals.warn(name, "once it said who it is, and now it does not: is it of an older version?")
             return None
         log.info("%s is of a version that does not say what it remembers", name)
         self._admit(name, now)
@@ -264,7 +251,7 @@ class Acquaintances:
             return
         if not link.is_removed and not self._is_another(name, link.point, link.since, index):
             return
-        self._warn(name, self._why_another(name, link.point))
+        self.refusals.warn(name, self._why_another(name, link.point))
         self._leave([name], now)
         self.links[name] = Acquaintance()  # nothing that was said on it counts any more, and it greets no second time
         self.links[name].generation = link.generation
@@ -303,7 +290,7 @@ class Acquaintances:
             return
         try:
             said = json.loads(payload)
-            point = _point(said["point"]) if "point" in said else None
+            point = read_point(said["point"]) if "point" in said else None
             what = said["what"]
             if what in (GREETING, GENERATION):
                 link.is_current = "generation" in said
@@ -320,14 +307,14 @@ class Acquaintances:
             elif what == POINT and point is not None:
                 self._on_point(name, link, point)
             elif what == FORGOTTEN:
-                self._warn(name, f"it has forgotten what it has promised, and ends: {said['text']}")
+                self.refusals.warn(name, f"it has forgotten what it has promised, and ends: {said['text']}")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.error("%s says what it remembers in a way that is not understood: %s", name, error)
             return
         self._admit_all(now)
 
     def _on_greeting(self, name: str, link: Acquaintance, said: dict[str, Any], point: Point | None, now: int) -> None:
-        seen = _point(said["seen"]) if said["seen"] is not None else None
+        seen = read_point(said["seen"]) if said["seen"] is not None else None
         leads = {int(group_id): (int(term), int(index)) for group_id, (term, index) in said["leads"].items()}
         link.point, link.since = point, int(said.get("since", 0))
         if link.remembers:
@@ -377,8 +364,7 @@ class Acquaintances:
 
     def _refuse(self, name: str, theirs: int) -> None:
         is_later = compare(self.generation, theirs) is Standing.LATER
-        self._warn(name, (why_strange if is_later else why_refused)(self.generation, theirs))
-        self._refused[name] = True
+        self.refusals.refuse(name, (why_strange if is_later else why_refused)(self.generation, theirs))
 
     def refusal(self, name: str, frame: bytes) -> list[bytes]:
         """What one is told whose first frame this is, and which is not let in while another link to that member counts;
@@ -395,22 +381,12 @@ class Acquaintances:
             return []
         is_later = standing is Standing.LATER
         why = (why_strange if is_later else why_refused)(self.generation, int(theirs))
-        self._warn(f"another {name}", why)
+        self.refusals.warn(f"another {name}", why)
         return [self._own_generation()]
 
     def _own_generation(self) -> bytes:
         said = {"what": GENERATION, "generation": self.generation, "replaces": self.replaces}
         return _HEAD + json.dumps(said).encode()
-
-    @property
-    def has_refused(self) -> bool:
-        """Whether `take_refused` has something to say."""
-        return bool(self._refused)
-
-    def take_refused(self) -> list[tuple[str, bool]]:
-        """Who is of another generation (True), and with whom there is nothing to be said; or who was let in since."""
-        refused, self._refused = self._refused, {}
-        return list(refused.items())
 
     def _leave(self, names: Iterable[str], now: int) -> None:
         """What these say counts no more."""
@@ -488,15 +464,16 @@ class Acquaintances:
             if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
                 leads[group_id] = [role.term, role.progress[name].match_index]
         recorded = Point(bytes.fromhex(self._cluster.recorded_identity(name)), 0, 0, 0)
+        # Versions that know nothing of `recorded` know this.
+        seen = witness.point if witness is not None else recorded if recorded.identity else None
         self._say(
             name,
             GREETING,
             generation=None if self._belongs_nowhere and not self.generation else self.generation,
             replaces=self.replaces,
-            point=_show(link.told),
+            point=show_point(link.told),
             since=self.joined_at,
-            # Versions that know nothing of `recorded` know this.
-            seen=_show(witness.point) if witness is not None else _show(recorded) if recorded.identity else None,
+            seen=show_point(seen) if seen is not None else None,
             as_of=witness.as_of if witness is not None else self._applied,
             recorded=recorded.identity.hex(),
             applied=self._applied,
@@ -508,7 +485,7 @@ class Acquaintances:
         if link.point is None:
             return
         if self._is_another(name, link.point, link.since, self._applied):
-            self._warn(name, self._why_another(name, link.point))
+            self.refusals.warn(name, self._why_another(name, link.point))
             return
         witness = self._memory.witnesses.get(name)
         if witness is None or witness.point != link.point:
@@ -527,7 +504,7 @@ class Acquaintances:
             for name, link in self.links.items():
                 if link.is_admitted and link.point is not None and link.told != point:
                     link.told = point
-                    self._say(name, POINT, point=_show(point))
+                    self._say(name, POINT, point=show_point(point))
             self._tell_later(timers, now)
 
         timers.at(now + TELL_MS, tell)
@@ -575,21 +552,5 @@ class Acquaintances:
 
     def _admit(self, name: str, now: int) -> None:
         self.links[name].is_admitted = True
-        if self._has_warned.pop(name, None) is not None:
-            self._refused[name] = False
+        self.refusals.let_in(name)
         self._on_admitted(name, now)
-
-    def _warn(self, name: str, text: str) -> None:
-        """Once, and not for each link."""
-        if self._has_warned.get(name) != text:
-            self._has_warned[name] = text
-            log.warning("%s is not let in: %s", name, text)
-
-
-def _show(point: Point) -> list[object]:
-    return [point.identity.hex(), point.number, point.mark, point.position]
-
-
-def _point(shown: list[Any]) -> Point:
-    identity, number, mark, position = shown
-    return Point(bytes.fromhex(identity), int(number), int(mark), int(position))

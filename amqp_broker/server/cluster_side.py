@@ -129,8 +129,8 @@ class ClusterSide:
             self.over.set()
         for name in self._node.membership.dismissed_by:
             self._links.cool(name)
-        if acquaintances.has_refused:
-            for name, is_refused in acquaintances.take_refused():
+        if acquaintances.refusals.has_changed:
+            for name, is_refused in acquaintances.refusals.take():
                 if is_refused:
                     self._links.leave(name)
                 else:

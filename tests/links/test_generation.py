@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from amqp_broker.links.acquaintances import GENERATION, Acquaintances
+from amqp_broker.links.acquaintance import GENERATION
+from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.generation import Standing, compare, next_generation
 from amqp_broker.links.tenants import head_of

@@ -1,0 +1,45 @@
+"""Acquaintance: one link to another member, and what is said on it before what it says counts (acquaintances.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_broker.links.generation import FIRST
+from raft.memory import Point
+
+# What is said: the field "what" of a frame.
+GREETING = "greeting"
+REMEMBERS = "remembers"
+RECORDED = "recorded"
+POINT = "point"
+FORGOTTEN = "forgotten"
+GENERATION = "generation"
+
+
+class Acquaintance:
+    """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
+    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
+
+    def __init__(self) -> None:
+        self.since = 0
+        self.is_current = False  # of this version: it names its generation
+        self.is_removed = False  # by the metadata, after it was added
+        self.generation = FIRST
+        self.point: Point | None = None
+        self.told: Point | None = None
+        self.remembers = False
+        self.is_on_disk = False  # where it is
+        self.has_said_so = False
+        self.is_recorded = False  # this node, by that one
+        self.is_admitted = False
+
+
+def show_point(point: Point) -> list[object]:
+    """As it is said."""
+    return [point.identity.hex(), point.number, point.mark, point.position]
+
+
+def read_point(shown: list[Any]) -> Point:
+    """As it was said. Raises ValueError, TypeError."""
+    identity, number, mark, position = shown
+    return Point(bytes.fromhex(identity), int(number), int(mark), int(position))
