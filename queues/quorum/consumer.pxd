@@ -1,8 +1,7 @@
-cimport cython
-from queues.consumer cimport Consumer
 from queues.message cimport Entry
+from queues.numbered_consumer cimport NumberedConsumer
 
-cdef class QuorumConsumer(Consumer):
+cdef class QuorumConsumer(NumberedConsumer):
     cdef public str origin
     cdef public unsigned long long consumer_id
     cdef public unsigned int prefetch
@@ -11,15 +10,8 @@ cdef class QuorumConsumer(Consumer):
     cdef public str tag
     cdef public bint is_getter
     cdef public bint is_attached
-    cdef public unsigned long long next_delivery
-    cdef public dict held
 
     cpdef void set_prefetch(self, unsigned int prefetch)
     cpdef bint has_credit(self)
-    @cython.locals(delivery_id="unsigned long long")
     cpdef unsigned long long hold(self, Entry entry, long long clock) except 0
-    @cython.locals(held=dict, entries=list, first="unsigned long long", last="unsigned long long",
-                   count="unsigned long long", before="unsigned long long", offset="unsigned long long", found=tuple)
-    cpdef tuple take(self, tuple ranges)
-    cpdef list take_all(self)
     cpdef long long held_since(self) except? -1

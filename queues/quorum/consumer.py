@@ -5,10 +5,10 @@ Its credit follows from the log alone: it may hold `credit_limit` deliveries, ho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from queues.consumer import Consumer
 from queues.message import Entry
+from queues.numbered_consumer import NumberedConsumer
 
 if TYPE_CHECKING:
     from queues.quorum.queue import QuorumQueue
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 MOST_IN_FLIGHT = 2000
 
 
-class QuorumConsumer(Consumer):
+class QuorumConsumer(NumberedConsumer):
     """One basic.consume, or what basic.get has fetched (`is_getter`).
 
-    origin, consumer_id: the node's name, and the number that it has given. held: by delivery id, in order, the entry
-    and when it was delivered. is_attached: it stands in the queue's dispatcher; one that was cancelled lives on as long
-    as it holds something, and so does a getter.
+    origin, consumer_id: the node's name, and the number that it has given. is_attached: it stands in the queue's
+    dispatcher; one that was cancelled lives on as long as it holds something, and so does a getter.
     """
 
     def __init__(
@@ -46,8 +45,6 @@ class QuorumConsumer(Consumer):
         self.tag = tag
         self.is_getter = is_getter
         self.is_attached = False
-        self.next_delivery = 1
-        self.held: dict[int, tuple[Entry, int]] = {}
 
     def set_prefetch(self, prefetch: int) -> None:
         """Change how many deliveries it asks for; `credit_limit` is how many it may hold."""
@@ -64,37 +61,8 @@ class QuorumConsumer(Consumer):
 
     def hold(self, entry: Entry, clock: int) -> int:
         """Take an entry. Returns the delivery's number, which it never gives again."""
-        delivery_id = self.next_delivery
-        self.next_delivery = delivery_id + 1
-        self.held[delivery_id] = (entry, clock)
         entry.consumer = self
-        return delivery_id
-
-    def take(self, ranges: tuple[tuple[int, int], ...]) -> tuple[list[Entry], int]:
-        """The entries of deliveries first..last that it holds, and how many of these it does not hold."""
-        held = self.held
-        entries: list[Entry] = []
-        missed: Any = 0  # of any size: the ranges are the client's
-        for first, last in ranges:
-            count = last - first + 1
-            before = len(entries)
-            if count <= len(held):
-                for offset in range(count):
-                    found = held.pop(first + offset, None)
-                    if found is not None:
-                        entries.append(found[0])
-            else:
-                for delivery_id in [each for each in held if first <= each <= last]:
-                    entries.append(held.pop(delivery_id)[0])
-            if count != len(entries) - before:
-                missed += count - (len(entries) - before)
-        return entries, missed
-
-    def take_all(self) -> list[Entry]:
-        """Everything that it holds."""
-        entries = [entry for entry, _ in self.held.values()]
-        self.held.clear()
-        return entries
+        return self.keep(entry, clock)
 
     def held_since(self) -> int:
         """When its oldest delivery was made; 0 if it holds none."""

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
 from queues.classic import ClassicQueue
-from queues.consumer import Consumer
 from queues.message import Delivery, Message
+from queues.numbered_consumer import NumberedConsumer
 from queues.outcomes import PublishOutcome
 from queues.quorum.commands import Attach, Batch, Detach, Enqueue, Get, How, Prefetch, Purge, Settle
 from queues.quorum.effects import (
@@ -49,11 +49,11 @@ CONSUMER_WINDOW_BYTES = 1024 * 1024
 
 
 
-class RemoteConsumer(Consumer):
+class RemoteConsumer(NumberedConsumer):
     """A consumer of the other node, or the holder of one message that it has fetched.
 
-    prefetch: how many deliveries it may hold, 0 for any number. held: by delivery id, in order. sent, taken: octets of
-    its deliveries since it began. is_attached: it stands in its queue's dispatcher.
+    prefetch: how many deliveries it may hold, 0 for any number. sent, taken: octets of its deliveries since it began.
+    is_attached: it stands in its queue's dispatcher.
     """
 
     def __init__(self, session: HomeSession, command: Attach | Get, queue: ClassicQueue) -> None:
@@ -69,8 +69,6 @@ class RemoteConsumer(Consumer):
             self.is_exclusive = command.exclusive
             # As on one node: without acknowledgements there is no limit.
             self.prefetch = 0 if command.no_ack else command.prefetch
-        self.held: dict[int, Any] = {}  # what its queue has handed to it
-        self.next_delivery = 1
         self.sent = 0
         self.taken = 0
         self.is_attached = False
@@ -95,12 +93,9 @@ class RemoteConsumer(Consumer):
 
     def hold(self, entry: Delivery) -> int:
         """An entry is on its way. Returns the number of the delivery."""
-        delivery_id = self.next_delivery
-        self.next_delivery = delivery_id + 1
-        self.held[delivery_id] = entry
         self.sent += entry.message.size
         self.session.sent += entry.message.size
-        return delivery_id
+        return self.keep(entry, 0)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         raise AssertionError("every delivery to another node is held until that settles it")
@@ -116,27 +111,6 @@ class RemoteConsumer(Consumer):
         for entry in self.take_all():
             self.queue.ack(entry)
         self.session.forget_if_done(self)
-
-    def take(self, ranges: tuple[tuple[int, int], ...]) -> tuple[list[Any], int]:
-        """The entries of deliveries first..last that it holds, and how many of these it does not hold."""
-        held = self.held
-        entries: list[Any] = []
-        asked = 0
-        for first, last in ranges:
-            count = last - first + 1
-            asked += count
-            ids = range(first, last + 1) if count <= len(held) else [each for each in held if first <= each <= last]
-            for delivery_id in ids:
-                entry = held.pop(delivery_id, None)
-                if entry is not None:
-                    entries.append(entry)
-        return entries, asked - len(entries)
-
-    def take_all(self) -> list[Any]:
-        """Everything that it holds."""
-        entries = list(self.held.values())
-        self.held.clear()
-        return entries
 
 
 class HomeSession:
@@ -328,8 +302,9 @@ class HomeSession:
         was_attached = consumer.is_attached
         if was_attached:
             self._leave(consumer, now)
-        unseen, _ = consumer.take(((command.seen + 1, consumer.next_delivery),))
-        queue.take_back(unseen, now)
+        if command.seen < consumer.next_delivery - 1:
+            unseen, _ = consumer.take(((command.seen + 1, consumer.next_delivery),))
+            queue.take_back(unseen, now)
         if command.gives_back:
             queue.put_back(consumer.take_all(), now)
         self.forget_if_done(consumer)
