@@ -44,7 +44,7 @@ cdef class Node:
     cdef object _paging_out
     cdef object _consumer_timeouts
     cdef long long _next_number
-    cdef long long _synced_ticket
+    cdef long long _synced_position
     cdef long long _shortened_at
     cdef long long _publish_backlog
     cdef public object tenants
@@ -77,12 +77,12 @@ cdef class Node:
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
     @cython.locals(store=MessageStore, dropped=list, reading=list,
-                   ticket="long long", checks=list, peers=list, excess="long long", rests=bint)
+                   position="long long", checks=list, peers=list, excess="long long", rests=bint)
     cpdef Turn end_turn(self, long long now)
     @cython.locals(pauses=Pauses, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
                    is_home_behind=bint)
     cdef void _choose_readers(self) except *
     @cython.locals(unsynced="long long")
-    cdef bint _wants_sync(self, long long now, long long ticket) except -1
+    cdef bint _wants_sync(self, long long now, long long position) except -1
     cdef object _next_deadline(self)
     cpdef list take_peers(self)

@@ -38,10 +38,10 @@ from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.connection.peer import Peer
-from amqp_broker.flow.client import AWAIT_HEADER, CLOSED, CLOSING, ENDING
 from amqp_broker.flow.clients import Clients
 from amqp_broker.flow.hold import PendingAnswers
 from amqp_broker.flow.pauses import Pauses
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
@@ -85,16 +85,45 @@ _RELIEF_BYTES = 2 * 1024 * 1024
 _EXCUSED = 64
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
+#: What `Node.end_turn` calls, in this order, those left out that have nothing to do (turn/part.py).
+PARTS = (
+    "logins.take",  # whose password is to be checked; who is let in or refused speaks in this turn
+    "choose_readers",  # the gate, if it is shut: who may go on does so in this turn, as a job
+    "background.run",  # jobs write, publish and settle: before anything is closed
+    "leases.work",  # claims and transactions move messages: before the store's end
+    "dead_letters.post_refused",  # a refused message's letter is in the batch of its publish
+    "homes.begin_end_of_turn",  # who waited for a home that is down goes on, and may have something for groups
+    "replication.begin_end_of_turn",  # commands of this turn are proposed: metadata, quorum queues
+    "store.end_turn",  # settlements are written
+    "store.shorten",  # the journal's length is looked at, which may move messages and so write
+    "homes.end_turn",  # what other nodes hear of what was written for them
+    "replication.end_turn",  # groups append: behind `shorten`, as their entries may retire segments
+    "confirming.end_turn",  # the position that confirms wait for covers everything above
+    "share_budget",  # memory, between the node and its groups
+    "paging_out.relieve",  # when all that needs memory has been counted
+    "choose_readers",  # as of the end: the gate, and whom the driver reads
+    "clients.take_dropped",
+    "pauses.take_reading",
+    "hashing.take",
+    "wants_sync",
+    "next_deadline",
+    "clients.take_dirty",  # the last: whoever was called above may have said something
+)
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
 
 
 class Turn:
-    """What a turn leaves to the driver.
+    """What a turn leaves to the driver. All of it may leave at once: what has to wait for the disk is put into it only
+    by `synced`, in the turn behind that.
 
-    dirty: connections with output. dropped: connections to be closed: our half when the output is written, or both at
-    once (`is_abandoned`). reading: connections whose `is_paused` has changed. checks: passwords to be compared or
-    hashed anywhere, each to be brought back with `checked`. peers: frames for other nodes, by name, in order.
+    dirty: connections with output. What is in it needs no disk, or is on it: confirms, and answers to what was written.
+    dropped: connections to be closed: our half when the output is written, or both at once (`is_abandoned`).
+    reading: connections whose `is_paused` has changed.
+    checks: passwords to be compared or hashed anywhere, each to be brought back with `checked`.
+    peers: frames for other nodes, by name, in order. A leader's appends before its own sync; votes, and answers to
+    appends, behind the sync of what they promise; what other nodes hear of the queues that live here: deliveries at
+    once, confirms behind the sync.
     wants_sync: somebody waits for the disk. next_deadline: when `tick` is wanted, milliseconds since the epoch, or
     None.
     """
@@ -247,7 +276,7 @@ class Node:
         self.timings: Timings | None = None
         self.is_ready: bool = False
         self._next_number = 1
-        self._synced_ticket = 0
+        self._synced_position = 0
         self._lazy_at: int | None = None
         self._is_syncing = False
         self._sync_began = now
@@ -262,8 +291,8 @@ class Node:
         self.broker.recover(now)
         self.replication.open(now)
         self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
-        self._synced_ticket = self.broker.ticket()
-        self.leases.synced(self._synced_ticket)
+        self._synced_position = self.store.journal.position
+        self.leases.synced(self._synced_position)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
 
     def run_alone(self, is_over: Callable[[], bool], now: int) -> None:
@@ -477,19 +506,16 @@ class Node:
         self._sync_began = self.clock.now
         store = self.store
         pages = store.take_page_sync()
-        ticket = self.broker.ticket()
-        journal_position = store.journal.position
+        position = store.journal.position
         if take_named(self.groups.pagers) and pages is None:
             pages = store.pager.page_store.take_sync()
         batch = store.journal.take_batch()
-        batches = [] if batch is None else [(store.journal, batch)]
-        if not batches and pages is None:
-            # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
-            if ticket > self._synced_ticket or self.answers.parked or store.retiring_segment:
-                return SyncJob(ticket, journal_position, [], None)
+        # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
+        is_awaited = position > self._synced_position or self.answers.parked or store.retiring_segment
+        if batch is None and pages is None and not is_awaited:
             self._is_syncing = False
             return None
-        return SyncJob(ticket, journal_position, batches, pages)
+        return SyncJob(position, store.journal, batch, pages)
 
     def synced(self, job: SyncJob, now: int) -> None:
         """A job has run: what waited for it is confirmed and answered."""
@@ -497,14 +523,14 @@ class Node:
         self._is_syncing = False
         job.finish()
         self._shortened_at = -1
-        ticket = self._synced_ticket = job.ticket
-        self.store.synced(job.journal_position)
-        self.replication.synced(job.journal_position, now)
-        self.homes.synced(job.journal_position)
-        self.leases.synced(job.journal_position)
+        position = self._synced_position = job.position
+        self.store.synced(position)
+        self.replication.synced(position, now)
+        self.homes.synced(position)
+        self.leases.synced(position)
         self._after_peers(now)
-        self.confirming.synced(ticket)
-        self.answers.synced(ticket)
+        self.confirming.synced(position)
+        self.answers.synced(position)
 
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
@@ -512,7 +538,7 @@ class Node:
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
-        return int(self.broker.ticket() - self._synced_ticket)
+        return int(self.store.journal.position - self._synced_position)
 
     # -- output ------------------------------------------------------------------------------------------------------
 
@@ -546,9 +572,9 @@ class Node:
             peers = replication.end_turn(now)
         else:
             peers = _NO_PEERS
-        ticket = store.journal.position
+        position = store.journal.position
         if self.confirming.noted:
-            self.confirming.end_turn(ticket)
+            self.confirming.end_turn(position)
         if groups.is_active:
             share_budget(groups.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
@@ -560,13 +586,13 @@ class Node:
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
-        wants_sync, deadline = self._wants_sync(now, ticket), self._next_deadline()
+        wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
         pauses, homes, groups = self.pauses, self.homes, self.groups
-        backlog = self.store.journal.position - self._synced_ticket
+        backlog = self.store.journal.position - self._synced_position
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
             is_behind = groups.is_behind
@@ -588,7 +614,7 @@ class Node:
         """Frames for other nodes that need not wait for the turn's end: after `synced`."""
         return self.replication.take_output()
 
-    def _wants_sync(self, now: int, ticket: int) -> bool:
+    def _wants_sync(self, now: int, position: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
         if self.confirming.awaiting or self.answers.parked:
             return True
@@ -598,14 +624,14 @@ class Node:
             return True
         if self._home_sessions and self.homes.wants_sync:
             return True
-        if ticket <= self._synced_ticket:
+        if position <= self._synced_position:
             # The job that was running when it was set has taken that along: without this it would be due for ever.
             self._lazy_at = None
             # Retired segments are removed by a job too.
             return self.store.journal.has_pending
         if self._lazy_at is None:
             self._lazy_at = now + _LAZY_SYNC_MS
-        unsynced = ticket - self._synced_ticket
+        unsynced = position - self._synced_position
         return now >= self._lazy_at or unsynced > _LAZY_BYTES or unsynced > self._publish_backlog
 
     def _next_deadline(self) -> int | None:

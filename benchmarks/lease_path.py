@@ -76,7 +76,7 @@ class Room:
             pages = self.store.take_page_sync()
             position = self.journal.position
             batch = self.journal.take_batch()
-            job = SyncJob(position, position, [] if batch is None else [(self.journal, batch)], pages)
+            job = SyncJob(position, self.journal, batch, pages)
             job.run()
             job.finish()
             self.store.synced(position)

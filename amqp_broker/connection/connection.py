@@ -1,6 +1,6 @@
 """Connection: frames in, frames out, for one client. The hot half; handshake, methods and closing are in control.py.
 
-Its states, and what others use of it, are those of a Client (flow/client.py).
+Its states, and what others use of it, are those of a Client (flow/client.py, flow/state.py).
 
 Invariants:
 1. Frames of one chunk are handled in order, to completion. While it is paused for something that keeps
@@ -19,8 +19,9 @@ import cython
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.refusals import unexpected_frame
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
-from amqp_broker.flow.client import AWAIT_HEADER, CLOSING, ENDING, OPEN, Client
+from amqp_broker.flow.client import Client
 from amqp_broker.flow.reason import HANDLING
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSING, ENDING, OPEN
 from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:

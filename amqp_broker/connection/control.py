@@ -12,7 +12,7 @@ from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
-from amqp_broker.flow.client import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text

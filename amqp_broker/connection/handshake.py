@@ -13,7 +13,7 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import Logins, PasswordCheck
 from amqp_broker.errors import ConnectionException
-from amqp_broker.flow.client import CLOSING, OPEN, STARTING
+from amqp_broker.flow.state import CLOSING, OPEN, STARTING
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode

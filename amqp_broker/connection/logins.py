@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
 from amqp_broker.connection.connection import Connection
-from amqp_broker.flow.client import STARTING
 from amqp_broker.flow.reason import Reason
+from amqp_broker.flow.state import STARTING
 
 if TYPE_CHECKING:
     from amqp_broker.auth.passwords import VerifiedPasswords

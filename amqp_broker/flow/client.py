@@ -1,12 +1,7 @@
 """Client: what channels, flow control and resources use of a connection, which is one.
 
-    AWAIT_HEADER -> STARTING -> OPEN -> CLOSING -> ENDING -> CLOSED
-        CLOSING: we said connection.close and await its answer; all else is passed over
-        ENDING:  the last is said, such as close-ok; what comes is discarded until the client closes the transport
-        CLOSED:  the driver closes the transport: our half when the output is written, or all of it (`is_abandoned`)
-
-How frames come in, and what they do, is the connection's (connection/connection.py); who pauses it and why is in
-pauses.py.
+Its states are in state.py. How frames come in, and what they do, is the connection's (connection/connection.py); who
+pauses it and why is in pauses.py.
 """
 
 from __future__ import annotations
@@ -16,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.flow.output import Output
 from amqp_broker.flow.reason import HANDLING
+from amqp_broker.flow.state import AWAIT_HEADER
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.content import ContentScanner
 
@@ -27,13 +23,6 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
-
-AWAIT_HEADER = 0
-STARTING = 1
-OPEN = 2
-CLOSING = 3
-ENDING = 4
-CLOSED = 5
 
 _HANDLING = HANDLING
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import ConnectionException
-from amqp_broker.flow.client import OPEN
 from amqp_broker.flow.reason import Reason
+from amqp_broker.flow.state import OPEN
 from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from amqp_broker.flow.client import CLOSED, CLOSING
 from amqp_broker.flow.reason import HANDLING, Reason
+from amqp_broker.flow.state import CLOSED, CLOSING
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.flow.client import OPEN
+from amqp_broker.flow.state import OPEN
 from amqp_broker.protocol import methods
 from storage.disk import Disk
 

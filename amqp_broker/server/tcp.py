@@ -24,8 +24,8 @@ import cython
 
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
-from amqp_broker.flow.client import ENDING, OPEN
 from amqp_broker.flow.reason import Reason
+from amqp_broker.flow.state import ENDING, OPEN
 from amqp_broker.server.driver import LONE_BYTES
 from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError

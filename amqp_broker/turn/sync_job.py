@@ -8,31 +8,31 @@ from typing import Any
 class SyncJob:
     """`run` touches files only and may be called in another thread; `finish` belongs to the node again.
 
-    ticket, journal_position: what is on the disk once it has run.
+    position: up to there the journal is on the disk once it has run. batch: what the journal has to write for that.
     """
 
-    def __init__(self, ticket: int, journal_position: int, batches: list[tuple[Any, Any]], pages: Any) -> None:
-        self.ticket = ticket
-        self.journal_position = journal_position
-        self._batches = batches
+    def __init__(self, position: int, journal: Any, batch: Any, pages: Any) -> None:
+        self.position = position
+        self._journal = journal
+        self._batch = batch
         self._pages = pages
 
     def is_within(self, most_bytes: int) -> bool:
         """Whether all that it does is to append so much at most to a file that is there."""
-        if self._pages is not None or not all(batch.only_appends for _, batch in self._batches):
+        if self._pages is not None:
             return False
-        size: int = sum(batch.file_bytes for _, batch in self._batches)
-        return size <= most_bytes
+        batch = self._batch
+        return batch is None or bool(batch.only_appends and batch.file_bytes <= most_bytes)
 
     def run(self) -> None:
         """Pages first, because journal entries refer to them. Raises OSError; after ENOSPC it may be run again."""
         if self._pages is not None:
             self._pages.run()
             self._pages = None
-        for _, batch in self._batches:
-            batch.write_and_sync()
+        if self._batch is not None:
+            self._batch.write_and_sync()
 
     def finish(self) -> None:
-        """Give the buffers back."""
-        for log, batch in self._batches:
-            log.batch_done(batch)
+        """Give the buffer back."""
+        if self._batch is not None:
+            self._journal.batch_done(self._batch)

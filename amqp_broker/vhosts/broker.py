@@ -109,10 +109,6 @@ class Broker:
         that is not applied yet."""
         return self.replication.stream.last
 
-    def ticket(self) -> int:
-        """Covers everything that has been written to the journal so far."""
-        return int(self.store.journal.position)
-
     @property
     def is_clustered(self) -> bool:
         """Whether other nodes have to know of what does not outlive a restart, too."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from amqp_broker.flow.client import ENDING
+from amqp_broker.flow.state import ENDING
 from amqp_broker.protocol import methods
 from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question

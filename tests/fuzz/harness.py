@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
-from amqp_broker.flow.client import ENDING, OPEN
+from amqp_broker.flow.state import ENDING, OPEN
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.protocol import constants as c

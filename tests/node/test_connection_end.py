@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amqp_broker.flow.client import CLOSED, CLOSING, ENDING
+from amqp_broker.flow.state import CLOSED, CLOSING, ENDING
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, declare, publish_octets, small_config
 

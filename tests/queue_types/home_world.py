@@ -66,7 +66,7 @@ class HomeWorld:
         """It has gone there; the turn does not end."""
         position = self.node.store.journal.position
         if job is not None:
-            position = job.journal_position
+            position = job.position
             job.run()
             self.node.synced(job, self.driver.now)
         self.home.synced(position)

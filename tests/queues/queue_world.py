@@ -163,7 +163,7 @@ class World:
         pages = self.store.take_page_sync()
         position = self.journal.position
         batch = self.journal.take_batch()
-        self.job = SyncJob(position, position, [] if batch is None else [(self.journal, batch)], pages)
+        self.job = SyncJob(position, self.journal, batch, pages)
 
     def finish_sync(self) -> None:
         """Bring it to the disk, and do what waited for it. Raises SimulatedCrash."""
@@ -172,7 +172,7 @@ class World:
         job.run()
         self.job = None
         job.finish()
-        self.store.synced(job.journal_position)
+        self.store.synced(job.position)
 
     def sync(self) -> None:
         """A whole sync; one in flight is finished first."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
-from amqp_broker.flow.client import ENDING
 from amqp_broker.flow.hold import Hold
+from amqp_broker.flow.state import ENDING
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
 from amqp_broker.protocol import methods
@@ -384,7 +384,7 @@ class SimulatedDriver:
         if self.node.alarms.is_disk_full:
             self.node.alarms.disk_full(False)
         self._input(lambda: self.node.synced(job, self.now))
-        if job.journal_position % 2:  # as after a sync in the loop
+        if job.position % 2:  # as after a sync in the loop
             self._tell(self.node.take_dirty())
         self._end_turn()
 

@@ -91,7 +91,7 @@ class RemoteConsumer(NumberedConsumer):
         self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
         self.session.touch()
 
-    def hold(self, entry: Delivery) -> int:
+    def hold(self, entry: Any) -> int:
         """An entry is on its way. Returns the number of the delivery."""
         self.sent += entry.message.size
         self.session.sent += entry.message.size
