@@ -186,7 +186,6 @@ class Node:
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
-        self.serves_leases = False  # they were asked for since the start, or go on from before it
         self.leases = Leases(self)
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.replication.queue_groups, self.leases.apps.holders
@@ -215,12 +214,13 @@ class Node:
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control = Control(config, self.clients, self.services, handshake)
-        self._publish_backlog = config.publish_backlog_bytes
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._begin(now)
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
+        self.serves_leases = False  # they were asked for since the start, or go on from before it
+        self._publish_backlog = self.config.publish_backlog_bytes
         self.timings: Timings | None = None
         self.is_ready: bool = False
         self._next_number = 1
