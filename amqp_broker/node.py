@@ -191,7 +191,6 @@ class Node:
         self.answers = PendingAnswers(self.pauses, self.clock, config.command_timeout_ms)
         self.turn_share = TurnShare(self.pauses, self.timers, self.clock, config.max_turn_copies)
         # What comes from clients, and what is for them.
-        self.serves_leases = False  # they were asked for since the start, or go on from before it
         self._serve_leases()
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
@@ -216,7 +215,6 @@ class Node:
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
-        self._publish_backlog = config.publish_backlog_bytes
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
         self._begin(now)
 
@@ -273,6 +271,8 @@ class Node:
 
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
+        self.serves_leases = False  # they were asked for since the start, or go on from before it
+        self._publish_backlog = self.config.publish_backlog_bytes
         self.timings: Timings | None = None
         self.is_ready: bool = False
         self._next_number = 1

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.peer import Peer
@@ -85,18 +86,24 @@ def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[
     what each of them does then may be just what the next one finds."""
 
     class Watched(kind):  # type: ignore[misc,valid-type]  # a class that is only known now
-        def end_hold(self, hold: Hold) -> bool:
-            has_ended = bool(super().end_hold(hold))
-            if has_ended:
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            answers = self.answers
+            end, park = answers.end, answers.park
+
+            def end_watched(hold: Hold, answer: Callable[[], None]) -> None:
+                answers.holds.pop(hold, None)
                 before_release(hold.connection)
-            return has_ended
+                end(hold, answer)
 
-        def park(self, connection: Connection, ticket: int, answer: Callable[[], None]) -> None:
-            def go_on() -> None:
-                before_release(connection)
-                answer()
+            def park_watched(connection: Connection, position: int, answer: Callable[[], None]) -> None:
+                def go_on() -> None:
+                    before_release(connection)
+                    answer()
 
-            super().park(connection, ticket, go_on)
+                park(connection, position, go_on)
+
+            answers.end, answers.park = end_watched, park_watched
 
     return Watched
 
