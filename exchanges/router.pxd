@@ -25,6 +25,10 @@ cdef class ExchangeEntry:
 cdef class Router:
     cdef public Py_ssize_t binding_count
     cdef object _touched
+    cdef object _later
+    cdef dict _forgetting
+    cdef dict _removed
+    cdef bint _is_at_it
     cdef long long _changes
     cdef dict _targets
     cdef dict _alternates
