@@ -105,8 +105,8 @@ def test_a_short_one_takes_effect_at_once(driver: NodeDriver, client: Client) ->
 
 
 def test_what_it_settles_and_what_it_publishes_are_one_transaction(driver: NodeDriver, client: Client) -> None:
-    driver.node.background.set_pace(OneSlice())
     hold_some(driver, client, COUNT)
+    driver.node.background.set_pace(OneSlice())
     publish(driver, client, COUNT)
     client.send(
         1,

@@ -18,6 +18,7 @@ from queues.quorum.effects import Discarded, Effect, GetAnswered
 from queues.quorum.lease_commands import Claim, OpenLease
 from queues.reason import Reason
 from queues.rules import QueueRules
+from queues.write_group import WriteGroup
 from storage.page_store import PageStore
 from tests.queues.queue_world import (
     HEAD_BYTES,
@@ -253,7 +254,7 @@ class BareQueue(QueueRules):
     """The rules and nothing else: what happens to messages is in lists."""
 
     def __init__(self, pager: Pager, arguments: QueueArguments) -> None:
-        super().__init__("bare", 1, False, pager, arguments, 3)
+        super().__init__("bare", 1, False, WriteGroup(), pager, arguments, 3)
         self.apply_arguments(arguments)
         self.buried: list[tuple[int, str]] = []
         self.nowhere = 0
