@@ -11,6 +11,7 @@ from amqp_broker import node as node_module
 from amqp_broker.channel import basic_methods
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.node import Node, Turn
+from amqp_broker.queue_types.classic import type as classic_module
 from amqp_broker.vhosts import broker as broker_module
 from amqp_broker.vhosts.projection import Projection
 from queues.classic import ClassicQueue
@@ -158,7 +159,7 @@ class _Leaking(ClassicQueue):
 
 
 def queue_of(kind: type[ClassicQueue]) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(broker_module, "ClassicQueue", kind)
+    return lambda patch: patch.setattr(classic_module, "ClassicQueue", kind)
 
 
 class _Generous(ChannelConsumer):
