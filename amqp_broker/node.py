@@ -85,7 +85,7 @@ _RELIEF_BYTES = 2 * 1024 * 1024
 _EXCUSED = 64
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
-#: What `Node.end_turn` calls, in this order, those left out that have nothing to do (turn/part.py).
+#: What `Node.end_turn` calls, in this order, those left out that have nothing to do.
 PARTS = (
     "logins.take",  # whose password is to be checked; who is let in or refused speaks in this turn
     "choose_readers",  # the gate, if it is shut: who may go on does so in this turn, as a job

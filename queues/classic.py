@@ -222,7 +222,7 @@ class ClassicQueue(QueueRules):
             self._drop_expired_at_once(now)
 
     def get(self, now: int) -> Entry | None:
-        """The first ready message for basic.get: settle it with `take_at_once`, or hold it with `take_held`. None
+        """The first ready message for basic.get: settle it with `forget`, or hold it with `take_held`. None
         where there is none; or, if `waits` says so, not yet."""
         if self.may_expire and not self._drop_expired_at_once(now):
             return None
@@ -243,10 +243,6 @@ class ClassicQueue(QueueRules):
     def wait(self, callback: Callable[[int], None]) -> None:
         """Call back with the time, once, when `waits` is over."""
         self._waiting.append(callback)
-
-    def take_at_once(self, entry: Entry) -> None:
-        """An entry from `get` is settled without an acknowledgement."""
-        self.forget(entry)
 
     def take_held(self, entry: Entry, consumer: Consumer) -> None:
         """An entry from `get` is held by `consumer` until it is settled."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from queues.lease_source import Done, ReadyMessages, has_exclusive, levels_of
+from queues.lease_source import Done, ReadyMessages, has_exclusive
 from queues.leases import LeaseGroup, open_lease
 from queues.message_log import RangeGone
 from queues.quorum.effects import Refusal
@@ -31,7 +31,7 @@ class ClassicLeases:
 
     def ready(self) -> ReadyMessages:
         """See LeaseSource."""
-        return ReadyMessages(levels_of(self._queue.ready), self._queue.next_sequence)
+        return ReadyMessages(self._queue.levels(), self._queue.next_sequence)
 
     def is_exclusive(self) -> bool:
         """See LeaseSource."""

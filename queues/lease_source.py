@@ -103,11 +103,6 @@ class LeasedAt(NamedTuple):
     home: str
 
 
-def levels_of(ready: Any) -> list[Ready]:
-    """The runs of ready messages within which sequences rise."""
-    return list(getattr(ready, "levels", None) or [ready])
-
-
 def has_exclusive(dispatcher: Dispatcher) -> bool:
     """Whether the first of a queue's consumers has it for himself alone."""
     first: Any = dispatcher.first()

@@ -88,7 +88,7 @@ def test_every_kind_of_journal_entry_has_a_name(tmp_path: Path, capsys: pytest.C
             queue.take_held(entry, Client([], 1))
             queue.put_back([entry], world.now)
         else:
-            queue.take_at_once(entry)
+            queue.forget(entry)
     world.sync()
     disk.close()
     assert main(["inspect", str(tmp_path)]) == 0

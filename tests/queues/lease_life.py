@@ -136,7 +136,7 @@ class Life:
         assert name == min(self.ready)
         is_durable = self.ready.pop(name)
         if self.chance.random() < 0.5:
-            self.queue.take_at_once(entry)
+            self.queue.forget(entry)
         else:
             self.queue.take_held(entry, Client([], 1))
             self.held[name] = (entry, is_durable)
@@ -205,7 +205,7 @@ class Life:
     def other_traffic(self) -> None:
         """The other queue empties itself, so that segments are retired."""
         while (entry := self.world.queues[1].get(self.world.now)) is not None:
-            self.world.queues[1].take_at_once(entry)
+            self.world.queues[1].forget(entry)
 
     def sync(self) -> None:
         shape = self.shape()

@@ -179,7 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.entries[place][entry.sequence] = entry
             model.hold(known, taker)
         else:
-            queue.take_at_once(entry)
+            queue.forget(entry)
         self._dispatch()
 
     @rule(place=QUEUES)

@@ -106,7 +106,7 @@ def test_a_few_are_served_at_once() -> None:
     world, queue, log, clients = crowded()
     for _ in range(MESSAGES - 20):
         entry = queue.get(world.now)
-        queue.take_at_once(entry)
+        queue.forget(entry)
     free(queue, clients)
     queue.dispatch(world.now)
     assert len(log) == 20

@@ -158,7 +158,7 @@ def fill_segments(world: World, count: int) -> None:
         world.vhost.publish(message_named(name, 60), world.queues[1:], world.now)
         entry = world.queues[1].get(world.now)
         assert entry is not None
-        world.queues[1].take_at_once(entry)
+        world.queues[1].forget(entry)
         world.sync()
 
 

@@ -52,7 +52,7 @@ def drain(world: World) -> list[tuple[int, int, bool]]:
     found = []
     while (entry := world.queues[0].get(world.now)) is not None:
         found.append((name_of(entry.message), entry.returns, entry.is_redelivered))
-        world.queues[0].take_at_once(entry)
+        world.queues[0].forget(entry)
     return found
 
 

@@ -38,7 +38,7 @@ def take(world: World, count: int, place: int = 0) -> list[int]:
     for _ in range(count):
         entry = world.queues[place].get(world.now)
         assert entry is not None
-        world.queues[place].take_at_once(entry)
+        world.queues[place].forget(entry)
         names.append(name_of(entry.message))
     return names
 

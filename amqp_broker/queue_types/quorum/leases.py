@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.receipts import Receipt
-from queues.lease_source import Done, ReadyMessages, has_exclusive, levels_of
+from queues.lease_source import Done, ReadyMessages, has_exclusive
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
@@ -51,7 +51,7 @@ class QuorumLeases:
     def ready(self) -> ReadyMessages:
         """See LeaseSource."""
         state = self._state
-        return ReadyMessages(levels_of(state.ready), state.next_sequence) if state is not None else ReadyMessages([], 1)
+        return ReadyMessages(state.levels(), state.next_sequence) if state is not None else ReadyMessages([], 1)
 
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
