@@ -57,7 +57,7 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 # The source is the same, so without the compiled modules only what they do is tested again, and stock clients; and what
 # changes the modules' classes, to see that tests notice.
 PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol tests/queue_types tests/queues tests/raft \
-	tests/storage tests/cluster_simulation/test_group_bites.py interop_tests/test_aio_pika*.py interop_tests/test_pika*.py) --ignore-glob='*/test_simulation*.py'
+	tests/storage tests/cluster_simulation/test_group_bites.py interop_tests/test_aio_pika*.py interop_tests/test_pika*.py)
 
 test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 3)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)

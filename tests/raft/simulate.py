@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections import Counter
 
+import amqp_broker  # noqa: F401  # decides which modules run
 from tests.raft.simulation_checks import Violation
 from tests.raft.simulation_faults import Storm
 
