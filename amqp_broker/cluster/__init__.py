@@ -1,1 +1,1 @@
-"""What a cluster agrees on: the metadata machine, its commands and what it holds. Pure."""
+"""The metadata group at work, all inputs of Raft, and who is a member."""

@@ -11,9 +11,9 @@ import pytest
 from amqp_broker.leases.service import VERBS as LEASE_VERBS
 from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.metadata.commands import FIELDS as COMMANDS
+from amqp_broker.node import PARTS
 from amqp_broker.protocol import methods
 from amqp_broker.settings.config import SETTINGS_BY_KEY
-from tests.docs.blocks import blocks_of
 from tests.docs.operations_page import LOGGERS
 from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
 
@@ -35,7 +35,7 @@ VARIABLES = {
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
 _FOLDERS = (
-    "amqp_broker|examples|exchanges|octets|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests"
+    "amqp_broker|examples|exchanges|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests"
 )
 _FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
 _EXAMPLE = re.compile(r"NN|my_type|/_core")  # names of what somebody may make, or only a wheel has
@@ -69,7 +69,7 @@ def is_known(left: str, right: str) -> bool:
         or name in FOREIGN
         or right in _SUFFIXES
         or right in sources().functions.get(left, ())
-        or name in LOGGERS
+        or name in (*LOGGERS, *PARTS)
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
         or (ROOT / left / f"{right}.py").is_file()
         or (left == "tests" and (ROOT / "tests" / right / "__main__.py").is_file())
@@ -86,29 +86,6 @@ def test_every_member_that_a_page_names_exists(page: Path) -> None:
     names = [(left, right) for left, right in found if left in sources().members]
     missing = [f"{left}.{right}" for left, right in names if not sources().has_member(left, right)]
     assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
-
-
-def test_every_class_in_the_flows_exists() -> None:
-    found = _MEMBER.findall((DOCS / "flows.md").read_text(encoding="utf-8"))
-    unknown = sorted({left for left, _ in found if left not in sources().members})
-    assert not unknown, f"flows.md names classes that are not there: {', '.join(unknown)}"
-    assert len(found) > 100
-
-
-def test_every_line_of_a_flow_is_a_function() -> None:
-    """`Class.method` or `module.function`; or two of them with a bar between."""
-    lines = [line for block in blocks_of(DOCS / "flows.md") for line in block.text.splitlines()]
-    calls = [each for line in lines for each in line.partition("#")[0].replace("|", " ").split()]
-    paths = [call.split(".") for call in calls]
-    unknown = [call for call, path in zip(calls, paths, strict=True) if len(path) != 2 or not is_function(*path)]
-    assert not unknown, f"flows.md: {', '.join(unknown)}"
-    assert len(calls) > 250
-
-
-def is_function(left: str, right: str) -> bool:
-    """Whether a class or a module has it."""
-    names = sources()
-    return names.has_member(left, right) if left in names.members else right in names.functions.get(left, ())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

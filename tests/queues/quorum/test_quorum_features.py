@@ -1,8 +1,6 @@
-"""What a quorum queue does, one test each."""
+"""What a quorum queue does by its log: commands, effects, the time of the group. Its rules: tests/queues/rules."""
 
 from __future__ import annotations
-
-import pytest
 
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
@@ -98,32 +96,6 @@ def test_prefetch_changes_while_the_consumer_lives() -> None:
     assert names_delivered(stream.send(Settle(consumer, How.ACK, ((3, 3),)))) == [4]
 
 
-def test_consumer_priorities() -> None:
-    _, stream = one_node()
-    low, _ = stream.attach(prefetch=2, priority=-1)
-    high, _ = stream.attach(prefetch=1, priority=5)
-    effects = stream.publish(1, 2, 3)
-    assert [consumer for consumer, _, _, _ in deliveries(effects)] == [high, low, low]
-
-
-def test_message_priorities() -> None:
-    group, stream = one_node(max_priority=2)
-    for name, priority in ((1, -1), (2, 1), (3, 9), (4, 2), (5, 1)):
-        stream.publish(name, priority=priority)
-    assert ready_names(group.members[0]) == [3, 4, 2, 5, 1]
-
-
-def test_single_active_consumer() -> None:
-    _, stream = one_node(single_active_consumer=True)
-    first, _ = stream.attach(prefetch=1)
-    second, _ = stream.attach(prefetch=1)
-    third, _ = stream.attach(prefetch=1, priority=7)
-    assert [consumer for consumer, _, _, _ in deliveries(stream.publish(1, 2, 3))] == [first]
-    effects = stream.send(Detach(first, True))
-    assert deliveries(effects) == [(third, 1, 1, 1)], "the highest priority takes over, and what returns comes first"
-    assert names_delivered(stream.send(Detach(second, True))) == []
-
-
 def test_an_exclusive_consumer_is_alone() -> None:
     _, stream = one_node()
     first, _ = stream.attach()
@@ -183,16 +155,6 @@ def test_delivery_limit_with_dead_letters() -> None:
     assert letters_of(group.members[0]) == [(1, "DELIVERY_LIMIT", 3)]
 
 
-def test_rejected_messages_are_dead_letters_or_gone() -> None:
-    for exchange, letters in ((None, []), ("", [(1, "REJECTED", 0)])):
-        group, stream = one_node(dead_letter_exchange=exchange)
-        consumer, _ = stream.attach()
-        stream.publish(1)
-        stream.send(Settle(consumer, How.REJECT, ((1, 1),)))
-        assert letters_of(group.members[0]) == letters
-        assert ready_names(group.members[0]) == []
-
-
 def test_dead_letters_go_to_each_new_leader_until_they_are_dispatched() -> None:
     first, second = Member("n1"), Member("n2")
     group = Group(first, second, settings=settings_of(message_ttl=10, dead_letter_exchange="dlx"))
@@ -227,36 +189,6 @@ def test_many_dead_letters_are_under_way_in_a_window_and_wait_in_pages() -> None
     assert [each.letter for each in of_type(effects, DeadLettered)] == list(range(1006, 1021))
 
 
-def test_queue_and_message_ttl() -> None:
-    group, stream = one_node(message_ttl=50, dead_letter_exchange="dlx")
-    stream.publish(1)
-    stream.publish(2, expiration=10)
-    stream.publish(3, expiration=90)
-    group.advance(20)
-    assert ready_names(group.members[0]) == [1, 2, 3], "what has expired goes when it is the first"
-    group.advance(30)
-    assert ready_names(group.members[0]) == []
-    assert letters_of(group.members[0]) == [(1, "EXPIRED", 0), (2, "EXPIRED", 0), (3, "EXPIRED", 0)]
-    assert group.members[0].machine.next_deadline() is None
-
-
-def test_a_ttl_of_nothing_means_now_or_never() -> None:
-    group, stream = one_node(message_ttl=0)
-    stream.publish(1)
-    assert ready_names(group.members[0]) == []
-    stream.attach(prefetch=1)
-    assert names_delivered(stream.publish(2)) == [2]
-
-
-def test_requeued_messages_keep_their_expiry() -> None:
-    group, stream = one_node(message_ttl=50)
-    consumer, _ = stream.attach(prefetch=1)
-    stream.publish(1)
-    group.advance(60)
-    assert names_delivered(stream.send(Settle(consumer, How.REQUEUE, ((1, 1),)))) == []
-    assert ready_names(group.members[0]) == []
-
-
 def test_no_more_expire_at_once_than_one_entry_should_cost() -> None:
     group, stream = one_node(message_ttl=50)
     stream.publish(*range(2 * AT_ONCE + 5))
@@ -266,6 +198,7 @@ def test_no_more_expire_at_once_than_one_entry_should_cost() -> None:
     assert (group.members[0].machine.next_deadline() or 0) <= group.now
     group.advance(0)
     assert group.members[0].queue().ready.count == 0
+    assert group.members[0].machine.next_deadline() is None
 
 
 def test_the_time_never_goes_back() -> None:
@@ -300,17 +233,8 @@ def test_dead_letters_keep_their_queue() -> None:
     assert of_type(group.advance(0)["n1"], QueueGone) == [QueueGone(1, Gone.EXPIRED)]
 
 
-@pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 200}])
-def test_overflow_drops_the_head(limit: dict[str, int]) -> None:
-    group, stream = one_node(dead_letter_exchange="dlx", **limit)
-    stream.publish(1, 2, 3, body_size=100)
-    assert ready_names(group.members[0]) == [2, 3]
-    assert letters_of(group.members[0]) == [(1, "MAXLEN", 0)]
-
-
-@pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 200}])
-def test_overflow_refuses_the_publish(limit: dict[str, int]) -> None:
-    group, stream = one_node(overflow=Overflow.REJECT_PUBLISH, **limit)
+def test_a_publish_that_is_refused_is_named_in_the_confirm() -> None:
+    group, stream = one_node(overflow=Overflow.REJECT_PUBLISH, max_length=2)
     effects = stream.publish(1, 2, 3, body_size=100)
     assert ready_names(group.members[0]) == [1, 2]
     (confirmed,) = of_type(effects, Confirmed)
@@ -431,14 +355,6 @@ def test_who_settles_in_time_is_watched_again() -> None:
         stream.send(Settle(consumer, How.ACK, ((delivery, delivery),)))
     assert of_type(group.advance(59)["n1"], ConsumerCancelled) == []
     assert of_type(group.advance(1)["n1"], ConsumerCancelled) == [ConsumerCancelled(consumer, Cancel.TIMEOUT)]
-
-
-def test_a_message_that_lives_for_ages_stays() -> None:
-    group, stream = one_node(message_ttl=(1 << 63) - 1)
-    stream.publish(1)
-    stream.send(Enqueue((1,), message_named(2, expiration=(1 << 62) + 1)))
-    group.advance(1 << 60)
-    assert ready_names(group.members[0]) == [1, 2]
 
 
 def test_a_getter_has_the_same_timeout() -> None:

@@ -31,13 +31,13 @@ def test_first_in_first_out_whoever_is_there_first(make_host: MakeHost) -> None:
 def test_consumers_take_turns_and_the_higher_priority_first(make_host: MakeHost) -> None:
     host = make_host()
     first, second = host.consume(2), host.consume(2)
-    high = host.consume(1, priority=5)
-    for name in range(1, 7):
+    high, low = host.consume(1, priority=5), host.consume(1, priority=-1)
+    for name in range(1, 8):
         host.publish(name)
-    assert [consumer for consumer, _, _ in host.log] == [high, first, second, first, second]
-    assert host.ready() == [6]
+    assert [consumer for consumer, _, _ in host.log] == [high, first, second, first, second, low]
+    assert host.ready() == [7]
     host.settle(second, How.ACK, 3)
-    assert host.log[-1] == (second, 6, False)
+    assert host.log[-1] == (second, 7, False)
 
 
 def test_what_comes_back_stands_where_it_stood(make_host: MakeHost) -> None:
@@ -86,17 +86,18 @@ def test_too_much_is_dropped_at_the_head(make_host: MakeHost, limit: dict[str, i
     assert host.dead()[2:] == [(3, "maxlen"), (4, "maxlen")]
 
 
+@pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 20}], ids=str)
 @pytest.mark.parametrize("overflow", [Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX])
-def test_a_full_queue_refuses(make_host: MakeHost, overflow: Overflow) -> None:
-    host = make_host(max_length=2, overflow=overflow, dead_letter_exchange=DEAD)
-    assert [host.publish(name) for name in (1, 2, 3)] == [True, True, False]
+def test_a_full_queue_refuses(make_host: MakeHost, overflow: Overflow, limit: dict[str, int]) -> None:
+    host = make_host(**limit, overflow=overflow, dead_letter_exchange=DEAD)
+    assert [host.publish(name, body_size=10) for name in (1, 2, 3)] == [True, True, False]
     assert host.dead() == ([(3, "maxlen")] if overflow is Overflow.REJECT_PUBLISH_DLX else [])
     consumer = host.consume(1)
-    assert host.publish(4)
+    assert host.publish(4, body_size=10)
     host.cancel(consumer)
     host.settle(consumer, How.REQUEUE, 1)
     assert host.ready() == [1, 2, 4], "what was there may come back"
-    assert not host.publish(5)
+    assert not host.publish(5, body_size=10)
 
 
 def test_a_new_limit_drops_very_many(make_host: MakeHost) -> None:
@@ -133,11 +134,21 @@ def test_what_has_expired_goes_when_it_is_the_first(make_host: MakeHost) -> None
     assert host.log == [(consumer, 3, False)]
 
 
-def test_an_expiry_far_away_is_never(make_host: MakeHost) -> None:
-    host = make_host()
-    host.publish(1, expiration=(1 << 63) - 8)
+@pytest.mark.parametrize(("ttl", "expiration"), [(None, (1 << 63) - 8), ((1 << 63) - 1, -1), ((1 << 63) - 1, 1 << 62)])
+def test_an_expiry_far_away_is_never(make_host: MakeHost, ttl: int | None, expiration: int) -> None:
+    host = make_host(message_ttl=ttl)
+    host.publish(1, expiration=expiration)
     host.advance(1000)
     assert host.ready() == [1]
+
+
+def test_an_expiry_of_nothing_means_now_or_never(make_host: MakeHost) -> None:
+    host = make_host(message_ttl=0)
+    host.publish(1)
+    assert host.ready() == []
+    host.consume(1)
+    host.publish(2)
+    assert host.names() == [2]
 
 
 def test_nobody_gets_what_has_expired(make_host: MakeHost) -> None:
@@ -161,15 +172,17 @@ def test_an_entry_that_comes_back_has_its_expiry(make_host: MakeHost) -> None:
     assert host.dead() == [(1, "expired")]
 
 
-def test_what_is_rejected_is_a_dead_letter(make_host: MakeHost) -> None:
-    host = make_host(dead_letter_exchange=DEAD)
+@pytest.mark.parametrize("has_letters", [True, False])
+def test_what_is_rejected_is_a_dead_letter_or_gone(make_host: MakeHost, has_letters: bool) -> None:
+    host = make_host(dead_letter_exchange=DEAD if has_letters else None)
     consumer = host.consume(3)
     for name in (1, 2, 3):
         host.publish(name)
     host.settle(consumer, How.REJECT, 2)
     host.settle(consumer, How.ACK, 1)
     host.settle(consumer, How.REJECT, 3)
-    assert host.dead() == [(2, "rejected"), (3, "rejected")]
+    assert host.dead() == ([(2, "rejected"), (3, "rejected")] if has_letters else [])
+    assert host.ready() == []
     assert host.unacked() == 0
 
 
@@ -184,14 +197,17 @@ def test_the_highest_priority_first(make_host: MakeHost) -> None:
     assert host.ready() == [5, 2, 1, 4]
 
 
-def test_one_consumer_is_active_and_the_next_takes_over(make_host: MakeHost) -> None:
+def test_one_consumer_is_active_and_the_next_of_the_highest_priority_takes_over(make_host: MakeHost) -> None:
     host = make_host(single_active_consumer=True)
     first, second = host.consume(2), host.consume(9)
-    for name in (1, 2, 3):
+    high = host.consume(1, priority=7)
+    for name in (1, 2, 3, 4):
         host.publish(name)
     assert [consumer for consumer, _, _ in host.log] == [first, first]
     host.cancel(first)
-    assert host.log[2:] == [(second, 3, False)]
+    assert host.log[2:] == [(high, 3, False)]
+    host.cancel(high)
+    assert host.log[3:] == [(second, 4, False)]
 
 
 def test_a_purge_takes_what_is_ready(make_host: MakeHost) -> None:
