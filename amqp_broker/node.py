@@ -37,10 +37,10 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
-from amqp_broker.connection.peer import Peer
 from amqp_broker.flow.clients import Clients
 from amqp_broker.flow.hold import PendingAnswers
 from amqp_broker.flow.pauses import Pauses
+from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies

@@ -31,7 +31,7 @@ class SystemClient:
         self._connection = Connection.open(url, ssl_context=ssl_context, name="amqp-broker system client")
         self._channel = self._connection.channel()
 
-    def request(self, verb: str, **fields: object) -> dict[str, Any]:
+    def request(self, verb: str, **fields: object) -> dict[str, Any]:  # JSON: what the broker answers
         """The answer's fields. Raises SystemRequestError, ClientError."""
         try:
             reply = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())

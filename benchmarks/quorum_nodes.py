@@ -22,7 +22,7 @@ import click
 from amqp_broker.bench.ring import build_publish
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.connection.connection import Connection
-from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.peer import Peer
 from amqp_broker.node import Node
 from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.fields import Table

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from amqp_broker.auth.passwords import NewPassword
 
@@ -20,13 +19,13 @@ class PasswordHash:
     def __init__(self, password: NewPassword) -> None:
         self.is_done = False
         self._password = password
-        self._then: list[Callable[[Any], None]] = []
+        self._then: list[Callable[[object], None]] = []
 
     def run(self) -> None:
         """Compute."""
         self._password.run()
 
-    def when_done(self, then: Callable[[Any], None]) -> None:
+    def when_done(self, then: Callable[[object], None]) -> None:
         """Call `then(hash)`; at once if it is done already."""
         if self.is_done:
             then(self._password.stored)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action, Permission, TopicPermission
 from amqp_broker.errors import refused
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.protocol.fields import Table
 
 
 class Session:
@@ -17,7 +18,7 @@ class Session:
     client_properties: as the client sent them. capabilities: the names that the client set to true.
     """
 
-    def __init__(self, metadata: Metadata, user: str, client_properties: Any) -> None:
+    def __init__(self, metadata: Metadata, user: str, client_properties: Table) -> None:
         self._metadata = metadata
         self.user = user
         self.vhost = ""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from amqp_broker.channel.replies import reply
+from amqp_broker.channel.replies import Handler, reply
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
 
-def on_access_request(channel: Any, method: Any) -> None:
+
+def on_access_request(channel: Channel, method: methods.AccessRequest) -> None:
     """access.request: the ticket means nothing."""
     reply(channel, methods.AccessRequestOk(1))
 
 
-HANDLERS = {c.ACCESS_REQUEST: on_access_request}
+HANDLERS: dict[int, Handler] = {c.ACCESS_REQUEST: on_access_request}

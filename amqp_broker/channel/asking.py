@@ -7,7 +7,7 @@ that answers keep their order; whether it was so, the client cannot tell from wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
@@ -48,7 +48,7 @@ class _Question:
         self._unheard = unheard
         self._is_heard = False
 
-    def then(self, refusal: Exception | None, *found: Any) -> None:
+    def then(self, refusal: Exception | None, *found: object) -> None:
         """The queue has answered."""
         assert not self.is_answered, "a queue has answered a question twice"
         self.is_answered = True
@@ -59,7 +59,7 @@ class _Question:
         if not self._is_heard and refusal is None and self._unheard is not None:
             self._unheard(*found)
 
-    def _tell(self, refusal: Exception | None, found: tuple[Any, ...]) -> None:
+    def _tell(self, refusal: Exception | None, found: tuple[object, ...]) -> None:
         self._is_heard = True
         if refusal is None:
             self._answer(*found)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.channel.asking import ask
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 from amqp_broker.channel.queue_methods import queue_name
-from amqp_broker.channel.replies import reply
+from amqp_broker.channel.replies import Handler, reply
 from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
 from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c
@@ -20,16 +20,20 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.reply_to import REPLY_TO
 from queues.message import Delivery, Message
 
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from queues.queue import Queue
+
 
 class ReplyConsumer(ChannelConsumer):
     """The consumer of amq.rabbitmq.reply-to on one channel. `address` is what requests carry as reply-to."""
 
-    def __init__(self, channel: Any, tag: str) -> None:
+    def __init__(self, channel: Channel, tag: str) -> None:
         super().__init__(channel, tag, True, False, 0, 0, None)
         self.address = channel.services.reply_consumers.add(self)
 
 
-def on_basic_qos(channel: Any, method: Any) -> None:
+def on_basic_qos(channel: Channel, method: methods.BasicQos) -> None:
     """basic.qos: without global for consumers that come later, with global for the whole channel, at once."""
     if method.prefetch_size:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
@@ -44,7 +48,7 @@ def on_basic_qos(channel: Any, method: Any) -> None:
         channel.revive_all()
 
 
-def on_basic_consume(channel: Any, method: Any) -> None:
+def on_basic_consume(channel: Channel, method: methods.BasicConsume) -> None:
     """basic.consume"""
     connection = channel.connection
     tag = method.consumer_tag or _generated_tag(channel)
@@ -86,12 +90,12 @@ def on_basic_consume(channel: Any, method: Any) -> None:
     ask(channel, f"basic.consume from queue '{name}'", lambda then: queue.consume(consumer, then), answer, forget)
 
 
-def _generated_tag(channel: Any) -> str:
+def _generated_tag(channel: Channel) -> str:
     octets = channel.services.random_bytes(16)
     return "amq.ctag-" + base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
 
-def _consume_replies(channel: Any, method: Any, tag: str) -> None:
+def _consume_replies(channel: Channel, method: methods.BasicConsume, tag: str) -> None:
     if not method.no_ack:
         raise precondition_failed("reply consumer cannot acknowledge")
     if channel.reply_consumer is not None:
@@ -101,7 +105,7 @@ def _consume_replies(channel: Any, method: Any, tag: str) -> None:
         reply(channel, methods.BasicConsumeOk(tag))
 
 
-def on_basic_cancel(channel: Any, method: Any) -> None:
+def on_basic_cancel(channel: Channel, method: methods.BasicCancel) -> None:
     """basic.cancel: the answer comes after the last delivery; an unknown tag is no error."""
     tag = method.consumer_tag
     consumer = channel.consumers.get(tag)
@@ -114,7 +118,7 @@ def on_basic_cancel(channel: Any, method: Any) -> None:
         reply(channel, methods.BasicCancelOk(tag))
 
 
-def on_basic_get(channel: Any, method: Any) -> None:
+def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
     """basic.get"""
     connection = channel.connection
     name = queue_name(channel, method.queue)
@@ -148,7 +152,7 @@ def on_basic_get(channel: Any, method: Any) -> None:
     ask(channel, what, lambda then: queue.fetch(getter, channel.clock.now, then), answer, unheard=give_back)
 
 
-def _reply_with_message(channel: Any, tag: int, is_redelivered: bool, message: Message, left: int) -> None:
+def _reply_with_message(channel: Channel, tag: int, is_redelivered: bool, message: Message, left: int) -> None:
     """basic.get-ok with its content; `left` messages are ready behind it."""
     connection = channel.connection
     address = message.address
@@ -159,7 +163,7 @@ def _reply_with_message(channel: Any, tag: int, is_redelivered: bool, message: M
         channel.services.pauses.sate(connection)
 
 
-def _getter(channel: Any, queue: Any) -> ChannelConsumer:
+def _getter(channel: Channel, queue: Queue) -> ChannelConsumer:
     """Who holds what basic.get has fetched from this queue."""
     getter: ChannelConsumer | None = channel.getters.get(queue)
     if getter is None or getter.queue is not queue:
@@ -170,7 +174,7 @@ def _getter(channel: Any, queue: Any) -> ChannelConsumer:
     return getter
 
 
-def _check_held(channel: Any) -> None:
+def _check_held(channel: Channel) -> None:
     """What basic.get has fetched and nobody has acknowledged stays in RAM. Raises ChannelException."""
     held = len(channel.unacked) - channel.head
     allowed = channel.vhost.store.pager.unacked_allowed()
@@ -180,12 +184,12 @@ def _check_held(channel: Any) -> None:
         )
 
 
-def on_basic_ack(channel: Any, method: Any) -> None:
+def on_basic_ack(channel: Channel, method: methods.BasicAck) -> None:
     """basic.ack"""
     channel.receive_ack(method.delivery_tag, method.multiple)
 
 
-def on_basic_nack(channel: Any, method: Any) -> None:
+def on_basic_nack(channel: Channel, method: methods.BasicNack) -> None:
     """basic.nack (RabbitMQ's extension)"""
     if channel.transaction is not None:
         channel.transaction.add_nack(channel, method.delivery_tag, method.multiple, method.requeue)
@@ -200,8 +204,8 @@ def on_basic_nack(channel: Any, method: Any) -> None:
     settle_negatively(channel, entries, method.requeue)
 
 
-def _settle_many_negatively(channel: Any, method: Any) -> None:
-    def refuse(entries: list[Any]) -> None:
+def _settle_many_negatively(channel: Channel, method: methods.BasicNack) -> None:
+    def refuse(entries: list[Delivery]) -> None:
         settle_negatively(channel, entries, False)
 
     entries = channel.take_places(method.delivery_tag)
@@ -211,7 +215,7 @@ def _settle_many_negatively(channel: Any, method: Any) -> None:
         settle_many(channel, entries, "basic.nack", refuse)
 
 
-def on_basic_reject(channel: Any, method: Any) -> None:
+def on_basic_reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject"""
     if channel.transaction is not None:
         channel.transaction.add_nack(channel, method.delivery_tag, False, method.requeue)
@@ -219,9 +223,9 @@ def on_basic_reject(channel: Any, method: Any) -> None:
     settle_negatively(channel, [channel.take_one(method.delivery_tag)], method.requeue)
 
 
-def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
+def settle_negatively(channel: Channel, entries: list[Delivery], requeue: bool) -> None:
     """Put deliveries back to their original positions, or refuse them for good (dead letters)."""
-    queues: dict[Any, None] = {}
+    queues: dict[Queue, None] = {}
     if requeue:
         return_entries(channel, entries, queues)
     for queue in queues if requeue else channel.refuse(entries):
@@ -229,18 +233,18 @@ def settle_negatively(channel: Any, entries: list[Any], requeue: bool) -> None:
     channel.dispatch()
 
 
-def on_basic_recover(channel: Any, method: Any) -> None:
+def on_basic_recover(channel: Channel, method: methods.BasicRecover) -> None:
     """basic.recover: everything unacknowledged on the channel returns to its queues, but for what an open transaction
     has settled."""
     _recover(channel, method.requeue, lambda: reply(channel, methods.BasicRecoverOk()))
 
 
-def on_basic_recover_async(channel: Any, method: Any) -> None:
+def on_basic_recover_async(channel: Channel, method: methods.BasicRecoverAsync) -> None:
     """basic.recover-async: basic.recover without an answer."""
     _recover(channel, method.requeue, lambda: None)
 
 
-def _recover(channel: Any, requeue: bool, then: Callable[[], None]) -> None:
+def _recover(channel: Channel, requeue: bool, then: Callable[[], None]) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     transaction = channel.transaction
@@ -256,7 +260,7 @@ def _recover(channel: Any, requeue: bool, then: Callable[[], None]) -> None:
     then()
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     c.BASIC_QOS: on_basic_qos,
     c.BASIC_CONSUME: on_basic_consume,
     c.BASIC_CANCEL: on_basic_cancel,

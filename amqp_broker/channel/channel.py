@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
@@ -35,9 +35,13 @@ from amqp_broker.routing.routes import PublishRoute, RouteTable
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 
 if TYPE_CHECKING:
+    from amqp_broker.channel.basic_methods import ReplyConsumer
+    from amqp_broker.channel.commit import Transaction
     from amqp_broker.channel.publisher import Publisher
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
+    from amqp_broker.octets.buffer import Pointer
+    from queues.queue import Queue
 
 if not cython.compiled:
     import struct
@@ -90,12 +94,12 @@ class Channel:
         self.raw = b""  # where the message goes that is being received: Message.raw
         self.number = -1  # that of `raw` in `routes`, which holds until `forgotten` is another
         self.forgotten = 0
-        self.only: Any = None  # the same of its route
+        self.only: Queue | None = None  # the same of its route
         self.generation = 0  # that of the virtual host for which these hold
         self.is_mandatory = False
         self.is_immediate = False
         self.header = b""
-        self.body: Any = None
+        self.body: list[bytes] | None = None
         self.body_size = 0
         self.body_received = 0
         self.merged = 0
@@ -107,7 +111,7 @@ class Channel:
         # Confirms.
         self.is_confirming = False
         self.confirms = Confirms(self)
-        self.transaction: Any = None
+        self.transaction: Transaction | None = None
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked: list[Delivery | None] = []
@@ -117,11 +121,11 @@ class Channel:
         self.prefetch = 0
         self.consumer_prefetch = 0
         self.max_unacked = connection.config.max_unacked_per_channel
-        self.getters: dict[Any, ChannelConsumer] = {}
-        self.reply_consumer: Any = None
+        self.getters: dict[Queue, ChannelConsumer] = {}
+        self.reply_consumer: ReplyConsumer | None = None
         #: Consumers that may have left their line because of the channel's limit, the first of them first.
         self.short: dict[ChannelConsumer, None] = {}
-        self._to_dispatch: list[Any] = []
+        self._to_dispatch: list[Queue] = []
         self._shares_out = False
 
     # -- publishing ----------------------------------------------------------------------------------------------
@@ -214,15 +218,16 @@ class Channel:
                 ReplyCode.FRAME_ERROR, "content body frame exceeds remaining content size", 60, 40
             )
         self._assemble(end - position)
+        body = self.body
+        assert body is not None  # `expecting` says so
         if end > position:
-            self.body.append(data[position:end])
-            if end - position < _SMALL_CHUNK_BYTES and len(self.body) >= self.merged + _MANY_CHUNKS:
+            body.append(data[position:end])
+            if end - position < _SMALL_CHUNK_BYTES and len(body) >= self.merged + _MANY_CHUNKS:
                 # A chunk of a few octets costs fifty more: a body that comes in crumbs is put together as it comes.
-                self.body[self.merged :] = [b"".join(self.body[self.merged :])]
-                self.merged = len(self.body)
+                body[self.merged :] = [b"".join(body[self.merged :])]
+                self.merged = len(body)
         if self.body_received == self.body_size:
             header = self.header
-            body = self.body
             size = self.body_size
             self.assemblies.end(self)
             if size < _SEPARATE_BODY_BYTES:
@@ -273,12 +278,13 @@ class Channel:
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
-        route: Any = None
+        route: PublishRoute | None = None
         if self.forgotten == self.vhost.forgotten:
             route = self.routes.routes[self.number]
         if route is None:
             self._find_route()
             route = self.routes.routes[self.number]
+            assert route is not None  # just found
         if self.scanner.is_special or self.is_immediate or not route.is_plain or self.transaction is not None:
             self.services.publisher.publish(self, route, message)
             return
@@ -315,7 +321,7 @@ class Channel:
     def _number_of(self, raw: bytes) -> int:
         """The number of the route of an address; it is found if it is not known, or does not hold any more."""
         table = self.routes
-        octets: Any = raw
+        octets: Pointer = raw
         number = table.index.find(octets, 0, len(raw))
         if number >= 0 and table.routes[number] is not None:
             return number
@@ -461,8 +467,7 @@ class Channel:
         end = self._index_until(tag) + 1
         taken = self.unacked
         if len(taken) - end > end:
-            entries: list[Any] = self.take_until(tag)
-            return entries
+            return [*self.take_until(tag)]
         self.unacked = taken[end:]
         del taken[end:]
         self.first_tag += end
@@ -540,7 +545,7 @@ class Channel:
                 self.revive(consumer)
         self.dispatch()
 
-    def wants_dispatch(self, queue: Any) -> None:
+    def wants_dispatch(self, queue: Queue) -> None:
         """Serve this queue in the next `dispatch`."""
         self._to_dispatch.append(queue)
 
@@ -560,9 +565,9 @@ class Channel:
         for entry in entries:
             self._give_credit(entry.consumer)
 
-    def refuse(self, entries: list[Delivery]) -> list[Any]:
+    def refuse(self, entries: list[Delivery]) -> list[Queue]:
         """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
-        queues: dict[Any, None] = {}
+        queues: dict[Queue, None] = {}
         now = self.clock.now
         for entry in entries:
             consumer = entry.consumer
@@ -577,6 +582,11 @@ class Channel:
         last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
         first = self.head if begin <= self.first_tag + self.head else begin - self.first_tag
         return [self.first_tag + i for i in range(first, last + 1) if self.unacked[i] is not None]
+
+    def outstanding(self, tag: int) -> list[Delivery]:
+        """The deliveries of these tags."""
+        last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
+        return [entry for entry in self.unacked[self.head : last + 1] if entry is not None]
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The broker ended the consumer: its queue is gone."""

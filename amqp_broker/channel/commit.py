@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.basic_methods import settle_negatively
 from amqp_broker.channel.lifecycle import return_entries
@@ -28,7 +28,11 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
     from amqp_broker.flow.hold import Hold
+    from amqp_broker.routing.routes import PublishRoute
+    from queues.message import Delivery, Message
+    from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
 
@@ -46,7 +50,7 @@ class Transaction:
     """What a channel in tx mode has done since the last commit or rollback."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.messages: deque[tuple[Any, Any, MessageFacts, bool]] = deque()
+        self.messages: deque[tuple[PublishRoute, Message, MessageFacts, bool]] = deque()
         self.settlements: deque[tuple[int, int]] = deque()
         self._limit_bytes = limit_bytes
         self._size = 0
@@ -56,7 +60,7 @@ class Transaction:
     def __len__(self) -> int:
         return len(self.messages) + len(self.settlements)
 
-    def add_message(self, route: Any, message: Any, facts: MessageFacts, is_mandatory: bool) -> None:
+    def add_message(self, route: PublishRoute, message: Message, facts: MessageFacts, is_mandatory: bool) -> None:
         """A publish. Raises ChannelException when the transaction gets too big."""
         self._size += message.size
         if self._size > self._limit_bytes:
@@ -66,11 +70,11 @@ class Transaction:
             )
         self.messages.append((route, message, facts, is_mandatory))
 
-    def add_ack(self, channel: Any, tag: int, multiple: bool) -> None:
+    def add_ack(self, channel: Channel, tag: int, multiple: bool) -> None:
         """An acknowledgement. Raises ChannelException (406) for an unknown tag."""
         self._claim(channel, tag, multiple, ACK)
 
-    def add_nack(self, channel: Any, tag: int, multiple: bool, requeue: bool) -> None:
+    def add_nack(self, channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
         """A basic.nack or basic.reject. Raises ChannelException (406) for an unknown tag."""
         self._claim(channel, tag, multiple, REQUEUE if requeue else REJECT)
 
@@ -78,7 +82,7 @@ class Transaction:
         """Whether a delivery is to be settled by the commit."""
         return tag in self._claimed
 
-    def _claim(self, channel: Any, tag: int, multiple: bool, outcome: int) -> None:
+    def _claim(self, channel: Channel, tag: int, multiple: bool, outcome: int) -> None:
         claimed = self._claimed
         if tag in claimed or ((tag or not multiple) and not channel.is_outstanding(tag)):
             raise precondition_failed(f"unknown delivery tag {tag}")
@@ -97,15 +101,15 @@ class Transaction:
 class Commit:
     """A transaction that takes effect. One of `run` and `start` is called, once."""
 
-    def __init__(self, channel: Any, transaction: Transaction) -> None:
+    def __init__(self, channel: Channel, transaction: Transaction) -> None:
         self._channel = channel
         self._connection = channel.connection
         self._services = channel.services
         self._journal = channel.services.store.journal
         self._claims = transaction.settlements
         self._messages = transaction.messages
-        self._entries: deque[tuple[Any, int]] = deque()
-        self._settled: dict[Any, bool] = {}  # the queues of what is settled: whether some of it is refused or put back
+        self._entries: deque[tuple[Delivery, int]] = deque()
+        self._settled: dict[Queue, bool] = {}  # of what is settled: whether some is refused or put back
         self._receipt = JointReceipt()
         self._before = self._journal.position
         self._hold: Hold | None = None
@@ -186,7 +190,7 @@ class Commit:
     def _settle(self) -> None:
         """The next entries with the same outcome."""
         outcome = self._entries[0][1]
-        entries: list[Any] = []
+        entries: list[Delivery] = []
         while self._entries and self._entries[0][1] == outcome and len(entries) < _SETTLEMENTS:
             entries.append(self._entries.popleft()[0])
         if outcome == ACK:
@@ -200,7 +204,7 @@ class Commit:
         self._messages.clear()
         entries = [entry for entry, _ in self._entries]
         self._entries.clear()
-        queues: dict[Any, None] = {}
+        queues: dict[Queue, None] = {}
         return_entries(self._channel, entries, queues)
         for queue in queues:
             if not queue.is_deleted:

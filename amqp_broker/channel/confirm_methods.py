@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from amqp_broker.channel.replies import reply
+from amqp_broker.channel.replies import Handler, reply
 from amqp_broker.errors import precondition_failed
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
 
-def on_confirm_select(channel: Any, method: Any) -> None:
+
+def on_confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
     """confirm.select: from now on every publish is numbered, from 1, and confirmed."""
     if channel.transaction is not None:
         raise precondition_failed("cannot switch from tx to confirm mode")
@@ -19,4 +22,4 @@ def on_confirm_select(channel: Any, method: Any) -> None:
         reply(channel, methods.ConfirmSelectOk())
 
 
-HANDLERS = {c.CONFIRM_SELECT: on_confirm_select}
+HANDLERS: dict[int, Handler] = {c.CONFIRM_SELECT: on_confirm_select}

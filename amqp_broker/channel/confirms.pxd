@@ -48,7 +48,7 @@ cdef class Confirms:
     @cython.locals(channel=Channel, nacked=list, refused="unsigned long long")
     cdef void _confirm(self, unsigned long long last) except *
     @cython.locals(channel=Channel, count="long long")
-    cdef void _ack_until(self, unsigned long long last) except *
+    cdef void _ack_until(self, Channel channel, unsigned long long last) except *
 
 @cython.final
 cdef class Confirming:

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
 from queues.outcomes import PublishOutcome
 from queues.quorum.effects import Refusal
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
 
 _BASIC_ACK = 60 << 16 | 80
 _BASIC_NACK = 60 << 16 | 120
@@ -63,8 +66,8 @@ class PublishReceipt(Receipt):
 class Confirms:
     """published, confirmed: the numbers of the last publish, and of the last one that was confirmed or nacked."""
 
-    def __init__(self, channel: Any) -> None:
-        self.channel = channel
+    def __init__(self, channel: Channel) -> None:
+        self.channel: Channel | None = channel
         self.published = 0
         self.confirmed = 0
         self._recorded = 0
@@ -161,16 +164,15 @@ class Confirms:
         nacked = self._nacked
         while nacked and nacked[0] <= last:
             refused = nacked.pop(0)
-            self._ack_until(refused - 1)
+            self._ack_until(channel, refused - 1)
             channel.output.put_ack(channel.channel_id, _BASIC_NACK, refused, 0)
             self.confirmed = refused
-        self._ack_until(last)
+        self._ack_until(channel, last)
         channel.connection.touch()
 
-    def _ack_until(self, last: int) -> None:
+    def _ack_until(self, channel: Channel, last: int) -> None:
         count = last - self.confirmed
         if count > 0:
-            channel = self.channel
             channel.output.put_ack(channel.channel_id, _BASIC_ACK, last, 1 if count > 1 else 0)
             self.confirmed = last
 

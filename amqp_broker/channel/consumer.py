@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
@@ -16,6 +16,9 @@ if cython.compiled:  # pragma: no cover
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.octets.buffer import Pointer
+    from amqp_broker.protocol.fields import Table
+    from queues.queue import Queue
 
 
 #: The header that says how often a message came back: its key in a table.
@@ -24,7 +27,7 @@ _COUNT = b"\x10x-delivery-count"
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x8000, 0x4000, 0x2000
 
 
-def redelivered_message(queue: Any, entry: Delivery) -> Message:
+def redelivered_message(queue: Queue, entry: Delivery) -> Message:
     """What a client gets of a message that came back: with the count in a header where the queue counts."""
     message = entry.message
     if entry.returns == 0 or not queue.counts_returns:
@@ -76,7 +79,7 @@ class ChannelConsumer(Consumer):
         is_exclusive: bool,
         priority: int,
         prefetch: int,
-        arguments: Any,
+        arguments: Table | None,
     ) -> None:
         super().__init__(no_ack, priority)
         self.channel = channel
@@ -98,9 +101,9 @@ class ChannelConsumer(Consumer):
             self.prefix = octets
             return
         self._long = octets if len(octets) > _OWN_BYTES else b""
-        source: Any = octets
+        source: Pointer = octets
         if len(octets) <= _OWN_BYTES:
-            own: Any = self._own  # type: ignore[attr-defined]  # an array
+            own: Pointer = self._own  # type: ignore[attr-defined]  # an array
             memcpy(own, source, len(octets))
             source = own
         self.prefix = source

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from queues.queue import Queue
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker")
@@ -48,7 +49,7 @@ class ConsumerTimeouts:
         self._notes = notes
         self._timers.at(now + max(_MIN_PERIOD_MS, self._timeout_ms // _LOOKS_PER_TIMEOUT), self._look)
 
-    def _look_at(self, channel: Any, notes: deque[tuple[int, int]], now: int) -> deque[tuple[int, int]]:
+    def _look_at(self, channel: Channel, notes: deque[tuple[int, int]], now: int) -> deque[tuple[int, int]]:
         last_tag = 0
         while notes and notes[0][0] <= now - self._timeout_ms:
             last_tag = notes.popleft()[1]
@@ -57,12 +58,12 @@ class ConsumerTimeouts:
         notes.append((now, channel.first_tag + len(channel.unacked) - 1))
         return notes
 
-    def _end_late(self, channel: Any, last_tag: int) -> None:
+    def _end_late(self, channel: Channel, last_tag: int) -> None:
         """Whoever still holds a delivery up to `last_tag` gives back everything."""
         if last_tag < channel.first_tag:
             return
-        late = [channel.unacked[tag - channel.first_tag].consumer for tag in channel.outstanding_tags(last_tag)]
-        queues: dict[Any, None] = {}
+        late = [entry.consumer for entry in channel.outstanding(last_tag)]
+        queues: dict[Queue, None] = {}
         for consumer in dict.fromkeys(late):
             log.warning(
                 "consumer '%s' of queue '%s' held a delivery for more than %d ms (consumer_timeout): it is cancelled",
@@ -75,8 +76,8 @@ class ConsumerTimeouts:
                 channel.services.publisher.cancel_consumer(channel, consumer)
             tags = [
                 tag
-                for tag in channel.outstanding_tags(0)
-                if channel.unacked[tag - channel.first_tag].consumer is consumer
+                for tag, entry in zip(channel.outstanding_tags(0), channel.outstanding(0), strict=True)
+                if entry.consumer is consumer
             ]
             return_entries(channel, [channel.take_one(tag) for tag in tags], queues)
         for queue in queues:

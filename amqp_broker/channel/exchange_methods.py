@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from amqp_broker.channel.replies import ask_again_when_applied, reply_when_applied, reply_when_known
+from amqp_broker.channel.replies import Handler, ask_again_when_applied, reply_when_applied, reply_when_known
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from exchanges.bindings import EXCHANGE, Destination
 
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
 
-def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
+
+def on_exchange_declare(channel: Channel, method: methods.ExchangeDeclare, tries: int = 0) -> None:
     """exchange.declare"""
     declarations = channel.services.declarations
     wanted = declarations.declare_exchange(channel.connection, method)
@@ -20,14 +23,14 @@ def on_exchange_declare(channel: Any, method: Any, tries: int = 0) -> None:
         reply_when_known(channel, methods.ExchangeDeclareOk(), method.nowait, tries)
 
 
-def on_exchange_delete(channel: Any, method: Any) -> None:
+def on_exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     """exchange.delete"""
     declarations = channel.services.declarations
     proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
-def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
+def on_exchange_bind(channel: Channel, method: methods.ExchangeBind, tries: int = 0) -> None:
     """exchange.bind"""
     connection = channel.connection
     declarations = channel.services.declarations
@@ -39,7 +42,7 @@ def on_exchange_bind(channel: Any, method: Any, tries: int = 0) -> None:
         reply_when_known(channel, methods.ExchangeBindOk(), method.nowait, tries)
 
 
-def on_exchange_unbind(channel: Any, method: Any) -> None:
+def on_exchange_unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     """exchange.unbind"""
     declarations = channel.services.declarations
     destination = Destination(EXCHANGE, method.destination)
@@ -47,7 +50,7 @@ def on_exchange_unbind(channel: Any, method: Any) -> None:
     reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     c.EXCHANGE_DECLARE: on_exchange_declare,
     c.EXCHANGE_DELETE: on_exchange_delete,
     c.EXCHANGE_BIND: on_exchange_bind,

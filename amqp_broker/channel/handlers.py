@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from amqp_broker.channel import (
     access_methods,
     basic_methods,
@@ -14,8 +11,7 @@ from amqp_broker.channel import (
     queue_methods,
     tx_methods,
 )
-
-Handler = Callable[[Any, Any], None]
+from amqp_broker.channel.replies import Handler
 
 HANDLERS: dict[int, Handler] = {
     **access_methods.HANDLERS,

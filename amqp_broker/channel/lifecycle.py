@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.replies import reply
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.clients import Clients
+    from queues.message import Delivery
     from queues.queue import Departure, Queue
 
 
@@ -56,7 +57,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         return
     declarations = channels[0].services.declarations
     vhost = channels[0].vhost
-    queues: dict[Any, None] = {}
+    queues: dict[Queue, None] = {}
     for channel in channels:
         channel.transaction = None
         channel.confirms.end()
@@ -89,7 +90,7 @@ def _count_unseen(channel: Channel) -> int:
 
 
 def _stop_consumers(
-    channel: Channel, queues: dict[Any, None], parting: list[tuple[Queue, Departure]] | None
+    channel: Channel, queues: dict[Queue, None], parting: list[tuple[Queue, Departure]] | None
 ) -> None:
     """All consumers of the channel leave their queues, which are added to `queues`. parting: where what their queues
     are to be told later is added, if there is very much to give back; None: they are told now."""
@@ -111,10 +112,10 @@ def _stop_consumers(
         channel.reply_consumer = None
 
 
-def _return_all(channels: list[Channel], queues: dict[Any, None]) -> None:
+def _return_all(channels: list[Channel], queues: dict[Queue, None]) -> None:
     """Everything that the channels hold returns to its queues, which are added to `queues`. A queue gets all of it
     together: to take back a few of very many, of thousands of channels each, would be to sort it thousands of times."""
-    by_queue: dict[Any, list[Any]] = {}
+    by_queue: dict[Queue, list[Delivery]] = {}
     for channel in channels:
         entries = channel.take_all()
         for entry in entries:
@@ -125,9 +126,9 @@ def _return_all(channels: list[Channel], queues: dict[Any, None]) -> None:
         queues[queue] = None
 
 
-def return_entries(channel: Channel, entries: list[Any], queues: dict[Any, None]) -> None:
+def return_entries(channel: Channel, entries: list[Delivery], queues: dict[Queue, None]) -> None:
     """Put deliveries back into their queues, which are added to `queues`, to be dispatched by the caller."""
-    by_queue: dict[Any, list[Any]] = {}
+    by_queue: dict[Queue, list[Delivery]] = {}
     for entry in entries:
         by_queue.setdefault(entry.consumer.queue, []).append(entry)
     for queue, group in by_queue.items():

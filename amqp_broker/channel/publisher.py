@@ -7,7 +7,7 @@ expiration and user-id checks, direct reply-to, delayed messages, transactions, 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
@@ -24,7 +24,10 @@ from queues.message import Address, Message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
+    from exchanges.router import ExchangeEntry
 
 #: The exchange at which the broker itself answers requests (management/system.py).
 SYSTEM_EXCHANGE = "amq.system"
@@ -35,14 +38,20 @@ _CANCELS = 32
 _HEADER_ROUTES = 10_000
 
 
+class SystemRequests(Protocol):
+    """Serves what is published to the broker itself (management/system.py)."""
+
+    def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None: ...
+
+
 class Publisher:
     """Shared by all channels of a node."""
 
-    def __init__(self, broker: Broker, system: Any) -> None:
+    def __init__(self, broker: Broker, system: SystemRequests) -> None:
         self._broker = broker
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
-        self._header_routes: dict[tuple[str, bytes, bytes], tuple[Any, int, PublishRoute]] = {}
+        self._header_routes: dict[tuple[str, bytes, bytes], tuple[ExchangeEntry, int, PublishRoute]] = {}
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
@@ -137,7 +146,7 @@ class Publisher:
         self._broker.unroutable += 1
 
     def _route_by_headers(
-        self, vhost: Any, message: Message, facts: MessageFacts
+        self, vhost: VHost, message: Message, facts: MessageFacts
     ) -> tuple[PublishRoute, list[str]]:
         """The route of a message whose headers matter, remembered by the octets of its headers; and the exchanges that
         hold it back."""
@@ -145,20 +154,20 @@ class Publisher:
         key = (vhost.name, address.raw, facts.headers_raw or b"")
         known = self._header_routes.get(key)
         entry = vhost.router.get(address.exchange)
-        if known is not None and known[0] is entry and known[1] == entry.version:
+        if known is not None and entry is not None and known[0] is entry and known[1] == entry.version:
             return known[2], []
         routing_keys = [address.routing_key, *copy_keys(facts)]
         found: Route = vhost.router.route(address.exchange, routing_keys, facts)
         queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
         route = PublishRoute(entry, queues, False, vhost.generation)
-        if not found.delayed and not self._depends_on_properties(vhost):
+        if entry is not None and not found.delayed and not self._depends_on_properties(vhost):
             if len(self._header_routes) >= _HEADER_ROUTES:
                 self._header_routes.clear()
             self._header_routes[key] = (entry, entry.version, route)
         return route, found.delayed
 
     @staticmethod
-    def _depends_on_properties(vhost: Any) -> bool:
+    def _depends_on_properties(vhost: VHost) -> bool:
         """Whether some exchange routes by properties beyond the headers (consistent hash)."""
         return any(
             entry.exchange.type_name == "x-consistent-hash"
@@ -197,7 +206,7 @@ class Publisher:
         if not self._broker.reply_consumers.deliver(message) and channel.is_mandatory:
             channel.return_message(message)
 
-    def cancel_consumer(self, channel: Channel, consumer: Any) -> None:
+    def cancel_consumer(self, channel: Channel, consumer: ChannelConsumer) -> None:
         """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify); after
         the queue.delete-ok that it waits for."""
         channel.consumers.pop(consumer.tag, None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.asking import ask
-from amqp_broker.channel.replies import ask_again_when_applied, reply, reply_when_applied, reply_when_known
+from amqp_broker.channel.replies import Handler, ask_again_when_applied, reply, reply_when_applied, reply_when_known
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -14,8 +14,11 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.vhosts.declarations import Wanted
 from exchanges.bindings import QUEUE, Destination
 
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
 
-def queue_name(channel: Any, name: str) -> str:
+
+def queue_name(channel: Channel, name: str) -> str:
     """The queue that a method means: an empty name is the queue declared last on the channel."""
     if name:
         return name
@@ -24,7 +27,7 @@ def queue_name(channel: Any, name: str) -> str:
     return str(channel.last_queue)
 
 
-def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
+def on_queue_declare(channel: Channel, method: methods.QueueDeclare, tries: int = 0) -> None:
     """queue.declare"""
     connection = channel.connection
     declarations = channel.services.declarations
@@ -47,7 +50,7 @@ def on_queue_declare(channel: Any, method: Any, tries: int = 0) -> None:
     ask(channel, method.name, lambda then: found.count(True, then), answer)
 
 
-def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
+def on_queue_bind(channel: Channel, method: methods.QueueBind, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
     declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
@@ -61,7 +64,7 @@ def on_queue_bind(channel: Any, method: Any, tries: int = 0) -> None:
         reply_when_known(channel, methods.QueueBindOk(), method.nowait, tries)
 
 
-def on_queue_unbind(channel: Any, method: Any) -> None:
+def on_queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     """queue.unbind"""
     connection = channel.connection
     declarations = channel.services.declarations
@@ -74,7 +77,7 @@ def on_queue_unbind(channel: Any, method: Any) -> None:
     reply_when_applied(channel, proposal, methods.QueueUnbindOk())
 
 
-def on_queue_purge(channel: Any, method: Any) -> None:
+def on_queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
     """queue.purge"""
     connection = channel.connection
     queue = channel.services.declarations.find_purged(connection, queue_name(channel, method.queue))
@@ -86,7 +89,7 @@ def on_queue_purge(channel: Any, method: Any) -> None:
     ask(channel, method.name, queue.clear, answer)
 
 
-def on_queue_delete(channel: Any, method: Any) -> None:
+def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
     """queue.delete: what the queue holds is counted first. One that cannot be counted can be deleted all the same, if
     nothing depends on it."""
     connection = channel.connection
@@ -104,7 +107,7 @@ def on_queue_delete(channel: Any, method: Any) -> None:
     ask(channel, method.name, question, lambda: _delete_queue(channel, method, name))
 
 
-def _delete_queue(channel: Any, method: Any, name: str) -> None:
+def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> None:
     connection = channel.connection
     declarations = channel.services.declarations
     connection.late_cancels = []
@@ -117,14 +120,14 @@ def _delete_queue(channel: Any, method: Any, name: str) -> None:
     reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
 
 
-def _tell_cancels(channel: Any) -> None:
+def _tell_cancels(channel: Channel) -> None:
     """Clients count on hearing of the deletion that they have asked for before what comes of it."""
     connection = channel.connection
     cancels, connection.late_cancels = connection.late_cancels, None
-    channel.services.publisher.tell_cancelled(cancels)
+    channel.services.publisher.tell_cancelled(cancels or [])
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     c.QUEUE_DECLARE: on_queue_declare,
     c.QUEUE_BIND: on_queue_bind,
     c.QUEUE_UNBIND: on_queue_unbind,

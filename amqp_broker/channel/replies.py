@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import methods
@@ -13,20 +13,22 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.metadata.commands import Command
     from amqp_broker.metadata.stream import Proposal
+    from amqp_broker.protocol.methods import Method
 
 
-Handler = Callable[[Any, Any, int], None]
+Handler: TypeAlias = Callable[["Channel", Any], None]  # each takes its own class of method
+M = TypeVar("M", bound=methods.Method)
 #: A declaration that others are always faster with is given up after so many times.
 _MAX_TRIES = 10
 
 
-def reply(channel: Channel, method: Any) -> None:
+def reply(channel: Channel, method: Method) -> None:
     """Put a method into the output."""
     channel.output.put_frame(1, channel.channel_id, methods.encode_method(method))
     channel.connection.touch()
 
 
-def reply_when_synced(channel: Channel, ticket: int, method: Any, no_wait: bool = False) -> None:
+def reply_when_synced(channel: Channel, ticket: int, method: Method, no_wait: bool = False) -> None:
     """Answer once everything up to `ticket` is on the disk (0: now). The connection's other frames wait until then, so
     that the order of its answers is kept."""
     if ticket:
@@ -43,7 +45,7 @@ def reply_when_synced(channel: Channel, ticket: int, method: Any, no_wait: bool 
 def reply_when_applied(
     channel: Channel,
     proposal: Proposal | None,
-    method: Any,
+    method: Method,
     no_wait: bool = False,
     then: Callable[[], None] | None = None,
 ) -> None:
@@ -63,13 +65,15 @@ def reply_when_applied(
     proposal.when_done(lambda result: hold.release(answer))
 
 
-def reply_when_known(channel: Channel, method: Any, no_wait: bool, tries: int) -> None:
+def reply_when_known(channel: Channel, method: Method, no_wait: bool, tries: int) -> None:
     """Answer that something is there once the other nodes know it too. It has been waited for that when `tries`."""
     waits = None if tries else channel.services.settling()
     reply_when_applied(channel, waits, method, no_wait)
 
 
-def ask_again_when_applied(handler: Handler, channel: Channel, method: Any, command: Command, tries: int) -> None:
+def ask_again_when_applied(
+    handler: Callable[[Channel, M, int], None], channel: Channel, method: M, command: Command, tries: int
+) -> None:
     """Propose what the method wants first, and handle the method again when that is applied. The connection's other
     frames wait until then. tries: how often it was handled again already; each time somebody else was faster."""
     if tries >= _MAX_TRIES:

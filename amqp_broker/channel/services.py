@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amqp_broker.channel.assemblies import Assemblies
@@ -45,5 +45,5 @@ class ChannelServices:
     pauses: Pauses
     turn_share: TurnShare
     random_bytes: Callable[[int], bytes]
-    propose: Callable[[Command, Callable[[Any], None]], Proposal]
+    propose: Callable[[Command, Callable[[object], None]], Proposal]
     settling: Callable[[], Proposal | None]

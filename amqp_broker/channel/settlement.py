@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.turn.task import Steps, Task
@@ -22,6 +22,7 @@ from queues.quorum.effects import Refusal
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.services import ChannelServices
+    from queues.message import Delivery
     from queues.queue import Departure, Queue
     from queues.timers import Timers
 
@@ -41,7 +42,7 @@ class _Taken(Receipt):
     def __init__(self, timers: Timers, now: int, queue: Queue) -> None:
         self.is_done = False
         self._waiting = 0
-        self._then: Callable[[Any], None] | None = None
+        self._then: Callable[[object], None] | None = None
         self._timer = timers.at(now + _PATIENCE_MS, lambda _: self._end())
         queue.when_settled(self, True)
         if not self._waiting:  # what was held in a session that is over is not settled
@@ -57,7 +58,7 @@ class _Taken(Receipt):
         if not self._waiting:
             self._end()
 
-    def when_done(self, then: Callable[[Any], None]) -> None:
+    def when_done(self, then: Callable[[object], None]) -> None:
         """See Awaited."""
         if self.is_done:
             then(None)
@@ -72,7 +73,9 @@ class _Taken(Receipt):
                 self._then(None)
 
 
-def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callable[[list[Any]], None]) -> None:
+def settle_many(
+    channel: Channel, entries: list[Delivery | None], what: str, settle: Callable[[list[Delivery]], None]
+) -> None:
     """`settle(some)` of the entries, in order, until there are none, nothing else of the connection being handled
     meanwhile. what: the method that asks for it."""
 
@@ -90,7 +93,7 @@ def settle_many(channel: Channel, entries: list[Any], what: str, settle: Callabl
 
 def put_back_many(
     channel: Channel,
-    held: list[list[Any]],
+    held: list[list[Delivery | None]],
     parting: list[tuple[Queue, Departure]] | None = None,
     what: str = "",
     then: Callable[[], None] | None = None,
@@ -123,14 +126,17 @@ def _depart(services: ChannelServices, parting: list[tuple[Queue, Departure]]) -
 
 
 def _put_back(
-    services: ChannelServices, held: list[list[Any]], parting: list[tuple[Queue, Departure]], channel: Channel | None
+    services: ChannelServices,
+    held: list[list[Delivery | None]],
+    parting: list[tuple[Queue, Departure]],
+    channel: Channel | None,
 ) -> Steps:
     """channel: whose consumers have credit for others then."""
     yield from _depart(services, parting)
-    runs: dict[Queue, list[list[Any]]] = {}  # of each queue, from the last delivery to the first
+    runs: dict[Queue, list[list[Delivery]]] = {}  # of each queue, from the last delivery to the first
     while held:
         entries = held.pop()
-        by_queue: dict[Queue, list[Any]] = {}
+        by_queue: dict[Queue, list[Delivery]] = {}
         while entries:
             for entry in reversed(entries[-_SETTLED:]):
                 if entry is not None:

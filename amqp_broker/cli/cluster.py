@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,6 +29,9 @@ from raft.memory import IDENTITY_BYTES
 from storage.disk import LOCK_FILE, FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 STATUS_UNSETTLED = 1
@@ -80,7 +83,7 @@ def status_command(url: str, as_json: bool) -> int:
     return 0 if all(row["leader"] is not None for row in status["groups"]) else STATUS_UNSETTLED
 
 
-def render_status(status: dict[str, Any]) -> list[str]:
+def render_status(status: JsonObject) -> list[str]:
     """The lines that a person reads."""
     lines = [f"cluster {status['cluster']}, as {status['node']} sees it", ""]
     members = [
@@ -107,13 +110,13 @@ def render_status(status: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _link_of(row: dict[str, Any]) -> str:
+def _link_of(row: JsonObject) -> str:
     if row["is_this_node"]:
         return "this node"
     return "up" if row["is_linked"] else "down"
 
 
-def _group_row(row: dict[str, Any]) -> tuple[str, ...]:
+def _group_row(row: JsonObject) -> tuple[str, ...]:
     lag = ", ".join(f"{name} {entries}" for name, entries in row["lag"].items())
     return (
         f"{row['group']} {row['holds']}" if row["group"] == 0 else str(row["group"]),
@@ -247,17 +250,17 @@ def rejoin_command(
     _tell_how_to_start(answer, node_name, data_dir, cluster_listen, cluster_secret_file)
 
 
-def _may_be_added(status: dict[str, Any], node: str) -> bool:
+def _may_be_added(status: JsonObject, node: str) -> bool:
     """Whether there is an answer to whether it may be, and not the advice to ask again."""
     is_member = any(row["node"] == node and not row["is_leaving"] for row in status["members"])
     return is_member or bool(status.get("has_left", True))
 
 
-def _is_gone(status: dict[str, Any]) -> bool:
+def _is_gone(status: JsonObject) -> bool:
     return bool(status.get("has_left"))
 
 
-def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Address) -> dict[str, Any]:
+def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Address) -> JsonObject:
     """Make a node a member, and its folder know of it: whose it is, whom to call, and since when."""
     known = read_members(disk)
     identity = known.identity if known is not None and known.identity else secrets.token_hex(IDENTITY_BYTES)
@@ -273,7 +276,7 @@ def _be_added(client: SystemClient, disk: FileDisk, node_name: str, reached: Add
 
 
 def _tell_how_to_start(
-    answer: dict[str, Any], node_name: str, data_dir: str, cluster_listen: str, cluster_secret_file: str
+    answer: JsonObject, node_name: str, data_dir: str, cluster_listen: str, cluster_secret_file: str
 ) -> None:
     click.echo(f"{node_name} is a member of {answer['cluster']}. Start it:")
     click.echo(
@@ -310,7 +313,7 @@ def _locked_folder(folder: Path, node_name: str) -> FileDisk:
     return disk
 
 
-def _unusual(answer: dict[str, Any]) -> str:
+def _unusual(answer: JsonObject) -> str:
     """Flags for what has to be the same on every member, where it is not the default."""
     defaults = ClusterConfig()
     flags = ""
@@ -372,7 +375,7 @@ def rebalance_command(timeout_s: float, url: str, as_json: bool) -> int:
     return _tell(as_json, is_done, answer, text, f"not all of it has happened: {text}")
 
 
-def _leads(status: dict[str, Any], wanted: dict[int, str]) -> bool:
+def _leads(status: JsonObject, wanted: dict[int, str]) -> bool:
     return all(row["leader"] == wanted[row["group"]] for row in status["groups"] if row["group"] in wanted)
 
 
@@ -380,7 +383,7 @@ def _leads(status: dict[str, Any], wanted: dict[int, str]) -> bool:
 
 
 def _wait_for(
-    client: SystemClient, condition: Callable[[dict[str, Any]], bool], timeout_s: float, node: str | None = None
+    client: SystemClient, condition: Callable[[JsonObject], bool], timeout_s: float, node: str | None = None
 ) -> bool:
     """Ask for the status, with regard to a node, until the condition holds. False: it did not in time, or the node
     asked has stopped."""
@@ -395,7 +398,7 @@ def _wait_for(
     return True
 
 
-def _tell(as_json: bool, is_done: bool, answer: dict[str, Any], done: str, pending: str) -> int:
+def _tell(as_json: bool, is_done: bool, answer: JsonObject, done: str, pending: str) -> int:
     """Print what has become of it; returns the exit status."""
     if as_json:
         click.echo(json.dumps({**answer, "is_done": is_done}, indent=2))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,9 @@ from amqp_broker.system_client import SystemClient, SystemRequestError
 from storage.disk import FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 
@@ -82,7 +85,7 @@ class RunningNode:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def export(self, vhost: str | None) -> dict[str, Any]:
+    def export(self, vhost: str | None) -> JsonObject:
         fields = {} if vhost is None else {"vhost": vhost}
         return dict(self._request("definitions.export", fields)["definitions"])
 
@@ -91,7 +94,7 @@ class RunningNode:
         answer = self._request("definitions.import", fields)
         return int(answer["commands"]), list(answer["notes"])
 
-    def _request(self, verb: str, fields: Mapping[str, object]) -> dict[str, Any]:
+    def _request(self, verb: str, fields: Mapping[str, object]) -> JsonObject:
         try:
             with SystemClient(self._url, tls_context(self._url)) as client:
                 return client.request(verb, **fields)
@@ -105,7 +108,7 @@ class StoppedNode:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def export(self, vhost: str | None) -> dict[str, Any]:
+    def export(self, vhost: str | None) -> JsonObject:
         with self._opened() as node:
             return export(node.broker.metadata, vhost)
 

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plain.pin_packages()
     output = sys.stdout
     watched = WatchedOutput(output)
-    sys.stdout = cast(TextIO, watched)
+    sys.stdout = cast("TextIO", watched)
     try:
         status = _run(arguments)
         watched.flush()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.app_note import decode_note
 from amqp_broker.metadata.entities import QueueRecord
@@ -29,6 +29,10 @@ from raft.memory import Memory
 from storage.disk import FileDisk, Octets
 from storage.errors import CorruptRecord
 from storage.page_store import PageStore
+
+if TYPE_CHECKING:
+    from queues.quorum.leases import QuorumLease
+    from queues.recovered_lease import RecoveredLease
 
 
 class UnchangedDisk(FileDisk):
@@ -120,7 +124,7 @@ class Counting:
         self.problems: list[str] = []
         self.leases: list[LeaseCount] = []
         self.apps: list[AppCount] = []
-        self._found: dict[int, list[tuple[Any, bool]]] = {}
+        self._found: dict[int, list[tuple[RecoveredLease | QuorumLease, bool]]] = {}
         self._disk = disk
         self._groups = StoredGroups()
         self._recovery = Recovery(self._pager())

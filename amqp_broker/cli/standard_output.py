@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
+
+Stream: TypeAlias = Any  # of text, or of octets below it
 
 
 class WatchedOutput:
     """A stream, and `failure`, the first OSError that writing to it met."""
 
-    def __init__(self, stream: Any, outer: WatchedOutput | None = None) -> None:
+    def __init__(self, stream: Stream, outer: WatchedOutput | None = None) -> None:
         self.failure: OSError | None = None
         self._stream = stream
         self._outer = outer
 
-    def write(self, text: Any) -> int:
+    def write(self, text: object) -> int:
         try:
             return int(self._stream.write(text))
         except OSError as error:
@@ -43,7 +45,7 @@ class WatchedOutput:
         if self._outer is not None:
             self._outer._note(error)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 

@@ -55,7 +55,7 @@ class Channel:
 
     # Any method
 
-    def call(self, method: m.Method, timeout: float | None = None) -> Any:
+    def call(self, method: m.Method, timeout: float | None = None) -> Any:  # the method that answers it
         """Sends a method and returns its reply: a method, or the Delivery that answers basic.get.
 
         Raises ChannelClosed or ConnectionClosed with the broker's code and text where it refuses,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from amqp_broker.client.address import Address, parse_url
 from amqp_broker.client.channel import Channel
@@ -43,6 +43,9 @@ CLIENT_PROPERTIES: Final = {
     },
 }
 DEFAULT_TIMEOUT: Final = 10.0
+
+
+M = TypeVar("M", bound=m.Method)
 
 
 class Connection:
@@ -140,7 +143,7 @@ class Connection:
         channel.call(m.ChannelOpen())
         return channel
 
-    def call(self, method: m.Method, timeout: float | None = None) -> Any:
+    def call(self, method: m.Method, timeout: float | None = None) -> Any:  # the method that answers it
         """Sends a method of the connection itself, such as update-secret, and returns its reply."""
         self.send(0, method)
         expected = m.METHODS_BY_NAME[method.replies[0]]
@@ -288,7 +291,7 @@ class Connection:
             case method:
                 self._replies.append(method)
 
-    def _wait_for_reply(self, deadline: float, purpose: str, expected: type[m.Method]) -> Any:
+    def _wait_for_reply(self, deadline: float, purpose: str, expected: type[M]) -> M:
         while not self._replies:
             self.pump(deadline, purpose)
             if not self._replies:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from amqp_broker.octets.buffer import Buffer
 from queues.store import MessageStore
@@ -34,7 +33,7 @@ class JournalPort:
         """See LogPort."""
         return int(self._journal.close_entry())
 
-    def touch(self, segment: int, owner: Any) -> None:
+    def touch(self, segment: int, owner: object) -> None:
         """See LogPort."""
         self._store.touch(segment, owner)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
@@ -238,7 +238,7 @@ class Replication:
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
             )
 
-    def _started(self, result: Any) -> None:
+    def _started(self, result: object) -> None:
         """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
         one, and whoever leads makes it."""
         if self._metadata.vhosts():
@@ -250,7 +250,7 @@ class Replication:
         else:
             self._begin(None)
 
-    def _begin(self, result: Any) -> None:
+    def _begin(self, result: object) -> None:
         """`_started` hears when everything that was proposed before is applied."""
         self.is_busy = True
         self.stream.propose(commands.node_started(self.own_node), self._started)

@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amqp_broker.connection.control import Control
-    from amqp_broker.connection.peer import Peer
+    from amqp_broker.connection.transport import Transport
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.flow.peer import Peer
+    from amqp_broker.octets.buffer import Pointer
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
+    from queues.timers import Timer
 
 if not cython.compiled:
     import struct
@@ -83,9 +86,9 @@ class Connection(Client):
         self.handshake_step = 0
         self.serving = 0
         self.partial_left = 0
-        self.partial_channel: Any = None
-        self.timer: Any = None  # that of the handshake, then of heartbeats, then of the end
-        self.transport: Any = None
+        self.partial_channel: Channel | None = None
+        self.timer: Timer | None = None  # that of the handshake, then of heartbeats, then of the end
+        self.transport: Transport | None = None
         self.position = 0
 
     # -- output --------------------------------------------------------------------------------------------------
@@ -121,7 +124,7 @@ class Connection(Client):
             self.pending = b""
             self.receive_data(bytes(memoryview(data)[:length]), now)
             return
-        source: Any = data
+        source: Pointer = data
         consumed = self.receive(source, length, now)
         self.pending = source[consumed:length]
 
@@ -282,6 +285,7 @@ class Connection(Client):
         self.position = end + 1 if is_whole else end
         if is_whole:
             self.partial_channel = None
+        assert channel is not None  # something of its body is missing
         if end > position and channel.is_open and not channel.is_closing and self.state == _OPEN:
             self.serving = _BASIC_PUBLISH
             self.current = channel

@@ -6,7 +6,7 @@ The handshake is in handshake.py; the handlers of channels are in amqp_broker/ch
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel import handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
@@ -141,7 +141,7 @@ class Control:
             self._turn_share.note_request(channel.connection, method.index)
 
     @staticmethod
-    def _decode(payload: bytes) -> Any:
+    def _decode(payload: bytes) -> methods.Method:
         try:
             return methods.decode_method(payload)
         except UnknownMethod as error:
@@ -251,6 +251,7 @@ class Control:
     def refuse_silently(self, connection: Connection, delay_ms: int) -> None:
         """Nothing is said and nothing more is heard; after the delay the transport is closed."""
         self._await_end(connection, ENDING)
+        assert connection.timer is not None  # of the end
         connection.timer.cancel()
         connection.timer = self._timers.at(self._clock.now + delay_ms, lambda now: self.drop(connection))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth import sasl
@@ -79,7 +80,7 @@ class Handshake:
         self._timers = timers
         self._clock = clock
         self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide)
-        self._handlers = {
+        self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # each takes its own class of method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
             c.CONNECTION_OPEN: self.on_connection_open,
@@ -116,18 +117,18 @@ class Handshake:
         start = methods.ConnectionStart(0, 9, self._server_properties, self.mechanisms(connection), _LOCALE.encode())
         connection.send(0, start)
 
-    def on_method(self, connection: Connection, method: Any) -> None:
+    def on_method(self, connection: Connection, method: methods.Method) -> None:
         """A method of the connection class on channel 0. Raises ConnectionException."""
         handler = self._handlers.get(method.index)
         if handler is None:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name}: a client does not send it")
         handler(connection, method)
 
-    def _expect(self, connection: Connection, method: Any, state: int) -> None:
+    def _expect(self, connection: Connection, method: methods.Method, state: int) -> None:
         if connection.handshake_step != state:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} at the wrong time")
 
-    def on_connection_start_ok(self, connection: Connection, method: Any) -> None:
+    def on_connection_start_ok(self, connection: Connection, method: methods.ConnectionStartOk) -> None:
         """Authentication: the answer may have to wait for a check of the password (logins.py)."""
         self._expect(connection, method, 0)
         mechanism, response = method.mechanism, method.response
@@ -177,7 +178,7 @@ class Handshake:
         else:
             self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
 
-    def _accept(self, connection: Connection, method: Any, user: str) -> None:
+    def _accept(self, connection: Connection, method: methods.ConnectionStartOk, user: str) -> None:
         self.logins.note_success(connection.peer.host)
         connection.session = Session(self._metadata, user, method.client_properties)
         connection.handshake_step = 1
@@ -185,7 +186,7 @@ class Handshake:
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
         connection.send(0, tune)
 
-    def _refuse(self, connection: Connection, method: Any, reason: SaslError) -> None:
+    def _refuse(self, connection: Connection, method: methods.ConnectionStartOk, reason: SaslError) -> None:
         """connection.close 403 where the client can take it."""
         log.warning("login from %s refused: %s", connection.peer, reason)
         capabilities = method.client_properties.get("capabilities")
@@ -199,7 +200,7 @@ class Handshake:
             return
         connection.control.refuse_silently(connection, self._config.login_refusal_delay_ms)
 
-    def on_connection_tune_ok(self, connection: Connection, method: Any) -> None:
+    def on_connection_tune_ok(self, connection: Connection, method: methods.ConnectionTuneOk) -> None:
         """The client may ask for less than was offered, not for more (0 means no limit, which is more)."""
         self._expect(connection, method, 1)
         config = self._config
@@ -231,7 +232,7 @@ class Handshake:
             )
         return asked
 
-    def on_connection_open(self, connection: Connection, method: Any) -> None:
+    def on_connection_open(self, connection: Connection, method: methods.ConnectionOpen) -> None:
         """Enter a virtual host."""
         self._expect(connection, method, 2)
         session = connection.session
@@ -262,6 +263,7 @@ class Handshake:
         connection.vhost = vhost
         connection.state = OPEN
         connection.handshake_step = 3
+        assert connection.timer is not None  # of the handshake
         connection.timer.cancel()
         self._clients.enter(connection)
         watch_heartbeat(connection, self._timers, self._clock.now)
@@ -277,16 +279,16 @@ class Handshake:
                 f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
             )
 
-    def on_connection_close(self, connection: Connection, method: Any) -> None:
+    def on_connection_close(self, connection: Connection, method: methods.ConnectionClose) -> None:
         """The client leaves."""
         connection.control.on_client_close(connection)
 
-    def on_connection_close_ok(self, connection: Connection, method: Any) -> None:
+    def on_connection_close_ok(self, connection: Connection, method: methods.ConnectionCloseOk) -> None:
         """An answer to a close that was never sent is passed over."""
         if connection.state == CLOSING:
             connection.control.drop(connection)
 
-    def on_connection_update_secret(self, connection: Connection, method: Any) -> None:
+    def on_connection_update_secret(self, connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
         """Answered as RabbitMQ does with users of its own: the password was checked at the start."""
         if connection.state != OPEN:
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{method.name} before connection.open-ok")

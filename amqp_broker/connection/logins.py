@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
 from amqp_broker.connection.connection import Connection
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from amqp_broker.auth.passwords import VerifiedPasswords
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.protocol import methods
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
 
@@ -36,7 +37,7 @@ class PasswordCheck:
     stored: the hash that it is compared with. refusal: why the login is refused without a comparison.
     """
 
-    def __init__(self, connection: Connection, method: Any, user: str, password: str) -> None:
+    def __init__(self, connection: Connection, method: methods.ConnectionStartOk, user: str, password: str) -> None:
         self.connection = connection
         self.method = method
         self.user = user

@@ -7,7 +7,7 @@ pauses it and why is in pauses.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from amqp_broker.flow.output import Output
 from amqp_broker.flow.reason import HANDLING
@@ -20,20 +20,26 @@ if TYPE_CHECKING:
     from amqp_broker.errors import ChannelException
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.flow.peer import Peer
+    from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
+    from queues.queue import Queue
 
 _HANDLING = HANDLING
 
+OpenConnection: TypeAlias = Any  # connection.Connection, which is a Client: its room stands above
+OpenChannel: TypeAlias = Any  # channel.Channel, which knows this class: its room stands above
+
 
 class Client:
-    """peer: who it is (connection/peer.py). paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
+    """peer: who it is (flow/peer.py). paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
     is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
     links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer."""
 
     def __init__(
-        self, clients: Clients, pauses: Pauses, clock: TurnClock, config: Config, peer: Any, number: int
+        self, clients: Clients, pauses: Pauses, clock: TurnClock, config: Config, peer: Peer, number: int
     ) -> None:
         self.clients = clients
         self.pauses = pauses
@@ -48,7 +54,7 @@ class Client:
         self.scanner = ContentScanner(config.max_table_depth)
         self.vhost: VHost = None  # type: ignore[assignment]  # set by connection.open
         self.session: Session = None  # type: ignore[assignment]  # set by connection.start-ok
-        self.channels: dict[int, Any] = {}  # Channel, which knows this class
+        self.channels: dict[int, OpenChannel] = {}
         self.frame_max = config.initial_frame_max
         self.payload_max = config.initial_frame_max - 8
         self.output_limit = config.output_limit_bytes
@@ -57,9 +63,9 @@ class Client:
         self.is_writable = True
         self.is_starved = False
         self.has_published = False
-        self.homes: dict[Any, None] = {}
-        self.exclusive_queues: dict[Any, None] = {}
-        self.late_cancels: list[Any] | None = None
+        self.homes: dict[HomeLink, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
+        self.late_cancels: list[tuple[OpenChannel, str]] | None = None
 
     @property
     def is_parked(self) -> bool:
@@ -74,7 +80,7 @@ class Client:
             self.is_dirty = True
             self.clients.dirty.append(self)
 
-    def send(self, channel_id: int, method: Any) -> None:
+    def send(self, channel_id: int, method: methods.Method) -> None:
         """Put a method into the output."""
         self.output.put_frame(1, channel_id, methods.encode_method(method))
         self.touch()
@@ -92,7 +98,7 @@ class Client:
         self.is_starved = True
         self.clients.starved[self] = None
 
-    def note_homes(self, homes: list[Any]) -> None:
+    def note_homes(self, homes: list[HomeLink]) -> None:
         """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
         for link in homes:
             if link not in self.homes:
@@ -105,14 +111,14 @@ class Client:
         """A chunk from the transport, behind what is still there."""
         raise NotImplementedError
 
-    def now_served(self) -> tuple[Any, int]:
+    def now_served(self) -> tuple[OpenChannel | None, int]:
         """The channel, if any, and the index of the method that is being handled."""
         raise NotImplementedError
 
-    def serve(self, channel: Any, index: int, answer: Callable[[], None]) -> None:
+    def serve(self, channel: OpenChannel, index: int, answer: Callable[[], None]) -> None:
         """Call `answer` as a handler of the method is called: on the channel, which may have ended meanwhile."""
         raise NotImplementedError
 
-    def refuse(self, channel: Any, error: ChannelException) -> None:
+    def refuse(self, channel: OpenChannel, error: ChannelException) -> None:
         """A channel of it has to end, whichever is being served."""
         raise NotImplementedError

@@ -7,10 +7,10 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import Client
+    from amqp_broker.flow.client import Client, OpenConnection
 
 
 class Clients:
@@ -21,21 +21,21 @@ class Clients:
     def __init__(self, max_connections: int) -> None:
         self.max_connections = max_connections
         self.max_transports = 1 << 62
-        self.connections: dict[int, Any] = {}  # Connection, whom only its own room and the node know
-        self.pending_handshakes: dict[int, Any] = {}
-        self.closing: dict[int, Any] = {}
-        self.users: dict[str, dict[Any, None]] = {}
+        self.connections: dict[int, OpenConnection] = {}
+        self.pending_handshakes: dict[int, OpenConnection] = {}
+        self.closing: dict[int, OpenConnection] = {}
+        self.users: dict[str, dict[OpenConnection, None]] = {}
         self.open_count = 0
-        self.dirty: list[Any] = []
-        self.dropped: list[Any] = []
-        self.starved: dict[Any, None] = {}
+        self.dirty: list[OpenConnection] = []
+        self.dropped: list[OpenConnection] = []
+        self.starved: dict[OpenConnection, None] = {}
 
-    def take_dirty(self) -> list[Any]:
+    def take_dirty(self) -> list[OpenConnection]:
         """Those that have something to say."""
         dirty, self.dirty = self.dirty, []
         return dirty
 
-    def take_dropped(self) -> list[Any]:
+    def take_dropped(self) -> list[OpenConnection]:
         """Those that are to be closed."""
         dropped, self.dropped = self.dropped, []
         return dropped

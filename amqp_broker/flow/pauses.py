@@ -15,13 +15,13 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.flow.reason import HANDLING, Reason
 from amqp_broker.flow.state import CLOSED, CLOSING
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import Client
+    from amqp_broker.flow.client import Client, OpenConnection
     from queues.background import Background
 
 
@@ -39,14 +39,14 @@ class Pauses:
     those of whom the driver has to hear. is_alarmed: publishers were told of an alarm that is on. publishers: all that
     have published since they were opened. notify: tells a publisher of alarms that concern it, or that are over."""
 
-    def __init__(self, background: Background, notify: Callable[[Any], None]) -> None:
+    def __init__(self, background: Background, notify: Callable[[Client], None]) -> None:
         self.is_shut = False
-        self.changed: list[Any] = []
-        self.reading: list[Any] = []
-        self.publishers: dict[Any, None] = {}
+        self.changed: list[Client] = []
+        self.reading: list[OpenConnection] = []
+        self.publishers: dict[OpenConnection, None] = {}
         self.notify = notify
         self._background = background
-        self.held: dict[Any, None] = {}
+        self.held: dict[OpenConnection, None] = {}
         self._all_wait = False
         self._home_backlog: int | None = None
         self.is_alarmed = False
@@ -155,7 +155,7 @@ class Pauses:
                 client.is_paused = is_paused
                 self.reading.append(client)
 
-    def take_reading(self) -> list[Any]:
+    def take_reading(self) -> list[OpenConnection]:
         """Those whose `is_paused` has changed."""
         reading, self.reading = self.reading, []
         return reading

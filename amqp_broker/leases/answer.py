@@ -6,7 +6,7 @@ Once for each request, at once or later; nothing waits for it. Where the client 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.leases.errors import BUSY, LeaseError
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.connection.connection import Connection
     from amqp_broker.messages.facts import MessageFacts
-    from amqp_broker.routing.reply_to import ReplyConsumers
+    from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.routing.reply_to import Replied, ReplyConsumers
     from amqp_broker.turn.clock import TurnClock
+    from queues.message import Message
     from queues.page import AddressBook
     from queues.timers import Timers
 
@@ -36,11 +38,11 @@ class Answer:
     def is_wanted(self) -> bool:
         return True
 
-    def give(self, fields: dict[str, Any]) -> None:
+    def give(self, fields: JsonObject) -> None:
         """It had success."""
         self.send(JSON, json.dumps({"ok": True, **fields}).encode(), {})
 
-    def give_blob(self, blob: bytes, headers: dict[str, Any]) -> None:
+    def give_blob(self, blob: bytes, headers: JsonObject) -> None:
         """It had success, and the answer is a blob."""
         self.send(BLOB, blob, headers)
 
@@ -48,7 +50,7 @@ class Answer:
         """It had none."""
         self.send(JSON, json.dumps({"ok": False, "error": error.text, "code": error.code}).encode(), {})
 
-    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send(self, content_type: str, body: bytes, headers: JsonObject) -> None:
         """Any of the three."""
         raise NotImplementedError
 
@@ -66,7 +68,7 @@ class TimelyAnswer(Answer):
     def is_wanted(self) -> bool:
         return self._answer is not None and self._answer.is_wanted
 
-    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send(self, content_type: str, body: bytes, headers: JsonObject) -> None:
         """See Answer."""
         answer, self._answer = self._answer, None
         self._timer.cancel()
@@ -107,7 +109,7 @@ class Replies:
         if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
             channel.vhost.publish(message, [queue], now)
 
-    def _write(self, consumer: Any, message: Any) -> None:
+    def _write(self, consumer: Replied, message: Message) -> None:
         """To a client that asks for more than it reads nothing more is said until it has read."""
         connection = consumer.channel.connection
         consumer.deliver_at_once(message, False)
@@ -128,7 +130,7 @@ class ClientAnswer(Answer):
     def is_wanted(self) -> bool:
         return bool(self._channel.is_open and not self._channel.is_closing)
 
-    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send(self, content_type: str, body: bytes, headers: JsonObject) -> None:
         """See Answer."""
         if not self._reply_to or not self.is_wanted:
             return

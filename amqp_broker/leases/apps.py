@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.app import App, Key, Part
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
@@ -25,6 +25,7 @@ from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
+    from amqp_broker.resources.paging_out import Holder
     from queues.recovery import RecoveredQueue
 
 log = logging.getLogger("amqp_broker")
@@ -87,7 +88,7 @@ class Apps:
         """The apps of a virtual host, in order of their names."""
         return [app for (owner, _), app in sorted(self._apps.items()) if owner == vhost]
 
-    def holders(self) -> list[Any]:
+    def holders(self) -> list[Holder]:
         """What can be relieved of RAM."""
         return [part.queue.ready for app in self._apps.values() for part in app.all_parts()]
 

@@ -7,11 +7,13 @@ raises LeaseError with the code `invalid` and names the field.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.blob import ALL_COLUMNS, COLUMNS
 from amqp_broker.leases.errors import INVALID, LeaseError
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
 
 #: The largest body of a request that is JSON, octets.
 MAX_JSON_BYTES = 4 * 1024 * 1024
@@ -25,7 +27,7 @@ _PARTITION_DIGITS = 18
 class Fields:
     """The fields of one request of `verb`."""
 
-    def __init__(self, verb: str, found: Mapping[str, Any]) -> None:
+    def __init__(self, verb: str, found: JsonObject) -> None:
         self.verb = verb
         self._found = found
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.errors import BUSY, LeaseError
@@ -31,6 +31,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.turn.clock import TurnClock
     from queues.timers import Timer, Timers
 
@@ -95,7 +96,7 @@ class PeerAnswer(Answer):
     def is_wanted(self) -> bool:
         return self._requests.epoch_of(self._node) == self._epoch
 
-    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send(self, content_type: str, body: bytes, headers: JsonObject) -> None:
         """See Answer."""
         if self.is_wanted:
             self._requests.send_answer(self._node, self._number, content_type, body, headers)
@@ -230,7 +231,7 @@ class PeerRequests:
             raise PeerProtocolError(f"{node}: {error}") from error
         self._serve(PeerRequest(queue_id, vhost, verb, fields, blob), PeerAnswer(self, node, number))
 
-    def send_answer(self, node: str, number: int, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send_answer(self, node: str, number: int, content_type: str, body: bytes, headers: JsonObject) -> None:
         """An answer goes to who asked."""
         buffer = Buffer(len(body) + 256)
         buffer.put_u8(_VERSION)

@@ -34,13 +34,14 @@ counted and dropped, as any is; staging has refused it, unless it was told not t
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes, Way
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.message import Message
 from queues.moved import Move
@@ -49,9 +50,17 @@ from queues.quorum.effects import Refusal
 from queues.quorum.reader import octets_of
 
 if TYPE_CHECKING:
-    from amqp_broker.leases.service import Leases
-    from amqp_broker.routing.vhost import VHost
+    from collections.abc import Sequence
 
+    from amqp_broker.leases.service import Leases
+    from amqp_broker.queue_types.proxy.command_sink import CommandSink
+    from amqp_broker.queue_types.proxy.queue import QueueProxy
+    from amqp_broker.routing.vhost import VHost
+    from queues.classic import ClassicQueue
+    from queues.queue import Queue
+
+#: Whatever takes messages elsewhere.
+Target: TypeAlias = "QueueProxy | DelayedMessages"
 #: What was refused is tried again after so long, milliseconds.
 RETRY_MS = 1000
 #: Places of messages in a blob are below 1 << this.
@@ -62,7 +71,7 @@ _MOST_BYTES = 1 << 62
 class _Fate(Receipt):
     """Of one message in places elsewhere: if one of them has not taken it, the publication is told."""
 
-    def __init__(self, publication: Publication, place: int, targets: list[Any]) -> None:
+    def __init__(self, publication: Publication, place: int, targets: Sequence[Target]) -> None:
         self._publication = publication
         self._place = place
         self._targets = targets
@@ -92,7 +101,7 @@ class Publication:
         self._parts = list(app.committed)
         self._blob: list[tuple[Message, Way]] | None = None
         self._sequence = 0
-        self._again: list[tuple[int, list[Any]]] = []
+        self._again: list[tuple[int, list[Target]]] = []
         self._is_submitting = False
         self._rests_until = 0
         #: Whether the blob goes where it is not recognised if it comes twice; whether one that did so was moved, and
@@ -158,26 +167,26 @@ class Publication:
 
     # -- elsewhere -----------------------------------------------------------------------------------------------------
 
-    def _submit(self, part: Part, places: list[tuple[int, list[Any]]]) -> None:
+    def _submit(self, part: Part, places: list[tuple[int, list[Target]]]) -> None:
         """Hand messages, by their places in the blob, to queues and exchanges elsewhere."""
         blob = self._blob or []
         first = (part.ordinal + self._sequence - 1) << _PLACE_BITS
         self._is_submitting = True
         for place, targets in places:
             message = blob[place][0]
-            by_sink: dict[Any, list[Any]] = {}
+            by_sink: dict[tuple[CommandSink, bool], list[QueueProxy]] = {}
             for target in targets:
-                if hasattr(target, "sink"):
-                    by_sink.setdefault((target.sink, refuses(target)), []).append(target)
-                else:
+                if isinstance(target, DelayedMessages):
                     target.add(message, self._desk.now, _Fate(self, place, [target]))
+                else:
+                    by_sink.setdefault((target.sink, refuses(target)), []).append(target)
             for (sink, may_refuse), queues in by_sink.items():
                 producer = b"" if may_refuse else self._producer
                 enqueue = enqueue_for(queues, message, producer, first + place)
                 sink.submit(enqueue, _Fate(self, place, queues))
         self._is_submitting = False
 
-    def completed(self, place: int, targets: list[Any], refusal: Refusal | None) -> None:
+    def completed(self, place: int, targets: Sequence[Target], refusal: Refusal | None) -> None:
         """A message is known to have been taken, or not."""
         self.waiting -= 1
         if refusal in (Refusal.FULL, Refusal.UNKNOWN):
@@ -199,7 +208,7 @@ class Publication:
             store.segment(queue)
         segment = store.journal.current_segment
         move = Move(store, part.queue)
-        planned: dict[Any, int] = {}
+        planned: dict[ClassicQueue, int] = {}
         for message, queues in blob:
             places = []
             for queue in queues:
@@ -227,31 +236,35 @@ class Publication:
                 queue.enqueue(message, queue.expiry_of(message, now), place, queue.taker(), now)
 
 
-def here(way: Way) -> list[Any]:
+def here(way: Way) -> list[ClassicQueue]:
     """The queues that are this node's own, and still there."""
-    return [queue for queue in way.queues if queue.writes.is_local and not queue.is_deleted]
+    own = [queue for queue in way.queues if queue.writes.is_local and not queue.is_deleted]
+    return cast("list[ClassicQueue]", own)
 
 
-def elsewhere(vhost: VHost, way: Way) -> list[Any]:
+def elsewhere(vhost: VHost, way: Way) -> list[Target]:
     """The queues whose log is elsewhere, and the exchanges that hold messages back."""
     held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
-    return [*[queue for queue in way.queues if not queue.writes.is_local], *held_back]
+    return [*_proxies(way), *held_back]
+
+
+def _proxies(way: Way) -> list[QueueProxy]:
+    return cast("list[QueueProxy]", [queue for queue in way.queues if not queue.writes.is_local])
 
 
 def recognises(way: Way) -> bool:
     """Whether whatever is elsewhere drops what the app has given it before."""
-    queues = [queue for queue in way.queues if not queue.writes.is_local]
-    return not way.delayed and all(queue.recognises_producers and not refuses(queue) for queue in queues)
+    return not way.delayed and all(queue.recognises_producers and not refuses(queue) for queue in _proxies(way))
 
 
-def refuses(queue: Any) -> bool:
+def refuses(queue: Queue) -> bool:
     """Whether a queue does not take everything, so that what it is given twice may come out of order."""
     settings = queue.settings
     is_limited = settings.max_length is not None or settings.max_length_bytes is not None
     return bool(is_limited and settings.overflow is not Overflow.DROP_HEAD)
 
 
-def enqueue_for(queues: list[Any], message: Message, producer: bytes, sequence: int) -> Enqueue:
+def enqueue_for(queues: list[QueueProxy], message: Message, producer: bytes, sequence: int) -> Enqueue:
     """The command for one sink: with the marks that the publisher has given the message, or with the app's."""
     for queue in queues:
         if not queue.is_prepared:

@@ -8,10 +8,11 @@ looked for again when everything has come that was in the log before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.leases.blob import BlobWriter
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, NOT_FOUND, LeaseError
+from amqp_broker.protocol.json_values import JsonObject
 from queues.message_log import RangeGone
 from queues.quorum.effects import Refusal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
     from queues.lease_source import LeasedGroup, LeaseSource
 
-Outcome = dict[str, Any] | LeaseError
+Outcome = JsonObject | LeaseError
 Then = Callable[[Outcome], None]
 
 #: Nobody owns a group by this name: a command in it changes nothing, and tells whether the group is there.
@@ -193,7 +194,7 @@ class QueueLeases:
 
         self.source.release(*caller, self._desk.now, released)
 
-    def statistics(self) -> tuple[int, list[dict[str, Any]]]:
+    def statistics(self) -> tuple[int, list[JsonObject]]:
         """lease.stat: how many messages are ready, and what there is to say of each group."""
         return self.source.ready_count(), group_list(self.source.groups(), self._desk.now)
 
@@ -210,7 +211,7 @@ def giving(answer: Answer) -> Then:
     return give
 
 
-def _write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
+def _write_range(log: LeasedGroup, first: int, last: int, writer: BlobWriter) -> int:
     """The messages of [first, last) of a MessageLog, as far as the writer takes them. Returns where it stops. Raises
     RangeGone."""
     offset: int = first
@@ -224,7 +225,7 @@ def _write_range(log: Any, first: int, last: int, writer: BlobWriter) -> int:
             return offset
 
 
-def group_list(groups: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
+def group_list(groups: Mapping[str, LeasedGroup], now: int) -> list[JsonObject]:
     """What there is to say of the groups of a queue, in order of their names."""
     return [
         {

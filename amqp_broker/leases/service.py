@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException
@@ -206,12 +206,13 @@ class Leases:
         request = PeerRequest(queue.queue_id, channel.vhost.name, verb, body, b"")
         self.peers.ask(found.home, request, answer_bytes, wait_ms, answer)
 
-    def _find_queue(self, channel: Channel, name: str) -> Any:
+    def _find_queue(self, channel: Channel, name: str) -> Queue:
         """The queue, if the client may read it. Raises LeaseError."""
         connection = channel.connection
         try:
             connection.session.check(Action.READ, "queue", name)
-            return self.broker.declarations.find_queue(connection, name)
+            found: Queue = self.broker.declarations.find_queue(connection, name)
+            return found
         except ChannelException as error:
             code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
             raise LeaseError(code, error.explanation) from None

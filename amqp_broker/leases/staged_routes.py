@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.messages.facts import MessageFacts, copy_keys, with_plain_longs, without_header
 from amqp_broker.protocol.content import ContentScanner
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from amqp_broker.leases.blob import BlobReader
     from amqp_broker.routing.vhost import VHost
     from queues.page import AddressBook
+    from queues.queue import Queue
 
 
 class Way(NamedTuple):
     """Queues in order, and the exchanges that hold a message back on its way."""
 
-    queues: list[Any]
+    queues: list[Queue]
     delayed: list[str]
 
 

@@ -11,7 +11,7 @@ Invariant: a node serves an app only while the metadata say that it is the app's
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.apps import Apps, staged_messages
@@ -24,8 +24,11 @@ from amqp_broker.metadata import commands
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.leases.app import App
     from amqp_broker.leases.service import Leases
     from amqp_broker.messages.facts import MessageFacts
+    from amqp_broker.metadata.entities import AppRecord
+    from amqp_broker.protocol.json_values import JsonObject
     from queues.message import Message
 
 VERBS = ("txn.stage", "txn.commit", "txn.abort", "txn.stat")
@@ -81,7 +84,7 @@ class Transactions:
 
     def _checked(self, channel: Channel, fields: Fields, blob: bytes) -> bytes:
         """The fields of txn.stage as JSON. Raises LeaseError."""
-        found: dict[str, Any] = {"app": fields.text("app")}
+        found: JsonObject = {"app": fields.text("app")}
         for name in _FIELDS[1:5]:
             found[name] = fields.number(name, 0, MAX_NUMBER)
         found["messages"] = count = self._staging.check(channel, blob, fields.flag("mandatory", True))
@@ -168,17 +171,17 @@ class Transactions:
 class _JointAnswer(Answer):
     """To txn.stat, from several homes."""
 
-    def __init__(self, records: list[Any], homes: list[str], answer: Answer) -> None:
+    def __init__(self, records: list[AppRecord], homes: list[str], answer: Answer) -> None:
         self._records = records
         self._left = len(homes) + 1
         self._answer = answer
-        self._found: dict[str, dict[str, Any]] = {}
+        self._found: dict[str, JsonObject] = {}
 
     @property
     def is_wanted(self) -> bool:
         return self._answer.is_wanted
 
-    def send(self, content_type: str, body: bytes, headers: dict[str, Any]) -> None:
+    def send(self, content_type: str, body: bytes, headers: JsonObject) -> None:
         """See Answer."""
         for each in json.loads(body).get("apps", []):
             self._found[each["app"]] = each
@@ -197,6 +200,6 @@ class _JointAnswer(Answer):
         self._answer.give({"apps": apps})
 
 
-def _statistics(app: Any) -> dict[str, Any]:
+def _statistics(app: App) -> JsonObject:
     last = app.last_epoch if app.last_epoch >= 0 else None
     return {"app": app.name, "last_epoch": last, "staged_messages": staged_messages(app)}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.links.generation import FIRST
 from raft.memory import Point
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonValue
 
 # What is said: the field "what" of a frame.
 GREETING = "greeting"
@@ -39,7 +42,7 @@ def show_point(point: Point) -> list[object]:
     return [point.identity.hex(), point.number, point.mark, point.position]
 
 
-def read_point(shown: list[Any]) -> Point:
+def read_point(shown: list[JsonValue]) -> Point:
     """As it was said. Raises ValueError, TypeError."""
     identity, number, mark, position = shown
     return Point(bytes.fromhex(identity), int(number), int(mark), int(position))

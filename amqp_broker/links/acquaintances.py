@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.links.acquaintance import (
     FORGOTTEN,
@@ -50,6 +50,7 @@ from raft.leadership import Leadership
 from raft.memory import Point, Witness
 
 if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.settings.kinds import MemberAddress
     from queues.timers import Timers
     from raft.group import Group
@@ -313,7 +314,7 @@ class Acquaintances:
             return
         self._admit_all(now)
 
-    def _on_greeting(self, name: str, link: Acquaintance, said: dict[str, Any], point: Point | None, now: int) -> None:
+    def _on_greeting(self, name: str, link: Acquaintance, said: JsonObject, point: Point | None, now: int) -> None:
         seen = read_point(said["seen"]) if said["seen"] is not None else None
         leads = {int(group_id): (int(term), int(index)) for group_id, (term, index) in said["leads"].items()}
         link.point, link.since = point, int(said.get("since", 0))

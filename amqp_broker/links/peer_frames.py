@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
@@ -28,6 +28,8 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+
+    from amqp_broker.octets.buffer import Pointer
 
 PING = b""
 MAC_BYTES = 16
@@ -64,7 +66,7 @@ class FrameMac:
         outer = self.outer.copy()
         outer.update(inner.digest())
         digest = outer.digest()
-        octets: Any = digest
+        octets: Pointer = digest
         mac: bytes = octets[:_MAC_BYTES]
         return mac
 
@@ -134,7 +136,7 @@ class PeerFrames:
 
     def _complete(self, data: bytes, payloads: list[bytes]) -> None:
         """Add to the unfinished frame what it lacks, and no more: the rest need not be copied."""
-        octets: Any = data
+        octets: Pointer = data
         offset, end = 0, len(data)
         while offset < end and len(self.pending):
             stop = min(offset + self.needed - len(self.pending), end)
@@ -150,7 +152,7 @@ class PeerFrames:
         if offset < end:
             self._split(octets, offset, end, payloads)
 
-    def _split(self, octets: Any, offset: int, end: int, payloads: list[bytes]) -> None:
+    def _split(self, octets: Pointer, offset: int, end: int, payloads: list[bytes]) -> None:
         """Take all frames that are complete; what is left is pending, and `needed` octets of it can be judged.
         `octets`: compiled, a pointer; plain, a bytes object."""
         mac = self.receiving
@@ -175,7 +177,7 @@ class PeerFrames:
         if offset < end:
             self.pending += octets[offset:end]
 
-    def _verified(self, mac: FrameMac, octets: Any, offset: int, stop: int) -> bytes:
+    def _verified(self, mac: FrameMac, octets: Pointer, offset: int, stop: int) -> bytes:
         """The payload of a frame whose MAC and sequence number are right."""
         start, mac_at = offset + _HEADER_BYTES, stop - _MAC_BYTES
         header = octets[offset:start]

@@ -8,11 +8,12 @@ asked. An answer says that it is on its way; `cluster.status` says when it has h
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import Proposal
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.kinds import MemberAddress, parse_member
 from raft.membership import TransferResult
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from raft.group import Group
 
 #: An answer's fields, which may change until it is given, and what has to be applied before that.
-Answer = tuple[dict[str, Any], Proposal | None]
+Answer = tuple[JsonObject, Proposal | None]
 
 METADATA = "metadata"
 QUORUM_QUEUES = "quorum queues"
@@ -91,7 +92,7 @@ class ClusterVerbs:
     def _has_left(self, name: str) -> bool:
         return name not in self._metadata.members() and self._membership.has_left(name)
 
-    def _describe_members(self) -> list[dict[str, Any]]:
+    def _describe_members(self) -> list[JsonObject]:
         replication, membership = self._replication, self._membership
         own = replication.own_node
         recorded = self._metadata.members()
@@ -108,7 +109,7 @@ class ClusterVerbs:
             for name in sorted({*recorded, *replication.members(), own})
         ]
 
-    def _describe_group(self, group_id: int, group: Group) -> dict[str, Any]:
+    def _describe_group(self, group_id: int, group: Group) -> JsonObject:
         state = group.statistics()
         linked = [name for name in state.voters if self._membership.is_linked(name)]
         return {
@@ -160,7 +161,7 @@ class ClusterVerbs:
                 raise ValueError(f"{address} is the address of {other} already")
         self._check_is_new(name, recorded, identity)
         members = [*self._known_members(), MemberAddress(name, address)]
-        answer: dict[str, Any] = {
+        answer: JsonObject = {
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],

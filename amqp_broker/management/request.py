@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject, JsonValue
 
 #: Names are short strings on the wire.
 _MAX_NAME_BYTES = 255
@@ -17,7 +20,7 @@ _NONE = object()
 class Request:
     """The fields of one request."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(self, fields: JsonObject) -> None:
         self.fields = fields
 
     @classmethod
@@ -35,7 +38,7 @@ class Request:
         """Whether there is such a field, whatever it holds."""
         return key in self.fields
 
-    def get(self, key: str, default: Any = _NONE) -> Any:
+    def get(self, key: str, default: JsonValue = _NONE) -> JsonValue:
         """A field as it is; `default` where it is not given."""
         value = self.fields.get(key, default)
         if value is _NONE:
@@ -103,12 +106,12 @@ class JsonText(str):
     """JSON that is written already."""
 
 
-def encode(fields: Mapping[str, Any]) -> JsonText:
+def encode(fields: JsonObject) -> JsonText:
     """An object as JSON in ASCII."""
     return object_of({key: encode_value(value) for key, value in fields.items()})
 
 
-def encode_value(value: Any) -> JsonText:
+def encode_value(value: JsonValue) -> JsonText:
     """Anything as JSON in ASCII."""
     return value if isinstance(value, JsonText) else JsonText(json.dumps(value))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.leases.queue_leases import group_list
 from amqp_broker.queue_types.register import QUEUE_TYPES
@@ -12,6 +12,7 @@ from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.routing.vhost import VHost
 
 
@@ -67,16 +68,16 @@ def count_node(node: NodeCounts) -> Steps:
     }
 
 
-def delayed_statistics(vhost: VHost) -> list[dict[str, Any]]:
+def delayed_statistics(vhost: VHost) -> list[JsonObject]:
     """How many messages the exchanges of a virtual host hold back: those of durable ones that are persistent on all
     nodes, the others on this one."""
     return [{"exchange": name, "messages": len(delayed)} for name, delayed in vhost.delayed.items()]
 
 
-def queue_statistics(queue: Queue, now: int) -> dict[str, Any]:
+def queue_statistics(queue: Queue, now: int) -> JsonObject:
     """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
     queue_type = QUEUE_TYPES[queue.declaration.type]
-    found: dict[str, Any] = {
+    found: JsonObject = {
         "name": queue.name,
         "type": queue_type.name,
         "durable": bool(queue.is_durable),

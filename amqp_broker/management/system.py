@@ -11,7 +11,7 @@ Invariant: whatever a request says, it is answered, with an error at worst: it n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
@@ -24,6 +24,7 @@ from amqp_broker.management.request import Request, encode, encode_value, list_o
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import BATCH_COMMANDS
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import EXPECTED_ERRORS, Awaited, Steps, Task
 from amqp_broker.vhosts.policies import check_policy
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
 #: to the fields (turn/task.py).
-Answer = tuple[dict[str, Any], Awaited | None] | Steps
+Answer = tuple[JsonObject, Awaited | None] | Steps
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
 #: So many queues or definitions are described in one slice.
@@ -101,7 +103,7 @@ class System:
             return
         reply_to = facts.properties.reply_to or ""
         task: Task | None = None
-        fields: dict[str, Any] = {}
+        fields: JsonObject = {}
         awaited: Awaited | None = None
         try:
             found = self._answer(channel, verb, message)
@@ -193,7 +195,7 @@ class System:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
 
-    def _vhost(self, request: Request, key: str = "vhost") -> Any:
+    def _vhost(self, request: Request, key: str = "vhost") -> VHost:
         name = request.text(key)
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
@@ -359,7 +361,7 @@ class System:
         return {"commands": len(plan.commands), "notes": plan.notes}
 
 
-def _refusal(verb: str, error: Exception) -> dict[str, Any]:
+def _refusal(verb: str, error: Exception) -> JsonObject:
     text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
     return {"ok": False, "error": f"{verb}: {text}"}
 

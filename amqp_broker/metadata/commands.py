@@ -14,11 +14,12 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from amqp_broker.metadata.entities import DESTINATION_KINDS, BindingRecord
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 
-Command = dict[str, Any]
+Command = JsonObject
 
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -178,7 +179,7 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
 """What an optional field means where it is left out."""
 
 
-def check_command(command: Mapping[str, Any]) -> None:
+def check_command(command: Mapping[str, JsonValue]) -> None:
     """Raises ValueError naming the command, the field and what it should be, where the form is not kept."""
     op = command.get("op")
     fields = FIELDS.get(op) if isinstance(op, str) else None

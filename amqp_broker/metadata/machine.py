@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.metadata.commands import Command, check_command, encode
 from amqp_broker.metadata.metadata import Metadata
 from raft.entry import REGULAR, Entry
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonValue
 
 #: Chunks of a checkpoint or an export are about so long, octets.
 _CHUNK_BYTES = 128 * 1024
@@ -40,7 +43,7 @@ class Listener(Protocol):
 class Projection(Protocol):
     """Who keeps the virtual hosts as the metadata say; told by the Listener."""
 
-    def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
+    def applied(self, command: Command, changed: bool, is_own: bool) -> object:
         """A command was applied; is_own: it came from this node, in this run. Returns what its proposer is told."""
 
     def replaced(self) -> None:
@@ -103,7 +106,7 @@ class State:
     def take(self, chunk: bytes) -> None:
         """The next chunk of a checkpoint. Raises ValueError."""
         for line in chunk.split(b"\n") if chunk else ():
-            value: Any = json.loads(line)
+            value: JsonValue = json.loads(line)
             if isinstance(value, dict):
                 self.metadata.apply(value)
             elif isinstance(value, list):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
@@ -103,7 +103,7 @@ def _describe_content(metadata: Metadata, vhost: str) -> Iterable[Command]:
                 vhost,
                 policy.name,
                 pattern=policy.pattern,
-                definition=copy.deepcopy(dict[str, Any](policy.definition)),
+                definition=copy.deepcopy(dict(policy.definition)),
                 apply_to=policy.apply_to,
                 priority=policy.priority,
                 operator=operator,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.machine import Batch
@@ -28,7 +27,7 @@ RESEND_MS = 1000
 #: So long `then` waits for members that are linked and do not say that they have applied it, milliseconds.
 SETTLE_MS = 2000
 
-Then = Callable[[Any], None]
+Then = Callable[[object], None]
 
 
 class Proposal:
@@ -45,7 +44,7 @@ class Proposal:
         self.is_done = False
         self.index = 0
         self.settle_at = 0
-        self.result: Any = None
+        self.result: object = None
 
     def when_done(self, then: Then) -> None:
         """Call `then` too; at once if it is done already."""
@@ -135,7 +134,7 @@ class MetadataStream:
             times.append(self.settling[0].settle_at)
         return min(times, default=None)
 
-    def applied(self, number: int, index: int, result: Any, now: int) -> None:
+    def applied(self, number: int, index: int, result: object, now: int) -> None:
         """This node's own machine has applied the command with this number."""
         while self.unapplied and self.unapplied[0].number <= number:
             proposal = self.unapplied.popleft()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import cython
 
@@ -23,6 +23,7 @@ if cython.compiled:  # pragma: no cover
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
     from cython.cimports.libc.string import memcpy, memmove
 
+Pointer: TypeAlias = Any  # truly anything: an address in memory when compiled, and octets when not
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">L")
 _U64 = struct.Struct(">Q")
@@ -145,7 +146,7 @@ class Buffer:
         if cython.compiled:
             count = len(value)
             self.reserve(count)
-            target: Any = self.data
+            target: Pointer = self.data
             source = value
             memcpy(target + self.length, source, count)
             self.length += count
@@ -157,7 +158,7 @@ class Buffer:
         """Append source[start:end]; compiled, `source` is a pointer, so the caller answers for the bounds."""
         if cython.compiled:
             self.reserve(end - start)
-            target: Any = self.data
+            target: Pointer = self.data
             memcpy(target + self.length, source + start, end - start)  # type: ignore[operator]  # pointers
             self.length += end - start
         else:
@@ -187,13 +188,13 @@ class Buffer:
         start = self.length
         position = start + head_size
         self.reserve(head_size + 10 + len(tail) + len(rest))
-        target: Any = self.data
+        target: Pointer = self.data
         memcpy(target + start, head, head_size)
         self.set_u32(position, number >> 32)
         self.set_u32(position + 4, number)
         target[position + 8] = flag
         position += 9
-        source: Any = tail
+        source: Pointer = tail
         memcpy(target + position, source, len(tail))
         position += len(tail)
         target[position] = 0xCE
@@ -229,7 +230,7 @@ class Buffer:
     def take(self) -> bytes:
         """A copy of the contents; the buffer is empty afterwards and keeps its room."""
         if cython.compiled:
-            source: Any = self.data
+            source: Pointer = self.data
             contents: bytes = source[: self.length]
         else:
             contents = bytes(self.data)
@@ -255,7 +256,7 @@ class Buffer:
         if count > self.length:
             raise IndexError(f"cannot drop {count} of {self.length} octets")
         if cython.compiled:
-            target: Any = self.data
+            target: Pointer = self.data
             memmove(target, target + count, self.length - count)
         else:
             del self.data[:count]

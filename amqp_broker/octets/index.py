@@ -17,9 +17,12 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cython
+
+if TYPE_CHECKING:
+    from amqp_broker.octets.buffer import Pointer
 
 if cython.compiled:  # pragma: no cover
     from cython.cimports.libc.string import memcmp
@@ -36,7 +39,7 @@ def is_same(octets: bytes, data: bytes, start: int, end: int) -> bool:
     """Whether data[start:end] is `octets`; compiled, `data` is a pointer, so the caller answers for the bounds."""
     if not cython.compiled:
         return octets == data[start:end]
-    known: Any = octets
+    known: Pointer = octets
     return len(octets) == end - start and memcmp(known, data + start, end - start) == 0  # type: ignore[operator]
 
 
@@ -59,9 +62,9 @@ class OctetIndex:
         """The number of data[start:end], or -1; compiled, `data` is a pointer, so the caller answers for the bounds."""
         if not cython.compiled:
             return self._numbers.get(data[start:end], -1)
-        memory: Any = self._memory
+        memory: Pointer = self._memory
         slots = cython.cast(cython.p_uint, memory)
-        begin: Any = data
+        begin: Pointer = data
         begin += start
         count = end - start
         hashed = octets_hash(begin, count, self._one, self._other)  # type: ignore[name-defined]  # noqa: F821
@@ -110,9 +113,9 @@ class OctetIndex:
 
     def _put(self, number: int) -> None:
         """Give a key its slot."""
-        memory: Any = self._memory
+        memory: Pointer = self._memory
         slots = cython.cast(cython.p_uint, memory)
-        octets: Any = self.keys[number]
+        octets: Pointer = self.keys[number]
         hashed = octets_hash(octets, len(self.keys[number]), self._one, self._other)  # type: ignore[name-defined]  # noqa: F821
         place = hashed & self._mask
         while slots[place]:

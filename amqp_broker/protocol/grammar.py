@@ -13,7 +13,7 @@ module.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from construct import (
     Adapter,
@@ -49,25 +49,27 @@ from construct import (
 
 from amqp_broker.protocol import constants as c
 
+Grammar: TypeAlias = Any  # construct has no types
+
 
 class _Text(Adapter):  # type: ignore[misc]
     """Octets as str: UTF-8, and what is not UTF-8 as lone surrogates, so that nothing is lost."""
 
-    def _decode(self, obj: bytes, context: Any, path: str) -> str:
+    def _decode(self, obj: bytes, context: object, path: str) -> str:
         return obj.decode("utf-8", "surrogateescape")
 
-    def _encode(self, obj: str, context: Any, path: str) -> bytes:
+    def _encode(self, obj: str, context: object, path: str) -> bytes:
         return obj.encode("utf-8", "surrogateescape")
 
 
 # Elementary domains (§4.2.5)
 
-Octet: Final[Any] = Int8ub * "Octet"
-Short: Final[Any] = Int16ub * "Short"
-Long: Final[Any] = Int32ub * "Long"
-LongLong: Final[Any] = Int64ub * "LongLong"
-ShortString: Final[Any] = _Text(Prefixed(Int8ub, GreedyBytes)) * "ShortString"
-LongString: Final[Any] = Prefixed(Int32ub, GreedyBytes) * "LongString"
+Octet: Final[Grammar] = Int8ub * "Octet"
+Short: Final[Grammar] = Int16ub * "Short"
+Long: Final[Grammar] = Int32ub * "Long"
+LongLong: Final[Grammar] = Int64ub * "LongLong"
+ShortString: Final[Grammar] = _Text(Prefixed(Int8ub, GreedyBytes)) * "ShortString"
+LongString: Final[Grammar] = Prefixed(Int32ub, GreedyBytes) * "LongString"
 
 
 class Bits(Adapter):  # type: ignore[misc]
@@ -78,16 +80,16 @@ class Bits(Adapter):  # type: ignore[misc]
         super().__init__(BitStruct(Padding(8 - len(names)), *(name / Flag for name in reversed(names))))
         self.names = names
 
-    def _decode(self, obj: Any, context: Any, path: str) -> dict[str, bool]:
+    def _decode(self, obj: Grammar, context: object, path: str) -> dict[str, bool]:
         return {name: obj[name] for name in self.names}
 
-    def _encode(self, obj: Any, context: Any, path: str) -> Any:
+    def _encode(self, obj: Grammar, context: object, path: str) -> Grammar:
         return obj
 
 
 # Field table (§4.2.5.5, with RabbitMQ's type letters)
 
-_Value: Final[Any] = Struct(
+_Value: Final[Grammar] = Struct(
     "kind" / Bytes(1),
     "value"
     / Switch(
@@ -117,21 +119,21 @@ _Value: Final[Any] = Struct(
 )
 
 
-def _all_of(element: Any) -> Any:
+def _all_of(element: Grammar) -> Grammar:
     """Elements up to the end; GreedyRange alone would take an element that does not parse for the end."""
     return FocusedSeq("elements", "elements" / GreedyRange(element), Terminated)
 
 
-_Array: Final[Any] = Prefixed(Int32ub, _all_of(_Value))
-TableContents: Final[Any] = _all_of(Struct("key" / ShortString, "field" / _Value))
-FieldTable: Final[Any] = Prefixed(Int32ub, TableContents) * "FieldTable"
+_Array: Final[Grammar] = Prefixed(Int32ub, _all_of(_Value))
+TableContents: Final[Grammar] = _all_of(Struct("key" / ShortString, "field" / _Value))
+FieldTable: Final[Grammar] = Prefixed(Int32ub, TableContents) * "FieldTable"
 
 
 # Frames (§4.2.3)
 
-ProtocolHeader: Final[Any] = Struct("name" / Const(b"AMQP"), "id" / Int8ub, "version" / Bytes(3))
+ProtocolHeader: Final[Grammar] = Struct("name" / Const(b"AMQP"), "id" / Int8ub, "version" / Bytes(3))
 
-Frame: Final[Any] = Struct(
+Frame: Final[Grammar] = Struct(
     "type" / OneOf(Int8ub, c.FRAME_TYPES),
     "channel" / Int16ub,
     "payload" / Prefixed(Int32ub, GreedyBytes),
@@ -159,7 +161,7 @@ BASIC_PROPERTIES: Final = (
     ("cluster_id", ShortString),
 )
 
-PropertySection: Final[Any] = Struct(
+PropertySection: Final[Grammar] = Struct(
     "flags"
     / BitStruct(
         *(name / Flag for name, _ in BASIC_PROPERTIES),
@@ -170,7 +172,7 @@ PropertySection: Final[Any] = Struct(
     Terminated,
 )
 
-ContentHeader: Final[Any] = Struct(
+ContentHeader: Final[Grammar] = Struct(
     "class_id" / Int16ub,
     "weight" / Const(0, Int16ub),
     "body_size" / Int64ub,
@@ -187,12 +189,12 @@ class MethodGrammar:
 
     name: str
     index: int
-    arguments: tuple[Any, ...]
+    arguments: tuple[Grammar, ...]
     replies: tuple[str, ...] = ()
     has_content: bool = False
 
     @property
-    def payload(self) -> Any:
+    def payload(self) -> Grammar:
         """The grammar of a method frame's payload."""
         return Struct("index" / Const(self.index, Int32ub), *self.arguments, Terminated)
 
@@ -203,10 +205,10 @@ class MethodGrammar:
             names.extend(argument.subcon.names if isinstance(argument.subcon, Bits) else [argument.name])
         return names
 
-    def parse(self, payload: bytes) -> dict[str, Any]:
+    def parse(self, payload: bytes) -> dict[str, Grammar]:
         """Argument values by name; construct.ConstructError where the payload is not this method's."""
         parsed = self.payload.parse(payload)
-        values: dict[str, Any] = {}
+        values: dict[str, Grammar] = {}
         for argument in self.arguments:
             values.update(
                 parsed[argument.name]
@@ -215,7 +217,7 @@ class MethodGrammar:
             )
         return values
 
-    def build(self, values: dict[str, Any]) -> bytes:
+    def build(self, values: dict[str, Grammar]) -> bytes:
         """The payload of a method frame with these argument values."""
         flat = dict(values)
         for argument in self.arguments:
@@ -226,16 +228,16 @@ class MethodGrammar:
 
 
 def _method(
-    name: str, index: int, *arguments: Any, replies: tuple[str, ...] = (), has_content: bool = False
+    name: str, index: int, *arguments: Grammar, replies: tuple[str, ...] = (), has_content: bool = False
 ) -> MethodGrammar:
     return MethodGrammar(name, index, arguments, replies, has_content)
 
 
-def _bits(*names: str) -> Any:
+def _bits(*names: str) -> Grammar:
     return "bits" / Bits(*names)
 
 
-_TICKET: Final[Any] = "ticket" / Short
+_TICKET: Final[Grammar] = "ticket" / Short
 """What access.request once handed out; brokers ignore it, and the specification calls it reserved."""
 
 CONNECTION_METHODS: Final = (

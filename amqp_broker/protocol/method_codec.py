@@ -20,6 +20,7 @@ from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.errors import EncodeError, FieldError, MethodDecodeError, UnknownMethod
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
 
+Argument: TypeAlias = Any  # of whatever class: the domain says which
 Octet: TypeAlias = int
 Short: TypeAlias = int
 Long: TypeAlias = int
@@ -37,12 +38,12 @@ _U32: Final = struct.Struct(">I")
 # bits.
 _FIXED, _BITS, _SHORT_STRING, _LONG_STRING, _TABLE = range(5)
 _STRINGS: Final = {"ShortString": _SHORT_STRING, "LongString": _LONG_STRING, "FieldTable": _TABLE}
-Plan: TypeAlias = tuple[tuple[int, Any], ...]
+Plan: TypeAlias = tuple[tuple[int, Argument], ...]
 
 
 def make_plan(domains: Sequence[str]) -> Plan:
     """The steps that decode and encode fields of these domains, in order."""
-    steps: list[tuple[int, Any]] = []
+    steps: list[tuple[int, Argument]] = []
     position = 0
     while position < len(domains):
         start = position
@@ -73,7 +74,7 @@ class MethodType(type):
         mcs,
         class_name: str,
         bases: tuple[type, ...],
-        namespace: dict[str, Any],
+        namespace: dict[str, Argument],
         name: str = "",
         index: int = 0,
         replies: tuple[str, ...] = (),
@@ -117,11 +118,11 @@ class Method(metaclass=MethodType):
     replies: ClassVar[tuple[str, ...]]
     has_content: ClassVar[bool]
     fields: ClassVar[tuple[str, ...]]
-    defaults: ClassVar[tuple[Any, ...]]
+    defaults: ClassVar[tuple[Argument, ...]]
     plan: ClassVar[Plan]
-    setters: ClassVar[tuple[Any, ...]]
+    setters: ClassVar[tuple[Argument, ...]]
 
-    def __init__(self, *values: Any, **named: Any) -> None:
+    def __init__(self, *values: Argument, **named: Argument) -> None:
         fields = self.fields
         if len(values) > len(fields):
             raise TypeError(
@@ -140,11 +141,11 @@ class Method(metaclass=MethodType):
             )
             raise TypeError(f"{type(self).__name__}: {next(iter(named))!r} {problem}")
 
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> tuple[Argument, ...]:
         """The field values in the order of the specification."""
         return tuple([getattr(self, field) for field in self.fields])
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: Argument) -> Self:
         """The same method with some fields changed."""
         return type(self)(**{**dict(zip(self.fields, self.values(), strict=True)), **changes})
 
@@ -164,7 +165,7 @@ class Method(metaclass=MethodType):
         pairs = zip(self.fields, self.values(), strict=True)
         return f"{type(self).__name__}({', '.join(f'{field}={value!r}' for field, value in pairs)})"
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[Argument, ...]]:
         return type(self), self.values()
 
 
@@ -182,7 +183,7 @@ def decode(methods: Mapping[int, type[Method]], payload: bytes) -> Method:
             (method.name.partition(".")[0] for key, method in methods.items() if key >> 16 == class_id), None
         )
         raise UnknownMethod(class_id, index & 0xFFFF, known)
-    values: list[Any] = []
+    values: list[Argument] = []
     try:
         end = _decode_arguments(declared.plan, payload, values)
     except (IndexError, struct.error):
@@ -199,7 +200,7 @@ def decode(methods: Mapping[int, type[Method]], payload: bytes) -> Method:
     return method
 
 
-def _decode_arguments(plan: Plan, payload: bytes, values: list[Any]) -> int:
+def _decode_arguments(plan: Plan, payload: bytes, values: list[Argument]) -> int:
     """Appends the arguments that follow the four octets of the ids to `values`; returns where they end."""
     position = 4
     size = len(payload)
@@ -231,7 +232,7 @@ def _decode_arguments(plan: Plan, payload: bytes, values: list[Any]) -> int:
     return position
 
 
-def _field(declared: type[Method], values: list[Any]) -> str:
+def _field(declared: type[Method], values: list[Argument]) -> str:
     """The name of the argument that comes after these values."""
     return f"argument '{declared.fields[len(values)]}'"
 

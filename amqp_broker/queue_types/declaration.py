@@ -7,10 +7,13 @@ RabbitMQ's stricter reading): otherwise the texts name the first difference.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.errors import ChannelException, inequivalent
 from amqp_broker.protocol.fields import KIND_NAMES, Table
+
+if TYPE_CHECKING:
+    from queues.queue import Queue
 
 #: Arguments of a queue that a declaration is compared by, in the order in which differences are reported: RabbitMQ's,
 #: and those of more than one type. What is one type's alone comes behind them (QueueType.own_arguments).
@@ -40,6 +43,16 @@ _QUEUE_ARGUMENTS = (
 _TYPE = "x-queue-type"
 
 
+class Owner(Protocol):
+    """Who has an exclusive queue."""
+
+    @property
+    def exclusive_queues(self) -> dict[Queue, None]: ...
+
+    @property
+    def vhost(self) -> object: ...
+
+
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
     """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to; `type` is in force also
@@ -48,7 +61,7 @@ class QueueDeclaration:
     name: str
     is_durable: bool
     is_auto_delete: bool
-    owner: Any
+    owner: Owner | None
     arguments: Table
     vhost: str
     type: str = "classic"

@@ -12,12 +12,13 @@ It knows no virtual hosts and no routes: TypeHost is what a node gives it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from queues.arguments import QueueArguments
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.policy_keys import PolicyKey
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -56,10 +57,10 @@ class WrongProperty(ValueError):
 class LeaseWatch(Protocol):
     """Releases lease groups whose owners do not call any more."""
 
-    def watch_all(self, queue: Any) -> None:
+    def watch_all(self, queue: Queue) -> None:
         """The queue was restored, or what is in force for it has changed."""
 
-    def forget_all(self, queue: Any) -> None:
+    def forget_all(self, queue: Queue) -> None:
         """The queue is about to be deleted."""
 
 
@@ -93,7 +94,7 @@ class TypeHost(Protocol):
     def link_to(self, home: str) -> HomeLink:
         """The link to the queues of another node."""
 
-    def remove_queue(self, queue: Any) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """Delete a queue for good: nobody needs it any more."""
 
     def wait_for_disk(self) -> None:
@@ -145,17 +146,17 @@ class QueueType:
         WrongArgument."""
         raise NotImplementedError
 
-    def restore(self, queue: Any, now: int) -> None:
+    def restore(self, queue: Queue, now: int) -> None:
         """The queue is in its virtual host: it gets what recovery has found of it."""
 
-    def policies_changed(self, queue: Any, now: int) -> None:
+    def policies_changed(self, queue: Queue, now: int) -> None:
         """A policy of its virtual host was changed."""
 
-    def vhost_deleted(self, queue: Any) -> None:
+    def vhost_deleted(self, queue: Queue) -> None:
         """Its virtual host is gone, and soon it is: nothing expires any more, and what it gives up is for nobody."""
         queue.is_deleted = True
 
-    def delete(self, queue: Any) -> int:
+    def delete(self, queue: Queue) -> int:
         """Take it out of the run-time side. Returns how many messages were ready. What the metadata know of it keeps
         what it has on the disk, until `forget`: should a crash undo the deletion, it is needed."""
         return int(queue.delete())
@@ -176,6 +177,6 @@ class QueueType:
     # -- statistics ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def figures(cls, queue: Any) -> dict[str, Any]:
+    def figures(cls, queue: Queue) -> JsonObject:
         """What statistics show of a queue besides what they show of every one."""
         return {}

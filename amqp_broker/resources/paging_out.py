@@ -4,14 +4,23 @@ the most, and last the heads of queues that nobody consumes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 from queues.leases import groups_of
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
+    from queues.classic import ClassicQueue
     from queues.pager import Pager
+
+
+class Holder(Protocol):
+    """What has messages in RAM, and can bring them to the disk."""
+
+    def ram_page_bytes(self) -> int: ...
+
+    def relieve(self, want: int) -> int: ...
 
 
 class PagingOut:
@@ -23,7 +32,7 @@ class PagingOut:
         pager: Pager,
         vhosts: Mapping[str, VHost],
         groups: Mapping[int, QueueGroup],
-        staged: Callable[[], list[Any]],
+        staged: Callable[[], list[Holder]],
     ) -> None:
         self._pager = pager
         self._vhosts = vhosts
@@ -34,8 +43,9 @@ class PagingOut:
         """Free so many octets. Returns how many of them were not to be had."""
         pager = self._pager
         want = want_bytes - self._relieve_groups(want_bytes, keeps_heads=True)
-        queues = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
-        holders = [queue.ready for queue in queues]
+        paged = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
+        queues = cast("list[ClassicQueue]", paged)
+        holders: list[Holder] = [queue.ready for queue in queues]
         holders += [group for queue in queues for group in groups_of(queue)]
         holders += self._staged()
         sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]

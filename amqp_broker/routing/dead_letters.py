@@ -11,7 +11,7 @@ Those of quorum queues come through `publish`, with a receipt (queue_types/quoru
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
+    from queues.classic import ClassicQueue
 
 log = logging.getLogger("amqp_broker")
 
@@ -66,7 +67,7 @@ class Way:
     routing key decides; then `routes` has the queues by address. may_need_receipt: `needs_receipt` of some of them.
     """
 
-    def __init__(self, queue: Any, vhost: VHost, exchange: str) -> None:
+    def __init__(self, queue: Queue, vhost: VHost, exchange: str) -> None:
         self.queue = queue
         self.vhost = vhost
         self.settings = queue.settings
@@ -76,7 +77,7 @@ class Way:
         self.own_key = None if own_key is None else short_string(own_key)
         self.is_plain = not vhost.router.depends_on_message(exchange)
         self.may_need_receipt = not self.is_plain
-        self.routes: dict[bytes, list[Any]] = {}
+        self.routes: dict[bytes, list[Queue]] = {}
 
     def holds(self, vhosts: dict[str, VHost]) -> bool:
         """Whether nothing has changed."""
@@ -86,7 +87,7 @@ class Way:
             and vhosts.get(self.vhost.name) is self.vhost
         )
 
-    def remember(self, letter: Message) -> list[Any]:
+    def remember(self, letter: Message) -> list[Queue]:
         """The queues of a letter, which is plain; none where there is no exchange any more."""
         address = letter.address
         try:
@@ -109,13 +110,13 @@ class DeadLetters:
         self._deaths = Deaths(host.config.max_death_history_bytes)
         self.backlog = 0
         self.is_posting = False
-        self.refused: list[tuple[Any, Message]] = []
-        self._ways: dict[Any, Way] = {}
+        self.refused: list[tuple[ClassicQueue, Message]] = []
+        self._ways: dict[Queue, Way] = {}
         self._route_count = 0
         self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
 
-    def refuse(self, queue: Any, message: Message) -> None:
+    def refuse(self, queue: ClassicQueue, message: Message) -> None:
         """A full queue refuses a message, which becomes a dead letter before the turn ends (`post_refused`)."""
         self.refused.append((queue, message))
 
@@ -131,7 +132,7 @@ class DeadLetters:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
         self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.clock.now)
 
-    def post(self, queue: Any, entry: Entry, reason: Reason, now: int) -> int:
+    def post(self, queue: ClassicQueue, entry: Entry, reason: Reason, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
         is called when its fate is known."""
         self._receipt = None
@@ -142,8 +143,9 @@ class DeadLetters:
         self._await(receipt, queue, entry)
         return UNDER_WAY
 
-    def _await(self, receipt: JointReceipt, queue: Any, entry: Entry) -> None:
+    def _await(self, receipt: JointReceipt, queue: ClassicQueue, entry: Entry) -> None:
         def done(refusals: list[Refusal]) -> None:
+            assert queue.letters is not None  # they posted it
             queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._host.clock.now)
 
         receipt.seal(done)
@@ -154,7 +156,7 @@ class DeadLetters:
         return self._publish(queue, message, reason, now, receipt, False) >= 0
 
     def _publish(
-        self, queue: Any, message: Message, reason: Reason, now: int, receipt: Receipt | None, makes_receipt: bool
+        self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None, makes_receipt: bool
     ) -> int:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
         receipt, if one is needed."""
@@ -193,7 +195,7 @@ class DeadLetters:
             vhost.delayed[name].add(letter, now, receipt, True)
         return len(queues) + len(delayed)
 
-    def _find_way(self, queue: Any) -> Way | None:
+    def _find_way(self, queue: Queue) -> Way | None:
         """Where the letters of a queue go now; None: nowhere."""
         self.forget(queue)
         vhost = self._host.vhosts.get(queue.declaration.vhost)
@@ -207,7 +209,7 @@ class DeadLetters:
             self._ways[queue] = way
         return way
 
-    def _remember(self, way: Way, letter: Message) -> list[Any]:
+    def _remember(self, way: Way, letter: Message) -> list[Queue]:
         """The queues of a plain letter (Way.remember)."""
         if self._route_count >= _MOST_ROUTES:
             self._forget_all()
@@ -219,15 +221,15 @@ class DeadLetters:
         self._ways.clear()
         self._route_count = 0
 
-    def forget(self, queue: Any) -> None:
+    def forget(self, queue: Queue) -> None:
         """A queue is gone, or something has changed: where its letters go is looked up again."""
         way = self._ways.pop(queue, None)
         if way is not None:
             self._route_count -= len(way.routes)
 
     def _without_cycles(
-        self, source: Any, queues: list[Any], reason: Reason, message: Message, has_history: bool
-    ) -> list[Any]:
+        self, source: Queue, queues: list[Queue], reason: Reason, message: Message, has_history: bool
+    ) -> list[Queue]:
         """The queues to which the letter does not come back in a circle."""
         name = source.name
         for queue in queues:

@@ -9,13 +9,13 @@ Invariant: what an older version of this program has written to the journal is t
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.messages.facts import MessageFacts, copy_keys
 from amqp_broker.queue_types.quorum.delay_queue import DelayQueue
 from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from amqp_broker.routing.routes import PublishRoute
-from exchanges.delayed import delay_of
+from exchanges.delayed import DelayedExchange, delay_of
 from exchanges.router import UnknownExchange
 from queues.message import Entry, Message, make_entry
 from queues.quorum.effects import Refusal
@@ -182,7 +182,8 @@ class DelayedMessages:
         entry = self._vhost.router.get(self._exchange)
         if entry is None:
             return True
-        exchange: Any = entry.exchange
+        exchange = entry.exchange
+        assert isinstance(exchange, DelayedExchange)
         following = [each.destination.name for each in exchange.bindings() if each.destination.kind == "exchange"]
         if entry.alternate is not None:
             following.append(entry.alternate)

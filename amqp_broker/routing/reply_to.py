@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from amqp_broker.links.tenants import Send
 from amqp_broker.octets.buffer import Buffer
@@ -47,6 +47,14 @@ def _nobody(node: str, payload: bytes) -> bool:
     return False
 
 
+class Replied(Protocol):
+    """A consumer of amq.rabbitmq.reply-to."""
+
+    channel: Any  # channel.Channel, which knows this module: its room stands above
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
+
+
 class ReplyConsumers:
     """The reply consumers of a node by address, and the way to those of others.
 
@@ -59,7 +67,7 @@ class ReplyConsumers:
         self.send: Send = _nobody
         self.linked: Callable[[], Iterable[str]] = tuple
         self._random_bytes = random_bytes
-        self._by_address: dict[str, Any] = {}
+        self._by_address: dict[str, Replied] = {}
         self._addresses = AddressBook()
         self._in_flight: dict[str, int] = {}
         self._untold: dict[str, int] = {}
@@ -70,7 +78,7 @@ class ReplyConsumers:
         self.send = send
         self.linked = linked
 
-    def add(self, consumer: Any) -> str:
+    def add(self, consumer: Replied) -> str:
         """Register a consumer. Returns its address, which nobody can guess."""
         address = REPLY_PREFIX + self._random_bytes(_TOKEN_BYTES).hex()
         if self.own_node:
@@ -82,7 +90,7 @@ class ReplyConsumers:
         """The consumer is gone; replies to it are dropped from now on."""
         self._by_address.pop(address, None)
 
-    def find(self, address: str) -> Any | None:
+    def find(self, address: str) -> Replied | None:
         """The consumer at this address, if it is one of this node."""
         return self._by_address.get(address)
 
@@ -164,7 +172,7 @@ def node_of(address: str) -> str:
     return address[_NODE_AT + 1 :] if address[_NODE_AT : _NODE_AT + 1] == "." else ""
 
 
-def _write(consumer: Any, message: Message) -> None:
+def _write(consumer: Replied, message: Message) -> None:
     """Hand a reply to a consumer of this node, unless it does not read what it has already been sent."""
     connection = consumer.channel.connection
     unsent = connection.unsent_bytes + connection.output.size()

@@ -9,13 +9,18 @@ one user: what it has was allowed to that user.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.octets.index import OctetIndex
 from amqp_broker.queue_types.receipts import Receipt
 from queues.message import Message
 from queues.queue import Queue
 from queues.write_group import WriteGroup
+
+if TYPE_CHECKING:
+    from amqp_broker.octets.buffer import Pointer
+    from amqp_broker.queue_types.remote.home_link import HomeLink
+    from exchanges.router import ExchangeEntry
 
 
 def groups_of(queues: list[Queue]) -> list[tuple[WriteGroup, list[Queue]]]:
@@ -38,14 +43,14 @@ class PublishRoute:
     involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
     is plain and there is nothing else to see to."""
 
-    def __init__(self, entry: Any, queues: list[Queue], is_plain: bool, generation: int) -> None:
+    def __init__(self, entry: ExchangeEntry | None, queues: list[Queue], is_plain: bool, generation: int) -> None:
         self.entry = entry
         self.queues = queues
         self.groups = groups_of(queues)
         self.needs_receipt = any(not group.is_local for group, _ in self.groups)
-        self.pacing = [group for group, _ in self.groups if group.paces]
+        self.pacing: list[HomeLink] = [group for group, _ in self.groups if group.paces]  # type: ignore[misc]
         self.is_plain = is_plain
-        self.only: Any = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
+        self.only = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
         self.generation = generation
 
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
@@ -74,14 +79,14 @@ class RouteTable:
     def __init__(self) -> None:
         self.index = OctetIndex()
         self.routes: list[PublishRoute | None] = []
-        self.only: list[Any] = []
+        self.only: list[Queue | None] = []
         self.connections = 0
         # The numbers of all routes from an exchange (by its octets, with their length), and of some that are gone.
         self._numbers: dict[bytes, list[int]] = {}
 
     def put(self, address: bytes, route: PublishRoute) -> int:
         """Remember a route, in the place of the one that was known. Returns its number."""
-        raw: Any = address
+        raw: Pointer = address
         number = self.index.find(raw, 0, len(address))
         if number >= 0:
             if self.routes[number] is None:
@@ -108,19 +113,22 @@ class RouteTable:
 
     def drop(self, address: bytes) -> None:
         """The route of an address does not hold any more."""
-        raw: Any = address
+        raw: Pointer = address
         number = self.index.find(raw, 0, len(address))
         if number >= 0:
-            self.routes[number] = self.only[number] = None
+            self.routes[number] = None
+            self.only[number] = None
 
     def drop_all(self, exchange: bytes) -> None:
         """Those from an exchange (its octets, with their length) do not."""
         for number in self._numbers.pop(exchange, ()):
-            self.routes[number] = self.only[number] = None
+            self.routes[number] = None
+            self.only[number] = None
 
     def drop_each(self) -> None:
         """None of them does; their numbers stay."""
-        self.routes[:] = self.only[:] = [None] * len(self.routes)
+        self.routes[:] = [None] * len(self.routes)
+        self.only[:] = [None] * len(self.only)
         self._numbers.clear()
 
     def clear(self) -> None:

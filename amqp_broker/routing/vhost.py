@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.routes import PublishRoute, RouteTable, groups_of, publish_to_groups
@@ -20,6 +20,11 @@ from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amqp_broker.routing.delays import DelayedMessages
 
 
 class VHost:
@@ -30,9 +35,9 @@ class VHost:
         self.name = name
         self.store = store
         self.generation = 1
-        self.queues: dict[str, Any] = {}
-        self.dead_letters: list[Any] = []
-        self.delayed: dict[str, Any] = {}
+        self.queues: dict[str, Queue] = {}
+        self.dead_letters: list[Queue] = []
+        self.delayed: dict[str, DelayedMessages] = {}
         self.connections = 0
         #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
         self.look: Task | None = None
@@ -108,6 +113,7 @@ class VHost:
 
     def _unshare(self, routes: list[PublishRoute]) -> None:
         for route in routes:
+            assert route.entry is not None  # what is shared is from an exchange
             exchange, names = route.entry.name, [queue.name for queue in route.queues]
             del self._shared[(exchange, *names)]
             _take_out(self._shared_from, exchange, route)
@@ -148,13 +154,18 @@ class VHost:
                     table.drop(begin + end)
 
     def publish(
-        self, message: Message, queues: list[Any], now: int, receipt: Receipt | None = None, is_again: bool = False
+        self,
+        message: Message,
+        queues: Sequence[Queue],
+        now: int,
+        receipt: Receipt | None = None,
+        is_again: bool = False,
     ) -> int:
         """Hand a message to queues that are no PublishRoute's. Returns a PublishOutcome (Queue.publish)."""
         first: Queue = queues[0]
         if len(queues) == 1:
             return first.publish(message, receipt, is_again, now)
-        return publish_to_groups(groups_of(queues), message, receipt, is_again, now)
+        return publish_to_groups(groups_of([*queues]), message, receipt, is_again, now)
 
 
 def _octets(name: str) -> bytes:

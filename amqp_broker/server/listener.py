@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.server.descriptors import EXHAUSTED
 from amqp_broker.server.tcp import TcpTransport, tcp_peer
@@ -29,7 +29,7 @@ _REST_S = 1.0
 class Listener:
     """Accepts until it is closed."""
 
-    def __init__(self, driver: Driver, loop: Any, listener: socket.socket, backlog: int) -> None:
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop, listener: socket.socket, backlog: int) -> None:
         self._driver = driver
         self._loop = loop
         self._socket = listener
@@ -91,7 +91,12 @@ class TlsListener(Listener):
     """Those with TLS, whose handshake comes first, within its time; the slowest makes room when there are too many."""
 
     def __init__(
-        self, driver: Driver, loop: Any, listener: socket.socket, backlog: int, context: ssl.SSLContext | None
+        self,
+        driver: Driver,
+        loop: asyncio.AbstractEventLoop,
+        listener: socket.socket,
+        backlog: int,
+        context: ssl.SSLContext | None,
     ) -> None:
         self._context = context
         self._handshakes: dict[asyncio.Task[None], None] = {}

@@ -108,7 +108,7 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         disk.close()
 
 
-def _in_loop(main: Coroutine[Any, Any, int]) -> int:
+def _in_loop(main: Coroutine[object, object, int]) -> int:
     try:
         import uvloop
     except ImportError:
@@ -238,12 +238,12 @@ class Run:
     async def _end(self) -> None:
         """Wait until the node is to stop."""
         asked = self._asked_to_end()
-        ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]
+        ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]  # of whatever it is the end
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for each in asked:
             each.cancel()
 
-    def _asked_to_end(self) -> list[asyncio.Future[Any]]:
+    def _asked_to_end(self) -> list[asyncio.Future[Any]]:  # of whatever it is the end
         """Done when somebody stops the node, or its cluster has no use for it any more."""
         return [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.over)]
 
@@ -253,7 +253,7 @@ class Run:
         told_at, pause_s = time.monotonic() + _FIRST_WORD_S, _FIRST_WORD_S
         try:
             while not condition():
-                ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]
+                ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]  # of whatever it is the end
                 done, _ = await asyncio.wait(ends, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 if done:
                     return False
@@ -316,7 +316,7 @@ def _log_start(config: Config, doors: Doors) -> None:
     )
 
 
-def _read_definitions(path: Path) -> Any:
+def _read_definitions(path: Path) -> object:
     """What the file of load_definitions says. Raises OSError, StorageError."""
     try:
         return json.loads(path.read_text())

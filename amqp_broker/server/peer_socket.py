@@ -14,11 +14,13 @@ from __future__ import annotations
 import socket
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.server.system_calls import receive_octets, send_bytes
 
 if TYPE_CHECKING:
+    import asyncio
+
     from amqp_broker.server.peer_link import PeerLink
 
 #: What is read at once, and handled before the next read, octets: the less while no more than that comes. It is short
@@ -33,7 +35,9 @@ _PIECES = 1024
 class PeerSocket:
     """Takes a connected socket over, and reads. `room`: LONG_READ_BYTES of it, which all links of a loop can share."""
 
-    def __init__(self, link: PeerLink, loop: Any, connected: socket.socket, room: bytearray) -> None:
+    def __init__(
+        self, link: PeerLink, loop: asyncio.AbstractEventLoop, connected: socket.socket, room: bytearray
+    ) -> None:
         connected.setblocking(False)
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -41,7 +45,7 @@ class PeerSocket:
         self.loop = loop
         self.socket = connected
         self.fd = connected.fileno()
-        self.unsent: deque[Any] = deque()
+        self.unsent: deque[bytes | bytearray | memoryview] = deque()
         self.unsent_bytes = 0
         self.is_closing = False
         self.is_lost = False

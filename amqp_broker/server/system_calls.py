@@ -8,9 +8,12 @@ interpreter's lock away and take it again, which after a sleep costs as much as 
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING
 
 import cython
+
+if TYPE_CHECKING:
+    from amqp_broker.octets.buffer import Pointer
 
 if cython.compiled:  # pragma: no cover
     from cython.cimports.cpython.time import monotonic
@@ -26,7 +29,7 @@ def receive_into(client: socket.socket, number: int, data: bytearray, start: int
     """recv(2) of at most `most` octets into data[start:], for which there is room. `number`: the socket's descriptor.
     Returns how many came, 0 at the end. Raises OSError."""
     if cython.compiled:
-        target: Any = data
+        target: Pointer = data
         count: int
         if most > _SHORT_BYTES:
             with cython.nogil:
@@ -45,7 +48,7 @@ def receive_octets(client: socket.socket, number: int, room: bytearray, most: in
     what came, nothing at the end. Raises OSError."""
     if cython.compiled:
         count = receive_into(client, number, room, 0, most, 0)
-        source: Any = room
+        source: Pointer = room
         octets: bytes = source[:count]
         return octets
     else:
@@ -55,7 +58,7 @@ def receive_octets(client: socket.socket, number: int, room: bytearray, most: in
 def send_bytes(client: socket.socket, number: int, octets: bytes) -> int:
     """send(2). Returns how many octets the socket took. Raises OSError."""
     if cython.compiled:
-        source: Any = octets
+        source: Pointer = octets
         size = len(octets)
         count: int
         if size > _SHORT_BYTES:

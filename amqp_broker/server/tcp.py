@@ -18,12 +18,12 @@ import logging
 import socket
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cython
 
 from amqp_broker.connection.connection import Connection
-from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import ENDING, OPEN
 from amqp_broker.server.driver import LONE_BYTES
@@ -31,6 +31,8 @@ from amqp_broker.server.system_calls import monotonic_time, receive_into, send_b
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from amqp_broker.server.driver import Driver
     from amqp_broker.server.tls_layer import TlsLayer
 
@@ -78,14 +80,19 @@ class TcpTransport:
     """Feeds what arrives to the node, writes what it says, and tells it when the socket is full."""
 
     def __init__(
-        self, driver: Driver, loop: Any, client: socket.socket, peer: Peer, tls: TlsLayer | None = None
+        self,
+        driver: Driver,
+        loop: asyncio.AbstractEventLoop,
+        client: socket.socket,
+        peer: Peer,
+        tls: TlsLayer | None = None,
     ) -> None:
         self.driver = driver
         self.tls = tls
         self.loop = loop
         self.socket = client
         self.fd = client.fileno()
-        self.unsent: deque[Any] = deque()
+        self.unsent: deque[bytes | bytearray | memoryview] = deque()
         self.unsent_bytes = 0
         self.high_water = driver.config.output_limit_bytes
         self.output_pause = driver.config.output_pause_bytes

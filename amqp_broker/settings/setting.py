@@ -24,7 +24,7 @@ class ConfigError(ValueError):
 
 def setting(
     kind: Kind,
-    default: Any,
+    default: object,
     group: str,
     doc: str,
     *,
@@ -34,7 +34,7 @@ def setting(
     choices: tuple[str, ...] = (),
     default_text: str = "",
     is_hidden: bool = False,
-) -> Any:
+) -> Any:  # what the field is annotated with
     """One field of Config.
 
     `default` may be a function; `off` is the number that the word "off" stands for.
@@ -134,7 +134,7 @@ class Setting:
         return self.kind.show(value)
 
 
-def setting_of(field: dataclasses.Field[Any]) -> Setting:
+def setting_of(field: dataclasses.Field[object]) -> Setting:
     """The view of a field that `setting` declared."""
     kind: Kind = field.metadata["kind"]
     off, default_text = field.metadata["off"], field.metadata["default_text"]

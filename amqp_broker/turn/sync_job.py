@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.journal import Batch, Journal
+    from storage.page_store import PageSync
 
 
 class SyncJob:
@@ -11,7 +15,7 @@ class SyncJob:
     position: up to there the journal is on the disk once it has run. batch: what the journal has to write for that.
     """
 
-    def __init__(self, position: int, journal: Any, batch: Any, pages: Any) -> None:
+    def __init__(self, position: int, journal: Journal, batch: Batch | None, pages: PageSync | None) -> None:
         self.position = position
         self._journal = journal
         self._batch = batch

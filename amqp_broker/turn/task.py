@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from queues.background import Background
 from storage.errors import StorageError
@@ -33,12 +33,13 @@ class Awaited(Protocol):
         """Whether it is."""
         ...
 
-    def when_done(self, then: Callable[[Any], None]) -> None:
+    def when_done(self, then: Callable[[object], None]) -> None:
         """Call `then(result)`; at once if it is done already."""
         ...
 
 
-Steps = Generator[Awaited | None, Any, Any]
+#: What a `yield` gives is what was awaited came to, of whatever class: who writes the steps knows which.
+Steps: TypeAlias = Generator[Awaited | None, Any, Any]  # see above
 
 
 class Task:
@@ -47,16 +48,16 @@ class Task:
 
     def __init__(self, background: Background, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
         self.is_done = False
-        self.result: Any = None
+        self.result: Any = None  # of whatever class its steps return
         self.error: Exception | None = None
         self.on_progress = on_progress
         self._background = background
         self._steps = steps
-        self._value: Any = None
-        self._then: list[Callable[[Any], None]] = []
+        self._value: object = None
+        self._then: list[Callable[[object], None]] = []
         background.add(self._slice)
 
-    def when_done(self, then: Callable[[Any], None]) -> None:
+    def when_done(self, then: Callable[[object], None]) -> None:
         """Call `then(result)`; at once if it is done already."""
         if self.is_done:
             then(self.result)
@@ -85,11 +86,11 @@ class Task:
             awaited.when_done(self._go_on)
         return awaited is None
 
-    def _go_on(self, result: Any) -> None:
+    def _go_on(self, result: object) -> None:
         self._value = result
         self._background.add(self._slice)
 
-    def _finish(self, result: Any, error: Exception | None) -> None:
+    def _finish(self, result: object, error: Exception | None) -> None:
         self.is_done, self.result, self.error = True, result, error
         self._steps.close()
         then, self._then = self._then, []

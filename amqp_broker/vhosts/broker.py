@@ -44,9 +44,12 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.entities import ExchangeRecord
+    from amqp_broker.queue_types.declaration import Owner
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
+    from exchanges.router import ExchangeEntry
 
 log = logging.getLogger("amqp_broker")
 
@@ -54,7 +57,7 @@ log = logging.getLogger("amqp_broker")
 class _Elsewhere:
     """The owner of an exclusive queue whose connection is another node's."""
 
-    exclusive_queues: ClassVar[dict[Any, None]] = {}
+    exclusive_queues: ClassVar[dict[Queue, None]] = {}
     vhost = None
 
 
@@ -94,12 +97,12 @@ class Broker:
         # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
         self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
         #: Connections whose exclusive queues are being declared, by virtual host and name.
-        self.owners: dict[tuple[str, str], Any] = {}
+        self.owners: dict[tuple[str, str], Owner] = {}
         self.types: dict[str, QueueType] = make_types(self)
 
     # -- changes that others know ----------------------------------------------------------------------------------
 
-    def propose(self, command: commands.Command, then: Callable[[Any], None] | None = None) -> Proposal:
+    def propose(self, command: commands.Command, then: Callable[[object], None] | None = None) -> Proposal:
         """Have a metadata command applied on all nodes; `then(changed)` is called when it is, and what it did is true
         at run time. Raises ValueError when it has no known form."""
         return self.replication.propose(command, then)
@@ -114,7 +117,7 @@ class Broker:
         """Whether other nodes have to know of what does not outlive a restart, too."""
         return self.replication.is_clustered
 
-    def is_recorded(self, queue: Any) -> bool:
+    def is_recorded(self, queue: Queue) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
         return bool(queue.queue_id < DELAY_IDS)
 
@@ -223,7 +226,7 @@ class Broker:
                 log.warning("set pages aside that belong to no queue that is known: %s", path)
         self.propose(commands.reserve_queue_ids(max((each for each in seen if each < DELAY_IDS), default=0) + 1))
 
-    def _delayed(self, vhost: str) -> list[Any]:
+    def _delayed(self, vhost: str) -> list[ExchangeRecord]:
         return [each for each in self.metadata.exchanges(vhost) if each.type == "x-delayed-message"]
 
     def populate(self) -> Task:
@@ -297,7 +300,7 @@ class Broker:
 
     def add_exchange(
         self, vhost: VHost, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
-    ) -> Any:
+    ) -> ExchangeEntry:
         """Make an exchange. Raises ValueError when the arguments do not suit its type."""
         exchange = create_exchange(kind, arguments)
         alternate = arguments.get("alternate-exchange")
@@ -340,7 +343,7 @@ class Broker:
             if present.queue_id == record.queue_id:
                 return
             self.forget_queue(vhost, present)
-        owner: Any = None
+        owner: Owner | None = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
         declaration = QueueDeclaration(
@@ -351,7 +354,7 @@ class Broker:
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
         if record.exclusive and record.home == self.replication.own_node:
-            if owner is ELSEWHERE or owner.vhost is not vhost:
+            if owner is None or owner is ELSEWHERE or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues[queue] = None
@@ -415,7 +418,7 @@ class Broker:
                 self.apply_exchange_policy(vhost, entry)
             yield None
 
-    def apply_exchange_policy(self, vhost: VHost, entry: Any) -> None:
+    def apply_exchange_policy(self, vhost: VHost, entry: ExchangeEntry) -> None:
         arguments = entry.arguments or {}
         alternate = arguments.get("alternate-exchange")
         if not isinstance(alternate, str):
@@ -437,11 +440,11 @@ class Broker:
 
     # -- for queue types (TypeHost) and groups (GroupHost) -------------------------------------------------------------
 
-    def remove_queue(self, queue: Any) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """Delete a queue whose virtual host is there, for good: nobody needs it any more."""
         self.declarations.remove_queue(self.vhosts[queue.declaration.vhost], queue)
 
-    def is_there(self, queue: Any) -> bool:
+    def is_there(self, queue: Queue) -> bool:
         """Whether a queue is in its virtual host."""
         vhost = self.vhosts.get(queue.declaration.vhost)
         return vhost is not None and vhost.queues.get(queue.name) is queue
@@ -472,10 +475,10 @@ class Broker:
         """See TypeHost."""
         self.replication.stream.wait_for_disk(self.store.journal.position)
 
-    hashing: Any = None
-    apps: Any = None
-    lease_expiry: Any = None
-    declarations: Any = None
-    homes: Any = None
+    hashing: Any = None  # the node sets it
+    apps: Any = None  # the node sets it
+    lease_expiry: Any = None  # the node sets it
+    declarations: Any = None  # the node sets it
+    homes: Any = None  # the node sets it
     replication: Replication = None  # type: ignore[assignment]  # the node sets them
     groups: QuorumGroups = None  # type: ignore[assignment]

@@ -10,7 +10,7 @@ differs). What is removed goes at once, and its Proposal is returned: the client
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import (
@@ -44,6 +44,7 @@ from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.stream import Proposal
+    from amqp_broker.protocol import methods
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
     from amqp_broker.vhosts.declarer import Declarer
@@ -67,11 +68,11 @@ class Declarations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._condemned: set[Any] = set()
+        self._condemned: set[Queue] = set()
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def _look_up(self, vhost: VHost, name: str) -> Any:
+    def _look_up(self, vhost: VHost, name: str) -> Queue | None:
         """The queue of that name; None where there is none, or one that is condemned, which goes now."""
         queue = vhost.queues.get(name)
         if queue is None or queue not in self._condemned:
@@ -79,7 +80,7 @@ class Declarations:
         self.remove_queue(vhost, queue)
         return None
 
-    def find_queue(self, declarer: Declarer, name: str) -> Any:
+    def find_queue(self, declarer: Declarer, name: str) -> Queue:
         """The queue of that name, if this declarer may touch it. Raises ChannelException (404, 405)."""
         vhost = declarer.vhost
         queue = self._look_up(vhost, name)
@@ -90,7 +91,7 @@ class Declarations:
             raise locked(name, vhost.name)
         return queue
 
-    def declare_queue(self, declarer: Declarer, method: Any) -> tuple[str, Queue | Wanted | None]:
+    def declare_queue(self, declarer: Declarer, method: methods.QueueDeclare) -> tuple[str, Queue | Wanted | None]:
         """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
         Raises ChannelException."""
         vhost, session = declarer.vhost, declarer.session
@@ -118,7 +119,9 @@ class Declarations:
         session.check(Action.CONFIGURE, "queue", name)
         return self._add_queue(declarer, name, self._check_arguments(declarer, name, method), method, is_durable)
 
-    def _check_same_queue(self, declarer: Declarer, queue: Queue, method: Any, is_durable: bool) -> None:
+    def _check_same_queue(
+        self, declarer: Declarer, queue: Queue, method: methods.QueueDeclare, is_durable: bool
+    ) -> None:
         declaration = queue.declaration
         owner = declaration.owner
         if (owner is not None and owner is not declarer) or (owner is not None) != method.exclusive:
@@ -128,7 +131,7 @@ class Declarations:
         own_arguments = QUEUE_TYPES[declaration.type].own_arguments
         check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default, own_arguments)
 
-    def _check_arguments(self, declarer: Declarer, name: str, method: Any) -> str:
+    def _check_arguments(self, declarer: Declarer, name: str, method: methods.QueueDeclare) -> str:
         """Values of the arguments, and the permissions that dead-lettering needs. Returns the type of the queue."""
         vhost, session = declarer.vhost, declarer.session
         is_lasting = method.durable and not method.exclusive and not method.auto_delete
@@ -161,7 +164,7 @@ class Declarations:
         return kind
 
     def _add_queue(
-        self, declarer: Declarer, name: str, kind: str, method: Any, is_durable: bool
+        self, declarer: Declarer, name: str, kind: str, method: methods.QueueDeclare, is_durable: bool
     ) -> tuple[str, Queue | Wanted]:
         broker, vhost = self._broker, declarer.vhost
         self._check_queue_limits(vhost, name)
@@ -243,7 +246,7 @@ class Declarations:
             proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
         return count, self.remove_abandoned(vhost, removed) or proposal
 
-    def remove_queues(self, vhost: VHost, queues: list[Any]) -> None:
+    def remove_queues(self, vhost: VHost, queues: list[Queue]) -> None:
         """Delete queues whose connection or last consumer is gone: very many in slices. What is left of them meanwhile
         is gone for all that look for it."""
         if len(queues) <= _QUEUES_AT_ONCE:
@@ -253,7 +256,7 @@ class Declarations:
         self._condemned.update(queues)
         Task(self._broker.background, self._remove_condemned(vhost, queues))
 
-    def _remove_condemned(self, vhost: VHost, queues: list[Any]) -> Steps:
+    def _remove_condemned(self, vhost: VHost, queues: list[Queue]) -> Steps:
         for number, queue in enumerate(queues, 1):
             if queue in self._condemned:
                 self._condemned.discard(queue)
@@ -275,14 +278,14 @@ class Declarations:
                 pending += more
         return proposal
 
-    def find_purged(self, declarer: Declarer, name: str) -> Any:
+    def find_purged(self, declarer: Declarer, name: str) -> Queue:
         """The queue that queue.purge means. Raises ChannelException."""
         declarer.session.check(Action.READ, "queue", name)
         return self.find_queue(declarer, name)
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
-    def declare_exchange(self, declarer: Declarer, method: Any) -> Wanted | None:
+    def declare_exchange(self, declarer: Declarer, method: methods.ExchangeDeclare) -> Wanted | None:
         """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
         broker, vhost, session = self._broker, declarer.vhost, declarer.session
         name = method.exchange.replace("\r", "").replace("\n", "")
@@ -342,7 +345,7 @@ class Declarations:
         declarer.session.check(Action.READ, "exchange", name)
         declarer.session.check(Action.WRITE, "exchange", alternate)
 
-    def _check_same_exchange(self, vhost: VHost, entry: ExchangeEntry, method: Any) -> None:
+    def _check_same_exchange(self, vhost: VHost, entry: ExchangeEntry, method: methods.ExchangeDeclare) -> None:
         name = entry.name
         if method.type != entry.exchange.type_name:
             raise inequivalent(

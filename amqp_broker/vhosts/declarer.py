@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from amqp_broker.auth.session import Session
     from amqp_broker.routing.vhost import VHost
+    from queues.queue import Queue
 
 
 class Declarer(Protocol):
@@ -14,4 +15,4 @@ class Declarer(Protocol):
 
     vhost: VHost
     session: Session
-    exclusive_queues: dict[Any, None]
+    exclusive_queues: dict[Queue, None]

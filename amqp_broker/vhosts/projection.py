@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.metadata.commands import Command, decode_arguments
 from amqp_broker.protocol.fields import decode_table
@@ -39,7 +39,7 @@ class Projection:
         self._close_user = close_user
         self.is_live = False
 
-    def applied(self, command: Command, changed: bool, is_own: bool) -> Any:
+    def applied(self, command: Command, changed: bool, is_own: bool) -> object:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
         most whether anything changed; for what is made true in slices, the Task of that."""
         if not self.is_live or not changed:

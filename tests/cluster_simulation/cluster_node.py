@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.peer import Peer
 from amqp_broker.links.members_file import KnownMembers, read_members, write_members
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from amqp_broker.connection.connection import Connection
-from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.state import ENDING, OPEN
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from amqp_broker.connection.peer import Peer
+from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.state import ENDING
 from amqp_broker.links.members_file import read_members
 from amqp_broker.metadata import commands

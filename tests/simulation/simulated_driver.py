@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp_broker.connection.connection import Connection
-from amqp_broker.connection.peer import Peer
 from amqp_broker.flow.hold import Hold
+from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.state import ENDING
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn

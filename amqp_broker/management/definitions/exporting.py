@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from amqp_broker.auth import passwords
 from amqp_broker.management.definitions.arguments import describe_arguments
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
 from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.version import __version__
 from exchanges.bindings import EXCHANGE, QUEUE
 
@@ -23,8 +24,8 @@ SCRYPT_ALGORITHM: Final = "amqp_broker_scrypt"
 OPERATOR_POLICY: Final = "operator_policy"
 LIMITS_PARAMETER: Final = "vhost-limits"
 
-Definitions = dict[str, Any]
-Items = Iterator[dict[str, Any]]
+Definitions = JsonObject
+Items = Iterator[JsonObject]
 
 
 def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
@@ -49,7 +50,7 @@ def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definiti
     return about, _shared(metadata) | inside
 
 
-def _without_vhost(item: dict[str, Any]) -> dict[str, Any]:
+def _without_vhost(item: JsonObject) -> JsonObject:
     del item["vhost"]
     return item
 
@@ -100,7 +101,7 @@ def _shared(metadata: Metadata) -> dict[str, Items]:
     }
 
 
-def _user(user: User) -> dict[str, Any]:
+def _user(user: User) -> JsonObject:
     algorithm, password_hash = passwords.to_rabbit(user.password_hash) or (
         SCRYPT_ALGORITHM,
         user.password_hash,
@@ -114,7 +115,7 @@ def _user(user: User) -> dict[str, Any]:
     }
 
 
-def _vhost(vhost: VHost) -> dict[str, Any]:
+def _vhost(vhost: VHost) -> JsonObject:
     about = {
         "description": vhost.description,
         "tags": list(vhost.tags),
@@ -123,7 +124,7 @@ def _vhost(vhost: VHost) -> dict[str, Any]:
     return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": copy.deepcopy(about)}
 
 
-def _parameters(metadata: Metadata, vhost: VHost) -> list[dict[str, Any]]:
+def _parameters(metadata: Metadata, vhost: VHost) -> list[JsonObject]:
     """The vhost's parameters, and what RabbitMQ holds as such: operator policies and limits."""
     found = [
         (parameter.component, parameter.name, copy.deepcopy(parameter.value))
@@ -141,7 +142,7 @@ def _parameters(metadata: Metadata, vhost: VHost) -> list[dict[str, Any]]:
     ]
 
 
-def _policy_value(policy: Policy) -> dict[str, Any]:
+def _policy_value(policy: Policy) -> JsonObject:
     return {
         "pattern": policy.pattern,
         "apply-to": policy.apply_to,
@@ -150,7 +151,7 @@ def _policy_value(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _policy(policy: Policy) -> dict[str, Any]:
+def _policy(policy: Policy) -> JsonObject:
     return {"vhost": policy.vhost, "name": policy.name, **_policy_value(policy)}
 
 
@@ -169,7 +170,7 @@ def _bindings(
             yield _binding(vhost, each)
 
 
-def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:
+def _exchange(exchange: ExchangeRecord) -> JsonObject:
     return {
         "name": exchange.name,
         "vhost": exchange.vhost,
@@ -181,7 +182,7 @@ def _exchange(exchange: ExchangeRecord) -> dict[str, Any]:
     }
 
 
-def _queue(queue: QueueRecord) -> dict[str, Any]:
+def _queue(queue: QueueRecord) -> JsonObject:
     return {
         "name": queue.name,
         "vhost": queue.vhost,
@@ -192,7 +193,7 @@ def _queue(queue: QueueRecord) -> dict[str, Any]:
     }
 
 
-def _binding(vhost: str, binding: BindingRecord) -> dict[str, Any]:
+def _binding(vhost: str, binding: BindingRecord) -> JsonObject:
     return {
         "source": binding.source,
         "vhost": vhost,

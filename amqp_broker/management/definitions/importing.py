@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from amqp_broker.auth import passwords
 from amqp_broker.auth.passwords import NewPassword
@@ -47,6 +47,9 @@ from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, WrongArgument
 
+if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
+
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 USER_LIMITS: Final = ("max-connections", "max-channels")
 ADMINISTRATOR: Final = "administrator"
@@ -69,7 +72,7 @@ class Items(Sequence[Entry]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:  # as a list: one, or a slice of them
         return Entry(f"{self._category}[{index}]", self._items[index])
 
 
@@ -295,7 +298,7 @@ class Importer:
         """`entry` names the policy; its content is in `place`, or in `entry` as well."""
         content = place or entry
         vhost, name = self._vhost_of(entry), entry.text("name")
-        policy: dict[str, Any] = {
+        policy: JsonObject = {
             "pattern": content.get("pattern"),
             "apply_to": content.text("apply-to", "all"),
             "priority": content.get("priority") if "priority" in content else 0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.classic.unused import UnusedQueues
@@ -20,6 +20,7 @@ from queues.leases import restore_lease
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
+    from amqp_broker.protocol.json_values import JsonObject
     from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
@@ -88,16 +89,17 @@ class ClassicType(QueueType):
             settings = with_policy(settings, {"delivery-limit": limit})
         return settings
 
-    def restore(self, queue: Any, now: int) -> None:
+    def restore(self, queue: Queue, now: int) -> None:
         """See QueueType."""
         recovery = self._host.recovery
         recovered = recovery.queues.get(queue.queue_id)
         if recovered is not None:
+            assert isinstance(queue, ClassicQueue)  # the home has its messages
             queue.restore(recovered, now)
         for lease in recovery.leases_of(queue.queue_id):
             restore_lease(queue, lease, now)
 
-    def policies_changed(self, queue: Any, now: int) -> None:
+    def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""
         if not isinstance(queue, ClassicQueue):
             return  # its home looks
@@ -111,14 +113,14 @@ class ClassicType(QueueType):
         self._unused.watch(queue)
         self._host.lease_expiry.watch_all(queue)
 
-    def vhost_deleted(self, queue: Any) -> None:
+    def vhost_deleted(self, queue: Queue) -> None:
         """See QueueType."""
         queue.is_deleted = True
         if isinstance(queue, ClassicQueue) and queue.letters is not None:
             # They are for nobody: where they were to go there may soon be others of the same names.
             queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
 
-    def delete(self, queue: Any) -> int:
+    def delete(self, queue: Queue) -> int:
         """See QueueType."""
         if not isinstance(queue, ClassicQueue):
             return int(queue.delete())
@@ -160,7 +162,7 @@ class ClassicType(QueueType):
     # -- statistics ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def figures(cls, queue: Any) -> dict[str, Any]:
+    def figures(cls, queue: Queue) -> JsonObject:
         """See QueueType. What a queue of another node has done, that node knows."""
         if not isinstance(queue, ClassicQueue):
             return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from queues.classic import ClassicQueue
@@ -17,7 +17,7 @@ log = logging.getLogger("amqp_broker")
 class UnusedQueues:
     """remove_queue: deletes one, for good. A queue has one timer at most."""
 
-    def __init__(self, timers: Timers, remove_queue: Callable[[Any], None]) -> None:
+    def __init__(self, timers: Timers, remove_queue: Callable[[ClassicQueue], None]) -> None:
         self._timers = timers
         self._remove_queue = remove_queue
         self._due: dict[int, Timer] = {}  # by the queue's id

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
@@ -39,6 +39,9 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.write_group import WriteGroup
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.proxy.queue import QueueProxy
 
 log = logging.getLogger("amqp_broker.proxies")
 
@@ -130,7 +133,9 @@ class CommandSink(WriteGroup):
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
-    def publish(self, message: Message, proxies: list[Any], receipt: Receipt | None, is_again: bool, now: int) -> int:
+    def publish(
+        self, message: Message, proxies: Sequence[QueueProxy], receipt: Receipt | None, is_again: bool, now: int
+    ) -> int:
         """One message for queues behind this sink (WriteGroup). One that comes back, maybe behind later ones, nobody is
         to take for a duplicate, but of itself."""
         wants_id = False
@@ -281,7 +286,7 @@ class CommandSink(WriteGroup):
         """The broker ends a consumer; what it held is not its any more."""
         holder.is_ended = True
         holder.forget()
-        consumer: Any = holder.consumer
+        consumer = holder.consumer
         holder.proxy.consumers.pop(consumer, None)
         consumer.on_queue_gone()
 

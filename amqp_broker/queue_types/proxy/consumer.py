@@ -15,11 +15,17 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from queues.message import Delivery, Message
 from queues.quorum.commands import How, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.proxy.command_sink import CommandSink
+    from amqp_broker.queue_types.proxy.queue import QueueProxy
+    from amqp_broker.queue_types.receipts import Receipt
+    from queues.quorum.effects import Refusal
 
 _ACK = How.ACK
 
@@ -38,6 +44,29 @@ class ProxyDelivery(Delivery):
     epoch: int
 
 
+class Subscriber(Protocol):
+    """A Consumer of which a log elsewhere has to know more: what `Queue.consume` is given."""
+
+    queue: Any  # this one; which of its own classes it is, the consumer does not ask
+    tag: str
+    no_ack: bool
+    priority: int
+    is_exclusive: bool
+    is_waiting: bool
+
+    def prefetch_limit(self) -> int: ...
+
+    def has_credit(self) -> bool: ...
+
+    def deliver(self, delivery: Delivery) -> None: ...
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
+
+    def redelivered(self, delivery: Delivery) -> Message: ...
+
+    def on_queue_gone(self) -> None: ...
+
+
 class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
     client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
@@ -45,7 +74,7 @@ class ProxyConsumer:
     that the log keeps. refusal: why the log did not take it. is_late: it has credit for what waits, and is to get it in
     turns to come. unseen: of one that has ended, how many waited for it."""
 
-    def __init__(self, proxy: Any, sink: Any, consumer: Any, number: int, prefetch: int) -> None:
+    def __init__(self, proxy: QueueProxy, sink: CommandSink, consumer: Subscriber, number: int, prefetch: int) -> None:
         self.proxy = proxy
         self.sink = sink
         self.consumer = consumer
@@ -55,12 +84,12 @@ class ProxyConsumer:
         self.is_ended = False
         self.is_released = False
         self.seen = 0
-        self.refusal: Any = None
+        self.refusal: Refusal | None = None
         self.waiting: deque[ProxyDelivery] = deque()
         self.is_late = False
         self.unseen = 0
         self.is_settling = False
-        self._how: Any = _ACK
+        self._how = _ACK
         self._first = 0
         self._last = 0
         self._ranges: list[tuple[int, int]] = []
@@ -180,7 +209,7 @@ class ProxyConsumer:
         elif 2 * self._held >= limit:
             self.sink.limit_rest(_CREDIT_REST_MS)
 
-    def flush(self, receipt: Any) -> None:
+    def flush(self, receipt: Receipt | None) -> None:
         """Submit what is to be settled."""
         if self._first:
             ranges = (*self._ranges, (self._first, self._last))

@@ -18,7 +18,7 @@ from typing import Any
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
-from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery
+from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery, Subscriber
 from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from queues.consumer import Consumer
 from queues.message import Message
@@ -50,7 +50,7 @@ class QueueProxy(Queue):
         self.is_prepared = True
         self.knows_message_ids = False
         self.refuses_get = False
-        self.consumers: dict[Any, ProxyConsumer] = {}
+        self.consumers: dict[object, ProxyConsumer] = {}
         self._reviving: list[ProxyConsumer] = []
 
     def prepare(self) -> None:
@@ -65,13 +65,13 @@ class QueueProxy(Queue):
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
-    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """See Queue."""
         return self.sink.publish(message, [self], receipt, is_again, now)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: Any, then: Done) -> None:
+    def consume(self, consumer: Subscriber, then: Done) -> None:
         """See Queue. What the log assigns to it before it has answered waits."""
         refusal = self.availability()
         if refusal is None and consumer.is_exclusive and self.settings.single_active_consumer:
@@ -94,7 +94,7 @@ class QueueProxy(Queue):
 
         receipt.seal(done)
 
-    def _attach(self, consumer: Any, receipt: Receipt) -> ProxyConsumer:
+    def _attach(self, consumer: Subscriber, receipt: Receipt) -> ProxyConsumer:
         if not self.is_prepared:
             self.prepare()
         sink = self.sink
@@ -138,7 +138,7 @@ class QueueProxy(Queue):
         """See Queue: that is seen where its log is."""
         return False
 
-    def prefetch_changed(self, consumer: Any) -> None:
+    def prefetch_changed(self, consumer: Subscriber) -> None:
         """A limit of the consumer, or of its channel, was changed."""
         holder = self.consumers.get(consumer)
         if holder is not None and not self.is_deleted:
@@ -193,7 +193,7 @@ class QueueProxy(Queue):
         ):
             holder.settle(delivery.sequence, how)
 
-    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+    def when_settled(self, receipt: Receipt, has_refused: bool) -> None:
         """See Queue: when the log has taken it."""
         for holder in self.sink.settling:
             if holder.proxy is self:
@@ -201,7 +201,7 @@ class QueueProxy(Queue):
 
     # -- answers that come later ---------------------------------------------------------------------------------------
 
-    def fetch(self, getter: Any, now: int, then: Fetched) -> None:
+    def fetch(self, getter: Any, now: int, then: Fetched) -> None:  # Any: a Subscriber, of whom queues know less
         """See Queue."""
         refusal = self.availability()
         if refusal is None and self.refuses_get:

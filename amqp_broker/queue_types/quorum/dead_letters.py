@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
 from amqp_broker.queue_types.receipts import JointReceipt, LetterReceipt
@@ -31,6 +31,7 @@ from queues.quorum.effects import DeadLettered, Refusal
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.background import Background
     from queues.store import MessageStore
 
@@ -140,13 +141,13 @@ class LetterCarrier:
         receipt.seal(lambda refusals: self._published(term, queue, effect, position, refusals))
 
     @staticmethod
-    def _receipt(queue: Any, effect: DeadLettered) -> JointReceipt:
+    def _receipt(queue: QuorumQueue, effect: DeadLettered) -> JointReceipt:
         if queue.quorum_settings.at_least_once:
             return JointReceipt()
         return LetterReceipt(LETTERS_OF + effect.queue_id.to_bytes(8, "big"), effect.letter)
 
     def _published(
-        self, term: int, queue: Any, effect: DeadLettered, position: int, refusals: list[Refusal]
+        self, term: int, queue: QuorumQueue, effect: DeadLettered, position: int, refusals: list[Refusal]
     ) -> None:
         """Its fate is known, but for this node's disk."""
         if term != self._term:

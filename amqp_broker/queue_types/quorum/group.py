@@ -101,10 +101,10 @@ class GroupHost(Protocol):
     def discards(self) -> DiscardCounts:
         """Counts what queues drop."""
 
-    def is_there(self, queue: Any) -> bool:
+    def is_there(self, queue: Queue) -> bool:
         """Whether a queue is in its virtual host."""
 
-    def remove_queue(self, queue: Any) -> None:
+    def remove_queue(self, queue: Queue) -> None:
         """Delete a queue for good: nobody needs it any more."""
 
 
@@ -308,7 +308,7 @@ class QueueGroup(CommandSink):
                 self._progress_at = now
             self.take_effects(effects)
             for outcome in outcomes:
-                receipt: Any = outcome.token
+                receipt: Any = outcome.token  # a Receipt, of which raft knows nothing
                 receipt.complete(outcome.refusal)
             if self._is_session_closed:
                 self._is_session_closed = False
@@ -377,7 +377,7 @@ class QueueGroup(CommandSink):
         self.machine.own_session = self.stream.session
         self.renumber(reopened.consumers)
         for token in reopened.dropped:
-            receipt: Any = token
+            receipt: Any = token  # a Receipt
             receipt.complete(Refusal.UNKNOWN)
 
     @property

@@ -10,7 +10,7 @@ whoever was told by `then` of a change finds it there. When it is done, the grou
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
 from queues.lease_source import Done, ReadyMessages, has_exclusive
@@ -20,6 +20,7 @@ from queues.quorum.leases import QuorumLease
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
+    from queues.quorum.queue import QuorumQueue as StateOfQueue
 
 class _DoneReceipt(Receipt):
     def __init__(self, then: Done) -> None:
@@ -44,7 +45,7 @@ class QuorumLeases:
         self.lease_expires = lease_expires
 
     @property
-    def _state(self) -> Any:
+    def _state(self) -> StateOfQueue | None:
         """The queue as this node has applied it; None if it has not yet, or not any more."""
         return self._queue.group.machine.queue_state(self._queue.queue_id)
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
+from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from queues.arguments import QueueArguments, read_fields, with_policy
 from queues.quorum.arguments import leads_locally, parse_quorum_arguments
 
 if TYPE_CHECKING:
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from queues.queue import Queue
     from queues.quorum.settings import QuorumSettings
@@ -79,8 +81,9 @@ class QuorumType(QueueType):
 
         return self._host.group_of(queue_id).open_queue(declaration, queue_id, settings, lease_expires)
 
-    def policies_changed(self, queue: Any, now: int) -> None:
+    def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""
+        assert isinstance(queue, QuorumQueue)
         queue.policy_changed()
 
     def forget(self, queue_id: int) -> None:
@@ -92,7 +95,8 @@ class QuorumType(QueueType):
     # -- statistics ----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def figures(cls, queue: Any) -> dict[str, Any]:
+    def figures(cls, queue: Queue) -> JsonObject:
         """See QueueType."""
+        assert isinstance(queue, QuorumQueue)
         figures = queue.statistics()
         return {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}

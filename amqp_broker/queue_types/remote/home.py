@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
@@ -27,10 +27,13 @@ from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amqp_broker.links.tenants import Send
     from amqp_broker.turn.clock import TurnClock
     from queues.message import Message
     from queues.pager import Pager
+    from queues.queue import Queue
     from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.cluster")
@@ -49,9 +52,9 @@ class HomeVHost(Protocol):
     def generation(self) -> int: ...
 
     @property
-    def queues(self) -> Mapping[str, Any]: ...
+    def queues(self) -> Mapping[str, Queue]: ...
 
-    def publish(self, message: Message, queues: list[Any], now: int) -> int: ...
+    def publish(self, message: Message, queues: Sequence[Queue], now: int) -> int: ...
 
 
 class Home:

@@ -222,7 +222,7 @@ class HomeLink(CommandSink):
         self._on_effects(frame)
 
     def _on_effects(self, frame: FromHome) -> None:
-        effects: list[Any] = []
+        effects: list[Any] = []  # of homes; what a CommandSink does not know, HomeLink takes
         confirms: list[Confirmed] = []
         for effect in frame.effects:
             if isinstance(effect, Delivered):
@@ -237,7 +237,7 @@ class HomeLink(CommandSink):
         for confirmed in confirms:
             self._on_confirmed(confirmed)
 
-    def _on_delivered(self, effect: Delivered, effects: list[Any]) -> None:
+    def _on_delivered(self, effect: Delivered, effects: list[Any]) -> None:  # as above
         size = effect.message.size
         self._received += size
         number = effect.consumer

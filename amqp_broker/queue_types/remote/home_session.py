@@ -91,7 +91,7 @@ class RemoteConsumer(NumberedConsumer):
         self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
         self.session.touch()
 
-    def hold(self, entry: Any) -> int:
+    def hold(self, entry: Any) -> int:  # an Entry: queues whose home this is are classic
         """An entry is on its way. Returns the number of the delivery."""
         self.sent += entry.message.size
         self.session.sent += entry.message.size
@@ -152,7 +152,7 @@ class HomeSession:
         """Execute commands. Raises PeerProtocolError."""
         self._check_next(batch.first)
         for command in batch.commands:
-            handler: Any = self._handlers.get(type(command))
+            handler: Any = self._handlers.get(type(command))  # takes its own class of command
             if handler is None:
                 said = type(command).__name__
                 raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
