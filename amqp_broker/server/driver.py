@@ -71,23 +71,34 @@ def started_thread(name: str) -> ThreadPoolExecutor:
 
 
 class TimedPace:
-    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace), of all turns
-    together that follow upon each other before other input is read. is_new: none has had any since it was."""
+    """What is done bit by bit goes on until it has taken so long, seconds (queues/background.py, Pace)."""
 
     def __init__(self, limit_s: float) -> None:
-        self.is_new = True
         self.limit_s = limit_s
         self._until = 0.0
+
+    def start(self) -> None:
+        """The first bit begins."""
+        self._until = monotonic() + self.limit_s
+
+    def goes_on(self) -> bool:
+        """Whether there is time left."""
+        return monotonic() < self._until
+
+
+class CommonPace(TimedPace):
+    """That of background work in all turns together that follow upon each other before other input is read. is_new:
+    none has had any since it was."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(limit_s)
+        self.is_new = True
 
     def start(self) -> None:
         """The turn's first slice begins."""
         if self.is_new:
             self.is_new = False
-            self._until = monotonic() + self.limit_s
-
-    def goes_on(self) -> bool:
-        """Whether there is time left."""
-        return monotonic() < self._until
+            super().start()
 
 
 class Driver:
@@ -133,8 +144,9 @@ class Driver:
         if self._timings is not None:
             node.measure(self._timings)
             gc.callbacks.append(self._collected)
-        self._pace = TimedPace(config.background_time_ms / 1000.0)
+        self._pace = CommonPace(config.background_time_ms / 1000.0)
         node.background.set_pace(self._pace)
+        node.turn_share.set_pace(TimedPace(_BULK_S))
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
