@@ -54,8 +54,10 @@ _LONE_BYTES = LONE_BYTES
 _SLOW_SYNC_S = 0.01
 _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
-#: So many syncs may follow upon each other before other input is read.
+#: So many syncs may follow upon each other before other input is read, the last of them begun within so many seconds of
+#: the first: what was committed may be much to do.
 _MOST_SYNCS = 4
+_SYNCS_S = 0.003
 #: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
 #: order in which they came, so that those who say little never wait for a crowd.
 _BULK_S = 0.003
@@ -126,6 +128,7 @@ class Driver:
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
+        self._syncs_until = 0.0  # of those that follow upon each other, 0: none was yet
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
@@ -233,6 +236,7 @@ class Driver:
     def _end_turn(self) -> None:
         self._turn_is_due = False
         self._pace.is_new = True
+        self._syncs_until = 0.0
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.
@@ -413,7 +417,9 @@ class Driver:
             self._syncer.submit(self._run_job, job)
             return False
         began = monotonic()
-        if began < self._inline_again_at:
+        if not self._syncs_until:
+            self._syncs_until = began + _SYNCS_S
+        if began < self._inline_again_at or began > self._syncs_until:
             self._syncer.submit(self._run_job, job)
             return False
         try:
