@@ -64,6 +64,7 @@ cdef class Node:
     cdef dict _home_sessions
     cdef DeadLetters _dead_letters
     cdef public object turn_share
+    cdef object _resting
     cdef public object membership
     cdef object _projection
     cdef public object answers

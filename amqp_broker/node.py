@@ -189,7 +189,8 @@ class Node:
         self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         self.pauses = Pauses(self.background, self.alarms.tell)
         self.answers = PendingAnswers(self.pauses, self.clock, config.command_timeout_ms)
-        self.turn_share = TurnShare(self.pauses, self.timers, self.clock, config.max_turn_copies)
+        self.turn_share = TurnShare(self.pauses, config.max_turn_copies)
+        self._resting = self.turn_share.resting
         # What comes from clients, and what is for them.
         self._serve_leases()
         self._paging_out = PagingOut(
@@ -431,6 +432,8 @@ class Node:
         self.timers.run(now)
         self.replication.tick(now)
         self.answers.tick(now)
+        if self._resting:
+            self.turn_share.tick(now)
         self._shortened_at = -1
         self._after_peers(now)
 
@@ -635,7 +638,7 @@ class Node:
         return now >= self._lazy_at or unsynced > _LAZY_BYTES or unsynced > self._publish_backlog
 
     def _next_deadline(self) -> int | None:
-        if self._jobs:
+        if self._jobs or self._resting:
             return self.clock.now
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):

@@ -2,10 +2,11 @@
 
 What goes to very many queues is a few octets to read and much to do: one read of a publisher may hold millions of
 copies; and one read of anybody holds thousands of requests. So a connection that has used up the turn's share is
-parked, as one that waits for an answer is: nothing more is read from it, and what is there is handled a little later.
-Those that are parked take turns.
+parked, as one that waits for an answer is: nothing more is read from it, and what is there is handled when the others
+were looked at. Those that are parked take turns.
 
-The measure is the copy of a message; everything else counts as the copies that take as long.
+The measure is time, which the driver has (Pace), and the copy of a message; everything else counts as the copies that
+take about as long.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.flow.reason import Reason
 from amqp_broker.protocol import constants as c
+from queues.background import Pace, Unhurried
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.pauses import Pauses
-    from amqp_broker.turn.clock import TurnClock
-    from queues.timers import Timers
 
 #: Messages for fewer queues than this are not counted: they cost what others cost.
 WIDE = 16
@@ -29,21 +29,21 @@ LONG_WAY = REQUEST = 16
 #: One that changes queues, exchanges and bindings.
 _CHANGE = 100
 _CHANGING = (c.CLASS_QUEUE, c.CLASS_EXCHANGE)
-#: A parked connection goes on after so long, milliseconds.
-_REST_MS = 1
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node sets it back. most: of a turn."""
+    """copies: what this turn has done so far; the node sets it back. resting: who is parked, always this object."""
 
-    def __init__(self, pauses: Pauses, timers: Timers, clock: TurnClock, most: int) -> None:
+    def __init__(self, pauses: Pauses, most: int) -> None:
         self.copies = 0
         self._pauses = pauses
-        self._timers = timers
-        self._clock = clock
         self._most = most
-        self._resting: deque[Client] = deque()
-        self._has_timer = False
+        self._pace: Pace = Unhurried()
+        self.resting: deque[Client] = deque()
+
+    def set_pace(self, pace: Pace) -> None:
+        """From now on a turn's share lasts as long as this one says."""
+        self._pace = pace
 
     def note_request(self, connection: Client, index: int) -> None:
         """A request of a connection was handled. index: its method's."""
@@ -51,25 +51,21 @@ class TurnShare:
 
     def note(self, connection: Client, copies: int) -> None:
         """A message of a connection went to so many queues, or something else that counts as much."""
+        if not self.copies:
+            self._pace.start()
         self.copies += copies
-        if self.copies < self._most or connection.is_parked:
+        if not self._is_used_up() or connection.is_parked:
             return
         self._pauses.pause(connection, Reason.SHARE)
-        self._resting.append(connection)
-        self._rest()
+        self.resting.append(connection)
 
-    def _rest(self) -> None:
-        if not self._has_timer:
-            self._has_timer = True
-            self._timers.at(self._clock.now + _REST_MS, self._go_on)
+    def _is_used_up(self) -> bool:
+        return self.copies >= self._most or (self.copies > 0 and not self._pace.goes_on())
 
-    def _go_on(self, now: int) -> None:
-        """Those that rest go on in order, as long as there is something left; who is parked again stands last."""
-        self._has_timer = False
-        for _ in range(len(self._resting)):
-            if self.copies >= self._most:
+    def tick(self, now: int) -> None:
+        """Due at once, if somebody rests: they have a share of their own, in order; who is parked again stands last."""
+        self.copies = 0
+        for _ in range(len(self.resting)):
+            self._pauses.resume(self.resting.popleft(), Reason.SHARE, now)
+            if self._is_used_up():
                 break
-            connection = self._resting.popleft()
-            self._pauses.resume(connection, Reason.SHARE, now)
-        if self._resting:
-            self._rest()

@@ -4,7 +4,7 @@ from amqp_broker.node cimport Node, Turn
 from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.system_calls cimport monotonic_time
 
-cdef double _CALM_S, _BULK_S
+cdef double _CALM_S, _BULK_S, _SYNCS_S
 cdef Py_ssize_t _LONE_BYTES
 
 @cython.final
@@ -28,6 +28,7 @@ cdef class Driver:
     cdef double _turn_ended_at
     cdef object _late
     cdef object _job
+    cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
     cdef double _rest_s

@@ -54,8 +54,10 @@ _LONE_BYTES = LONE_BYTES
 _SLOW_SYNC_S = 0.01
 _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
-#: So many syncs may follow upon each other before other input is read.
+#: So many syncs may follow upon each other before other input is read, the last of them begun within so many seconds of
+#: the first: what was committed may be much to do.
 _MOST_SYNCS = 4
+_SYNCS_S = 0.003
 #: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
 #: order in which they came, so that those who say little never wait for a crowd.
 _BULK_S = 0.003
@@ -71,23 +73,34 @@ def started_thread(name: str) -> ThreadPoolExecutor:
 
 
 class TimedPace:
-    """Slices of background work go on until they have taken so long, seconds (queues/background.py, Pace), of all turns
-    together that follow upon each other before other input is read. is_new: none has had any since it was."""
+    """What is done bit by bit goes on until it has taken so long, seconds (queues/background.py, Pace)."""
 
     def __init__(self, limit_s: float) -> None:
-        self.is_new = True
         self.limit_s = limit_s
         self._until = 0.0
+
+    def start(self) -> None:
+        """The first bit begins."""
+        self._until = monotonic() + self.limit_s
+
+    def goes_on(self) -> bool:
+        """Whether there is time left."""
+        return monotonic() < self._until
+
+
+class CommonPace(TimedPace):
+    """That of background work in all turns together that follow upon each other before other input is read. is_new:
+    none has had any since it was."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(limit_s)
+        self.is_new = True
 
     def start(self) -> None:
         """The turn's first slice begins."""
         if self.is_new:
             self.is_new = False
-            self._until = monotonic() + self.limit_s
-
-    def goes_on(self) -> bool:
-        """Whether there is time left."""
-        return monotonic() < self._until
+            super().start()
 
 
 class Driver:
@@ -115,6 +128,7 @@ class Driver:
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
+        self._syncs_until = 0.0  # of those that follow upon each other, 0: none was yet
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
@@ -133,8 +147,9 @@ class Driver:
         if self._timings is not None:
             node.measure(self._timings)
             gc.callbacks.append(self._collected)
-        self._pace = TimedPace(config.background_time_ms / 1000.0)
+        self._pace = CommonPace(config.background_time_ms / 1000.0)
         node.background.set_pace(self._pace)
+        node.turn_share.set_pace(TimedPace(_BULK_S))
 
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
@@ -221,6 +236,7 @@ class Driver:
     def _end_turn(self) -> None:
         self._turn_is_due = False
         self._pace.is_new = True
+        self._syncs_until = 0.0
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.
@@ -401,7 +417,9 @@ class Driver:
             self._syncer.submit(self._run_job, job)
             return False
         began = monotonic()
-        if began < self._inline_again_at:
+        if not self._syncs_until:
+            self._syncs_until = began + _SYNCS_S
+        if began < self._inline_again_at or began > self._syncs_until:
             self._syncer.submit(self._run_job, job)
             return False
         try:

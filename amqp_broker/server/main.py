@@ -46,9 +46,9 @@ log = logging.getLogger("amqp_broker.server")
 #: Python's own default of 5 ms would make the sync thread wait that long for a busy loop.
 _SWITCH_INTERVAL_S = 0.0001
 #: Objects of a message live shortly; the collector looks for cycles only, and rarely. Nobody is served meanwhile: it
-#: looks at 10,000 objects in a millisecond, at those that outlived three such looks together, and at all that there
-#: are after fifty million.
-_GC_THRESHOLDS = (10_000, 2, 2500)
+#: looks at 3,000 objects in less than a millisecond, at those that outlived three such looks together, and at all that
+#: there are after some fifty million.
+_GC_THRESHOLDS = (3_000, 2, 6000)
 #: How often it is looked whether the node is ready, seconds; and the first and the longest time between two lines that
 #: say what it waits for.
 _LOOK_S = 0.02

@@ -39,6 +39,12 @@ def publish(client: Client, count: int) -> None:
     client.send_octets((method + header + frame_octets(3, 1, b"x")) * count)
 
 
+def go_on(driver: NodeDriver) -> None:
+    """The others were looked at: those that rest have their share."""
+    driver.node.tick(driver.now)
+    driver.turn()
+
+
 def counts(driver: NodeDriver) -> set[int]:
     return {driver.queue(f"q{number}").message_count() for number in range(QUEUES)}
 
@@ -52,7 +58,7 @@ def test_what_one_read_holds_takes_several_turns(driver: NodeDriver, publisher: 
     other.send(1, methods.QueueDeclare(0, "q0", True, False, False, False, False, Table({})))
     driver.turn()
     assert other.names()[-1] == "queue.declare-ok"
-    driver.wait(1)
+    go_on(driver)
     assert counts(driver) == {4 + 4}
     driver.wait(MESSAGES)
     assert counts(driver) == {MESSAGES}
@@ -97,11 +103,51 @@ def test_what_one_read_holds_of_requests_takes_several_turns(driver: NodeDriver,
     assert answers(other) == 1
     heard = []
     for _ in range(REQUESTS):
-        driver.wait(1)
+        go_on(driver)
         heard.append(answers(publisher))
     assert max(heard) <= SHARE
     assert sum(heard) == REQUESTS - SHARE
     assert not publisher.connection.is_paused
+
+
+class Patience:
+    """A Pace: so many times it says that there is time left."""
+
+    def __init__(self, times: int) -> None:
+        self._times = times
+        self._left = 0
+
+    def start(self) -> None:
+        self._left = self._times
+
+    def goes_on(self) -> bool:
+        self._left -= 1
+        return self._left > 0
+
+
+def test_a_share_is_over_when_its_time_is(publisher: Client, driver: NodeDriver) -> None:
+    """However little was done in it: requests take as long as they take."""
+    driver.turn()
+    driver.node.turn_share.set_pace(Patience(5))
+    publisher.send(1, *[GET] * 12)
+    heard = []
+    for _ in range(3):
+        driver.turn()
+        heard.append(answers(publisher))
+        driver.node.tick(driver.now)
+    assert heard == [5, 5, 2]
+
+
+def test_those_who_rest_go_on_whatever_the_others_ask(publisher: Client, driver: NodeDriver) -> None:
+    driver.turn()
+    driver.node.turn_share.set_pace(Patience(5))
+    other = driver.client(1)
+    publisher.send(1, *[GET] * 8)
+    driver.turn()
+    answers(publisher)
+    other.send(1, *[GET] * 5)
+    go_on(driver)
+    assert answers(publisher) == 3
 
 
 def test_those_who_ask_much_take_turns(driver: NodeDriver, publisher: Client) -> None:
@@ -114,7 +160,7 @@ def test_those_who_ask_much_take_turns(driver: NodeDriver, publisher: Client) ->
         other.take()
     heard = [0] * len(others)
     for _ in range(3 * len(others)):
-        driver.wait(1)
+        go_on(driver)
         heard = [count + answers(other) for count, other in zip(heard, others, strict=True)]
     assert sum(heard) >= 3 * len(others) * (SHARE - 1)
     assert max(heard) - min(heard) <= SHARE

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from amqp_broker.connection.peer import Peer
 from amqp_broker.node import Node
-from amqp_broker.server.driver import Driver, TimedPace
+from amqp_broker.server.driver import CommonPace, Driver
 from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
 
@@ -69,6 +70,17 @@ async def test_a_turn_has_little_time_for_them(driver: Driver) -> None:
     assert driver.is_late()
 
 
+async def test_a_turn_has_little_time_for_requests_either(driver: Driver) -> None:
+    connection = driver.node.open_connection(Peer("127.0.0.1", 1, "127.0.0.1", 2), driver.now())
+    driver.node.turn_share.note(connection, 1)
+    assert not connection.is_parked
+    until = time.monotonic() + LONG_S
+    while time.monotonic() < until:
+        pass
+    driver.node.turn_share.note(connection, 1)
+    assert connection.is_parked
+
+
 async def test_turns_that_end_early_add_none_to_those_of_the_loop(driver: Driver) -> None:
     ended: list[int] = []
     driver.node.background.add(lambda now: True)
@@ -83,7 +95,7 @@ async def test_turns_that_end_early_add_none_to_those_of_the_loop(driver: Driver
 
 
 def test_turns_that_follow_a_sync_have_no_background_time_of_their_own() -> None:
-    pace = TimedPace(limit_s=0.0)
+    pace = CommonPace(limit_s=0.0)
     pace.start()
     assert not pace.goes_on()
     pace.limit_s = 3600.0

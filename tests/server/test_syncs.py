@@ -113,3 +113,23 @@ async def test_a_sync_that_fails_in_the_loop_stops_the_node(served: Served) -> N
     served.disk.fails = True
     assert await served.commit() == [True]
     assert isinstance(served.driver.failed.exception(), SyncFailed)
+
+
+async def test_what_syncs_bring_keeps_nobody_waiting(served: Served) -> None:
+    """What was committed takes long, and brings something to be committed, each time: the sockets are looked at before
+    every second one."""
+    before = len(served.disk.in_loop)
+    done = asyncio.get_running_loop().create_future()
+
+    def commit(left: int) -> None:
+        served.disk.time_s += 0.01
+        if not left:
+            done.set_result(None)
+            return
+        user = commands.put_user(f"user of {left}", "x", [])
+        served.node.broker.propose(user, lambda result: commit(left - 1))
+
+    commit(4)
+    served.driver.wants_turn()
+    await asyncio.wait([done, served.driver.failed], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    assert served.disk.in_loop[before:] == [True, False, True, False]
