@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
+#: One worker of a parallel run has them, and compiles once.
+pytestmark = pytest.mark.xdist_group("setup")
 ROOT = Path(__file__).parents[2]
 SUFFIX = EXTENSION_SUFFIXES[0]
-#: A package of the core: what it is called by is not where a wheel has it.
-QUEUES = {
-    "__init__.py": "",
-    "py.typed": "",
-    "place.py": "class Place:\n    def number(self):\n        return 7\n",
-    "place.pxd": "cdef class Place:\n    cpdef number(self)\n",
-}
+#: Three hot modules of a few lines, compiled in a moment. One is in a package of the core: what that is called
+#: by is not where a wheel has it.
+HOT = ("amqp_broker/octets/buffer", "amqp_broker/octets/index", "queues/place")
+HOT_SOURCE = "class Place:\n    def number(self):\n        return 7\n"
+HOT_TYPES = "cdef class Place:\n    cpdef number(self)\n"
 GIVES_UP_AT_INDEX = """#!/bin/sh
 case "$*" in *index.c*) echo "index.c: fatal error: no more" >&2; exit 1;; esac
 exec cc "$@"
@@ -31,18 +31,43 @@ exec cc "$@"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The project with three hot modules and no more, which are compiled in a second."""
+    """The project with these modules and no more."""
     folder = tmp_path / "checkout"
-    (folder / "amqp_broker").mkdir(parents=True)
-    (folder / "queues").mkdir()
-    for name, text in QUEUES.items():
-        (folder / "queues" / name).write_text(text)
+    write_checkout(folder)
+    return folder
+
+
+def write_checkout(folder: Path) -> None:
+    for module in HOT:
+        source = folder / f"{module}.py"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(HOT_SOURCE)
+        source.with_suffix(".pxd").write_text(HOT_TYPES)
+        for name in ("__init__.py", "py.typed"):
+            (source.parent / name).touch()
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pyspark_amqp.py"):
         shutil.copy(ROOT / name, folder / name)
     for name in ("amqp_broker/__init__.py", "amqp_broker/version.py"):
         shutil.copy(ROOT / name, folder / name)
-    compiled = shutil.ignore_patterns("*.so", "__pycache__")
-    shutil.copytree(ROOT / "amqp_broker" / "octets", folder / "amqp_broker" / "octets", ignore=compiled)
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was compiled in place."""
+    folder = tmp_path_factory.mktemp("built") / "checkout"
+    write_checkout(folder)
+    done = in_place(folder)
+    assert done.returncode == 0, done.stderr
+    if reason(folder):
+        pytest.skip(reason(folder))
+    return folder
+
+
+@pytest.fixture
+def built(built_once: Path, tmp_path: Path) -> Path:
+    """A copy of it, with the times of its files, by which a build knows what has changed."""
+    folder = tmp_path / "built"
+    shutil.copytree(built_once, folder)
     return folder
 
 
@@ -57,7 +82,8 @@ def giving_up(tmp_path: Path) -> Path:
 
 def build(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     unset = ("AMQP_BROKER_NO_COMPILE", "AMQP_BROKER_REQUIRE_COMPILED", "CC")
-    variables = {name: value for name, value in os.environ.items() if name not in unset} | environment
+    variables = {name: value for name, value in os.environ.items() if name not in unset}
+    variables |= {"BUILD_OPTIMISATION": "-O0", **environment}
     return subprocess.run(
         [sys.executable, *arguments], cwd=checkout, env=variables, capture_output=True, text=True, timeout=300
     )
@@ -76,18 +102,10 @@ def reason(checkout: Path) -> str:
     return str(json.loads((checkout / "build" / "compiled.json").read_text())["reason"])
 
 
-def needs_a_compiler(checkout: Path) -> None:
-    done = in_place(checkout)
-    assert done.returncode == 0, done.stderr
-    if reason(checkout):
-        pytest.skip(reason(checkout))
-
-
-def test_it_shows_how_far_it_is_and_no_warnings(checkout: Path) -> None:
-    needs_a_compiler(checkout)
-    shutil.rmtree(checkout / "build")
-    (checkout / "amqp_broker" / "octets" / f"index{SUFFIX}").unlink()
-    done = in_place(checkout)
+def test_it_shows_how_far_it_is_and_no_warnings(built: Path) -> None:
+    shutil.rmtree(built / "build")
+    (built / "amqp_broker" / "octets" / f"index{SUFFIX}").unlink()
+    done = in_place(built)
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "setup: translated to C 3 of 3 modules",
@@ -104,29 +122,26 @@ def test_a_compiler_that_fails_leaves_it_plain(checkout: Path) -> None:
     assert compiled(checkout) == []
 
 
-def test_what_was_compiled_earlier_does_not_stay(checkout: Path) -> None:
-    needs_a_compiler(checkout)
-    done = in_place(checkout, CC="/bin/false")
+def test_what_was_compiled_earlier_does_not_stay(built: Path) -> None:
+    done = in_place(built, CC="/bin/false")
     assert done.returncode == 0, done.stderr
-    assert compiled(checkout) == [], "they would run instead of sources that may be newer"
+    assert compiled(built) == [], "they would run instead of sources that may be newer"
 
 
-def test_what_was_compiled_of_a_module_that_is_gone_does_not_stay(checkout: Path) -> None:
-    needs_a_compiler(checkout)
-    for path in (checkout / "queues").glob("place.p*"):
+def test_what_was_compiled_of_a_module_that_is_gone_does_not_stay(built: Path) -> None:
+    for path in (built / "queues").glob("place.p*"):
         path.unlink()
-    done = in_place(checkout)
+    done = in_place(built)
     assert done.returncode == 0, done.stderr
-    assert compiled(checkout) == ["buffer", "index"], "it would still be found under its name"
+    assert compiled(built) == ["buffer", "index"], "it would still be found under its name"
 
 
-def test_a_compiler_that_fails_half_way_leaves_it_plain(checkout: Path, giving_up: Path) -> None:
-    needs_a_compiler(checkout)
-    os.utime(checkout / "amqp_broker" / "octets" / "index.py")
-    done = in_place(checkout, CC=str(giving_up))
+def test_a_compiler_that_fails_half_way_leaves_it_plain(built: Path, giving_up: Path) -> None:
+    os.utime(built / "amqp_broker" / "octets" / "index.py")
+    done = in_place(built, CC=str(giving_up))
     assert done.returncode == 0, done.stderr
     assert "compiler fails at amqp_broker.octets.index" in done.stderr
-    assert compiled(checkout) == []
+    assert compiled(built) == []
 
 
 def test_it_can_be_an_error(checkout: Path) -> None:
@@ -136,15 +151,13 @@ def test_it_can_be_an_error(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["works", "fails", "gives up"])
-def test_a_wheel_is_made_of_all_or_none(how: str, checkout: Path, giving_up: Path) -> None:
-    if how != "fails":
-        needs_a_compiler(checkout)
-        os.utime(checkout / "amqp_broker" / "octets" / "index.py")
+def test_a_wheel_is_made_of_all_or_none(how: str, built: Path, giving_up: Path) -> None:
+    os.utime(built / "amqp_broker" / "octets" / "index.py")
     compiler = {"works": {}, "fails": {"CC": "/bin/false"}, "gives up": {"CC": str(giving_up)}}[how]
     flags = ["--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--wheel-dir", "wheels", "."]
-    done = build(checkout, "-m", "pip", "wheel", *flags, **compiler)
+    done = build(built, "-m", "pip", "wheel", *flags, **compiler)
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = (checkout / "wheels").iterdir()
+    (wheel,) = (built / "wheels").iterdir()
     # Where compiling failed half way, the wheel is still one for this machine; what is not lies in a folder of it then.
     names = [re.sub(r"^warrenmq-[^/]*\.data/purelib/", "", name) for name in zipfile.ZipFile(wheel).namelist()]
     modules = sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
@@ -155,16 +168,15 @@ def test_a_wheel_is_made_of_all_or_none(how: str, checkout: Path, giving_up: Pat
     assert tops == {"amqp_broker", "pyspark_amqp.py"}, "other names are other people's"
 
 
-def test_what_was_built_for_the_checkout_does_not_get_into_a_wheel(checkout: Path) -> None:
-    needs_a_compiler(checkout)
+def test_what_was_built_for_the_checkout_does_not_get_into_a_wheel(built: Path) -> None:
     flags = ["--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--wheel-dir", "wheels", "."]
-    wheels = checkout / "wheels"
+    wheels = built / "wheels"
     for later in (False, True):
         if later:
-            (checkout / "queues" / "place.py").rename(checkout / "queues" / "position.py")
-            (checkout / "queues" / "place.pxd").rename(checkout / "queues" / "position.pxd")
+            (built / "queues" / "place.py").rename(built / "queues" / "position.py")
+            (built / "queues" / "place.pxd").rename(built / "queues" / "position.pxd")
             shutil.rmtree(wheels)
-        done = build(checkout, "-m", "pip", "wheel", *flags)
+        done = build(built, "-m", "pip", "wheel", *flags)
         assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = wheels.iterdir()
     names = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(SUFFIX) or "queues" in name]

@@ -1,12 +1,15 @@
-"""The tidiness of the source: sizes, names, docstrings, and words that do not belong into it."""
+"""The tidiness of the source: sizes, names, docstrings, and words that do not belong into it.
+
+Each rule is one test over all files, which names those that break it.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
@@ -30,45 +33,74 @@ ALL = sources(PACKAGES + OTHERS)
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"])
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_no_function_is_too_long(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lengths = {node.name: (node.end_lineno or node.lineno) - node.lineno + 1 for node in functions}
-    too_long = {name: length for name, length in lengths.items() if length > MAX_FUNCTION_LINES}
-    assert not too_long, f"lines by function: {too_long}; at most {MAX_FUNCTION_LINES}"
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_names_say_something(path: Path) -> None:
-    assert path.stem not in VAGUE_NAMES
+class Facts(NamedTuple):
+    """Of a file. lengths: lines of each function, by its name and line. sleeps: lines of calls that sleep."""
+
+    has_docstring: bool
+    lengths: dict[str, int]
+    sleeps: list[int]
 
 
-@pytest.mark.parametrize("path", [path for path in ALL if path.stat().st_size], ids=name_of)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "no docstring"
+@cache
+def facts_of(path: Path) -> Facts:
+    tree = ast.parse(text_of(path))
+    facts = Facts(ast.get_docstring(tree) is not None, {}, [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            facts.lengths[f"{node.lineno}: {node.name}"] = (node.end_lineno or node.lineno) - node.lineno + 1
+        elif isinstance(node, ast.Call) and sleeps(node):
+            facts.sleeps.append(node.lineno)
+    return facts
 
 
-@pytest.mark.parametrize("path", ALL + PAGES, ids=name_of)
-def test_nothing_is_left_for_later_and_no_machine_is_named(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    for pattern in (UNFINISHED, SOMEBODYS_MACHINE):
-        found = pattern.search(text)
-        assert found is None, f"{found.group(0)!r} in line {text.count(chr(10), 0, found.start()) + 1}"
+def sleeps(call: ast.Call) -> bool:
+    """Whether it is one that takes time: `sleep(0)` gives others their turn."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "sleep":
+        return False
+    return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
 
 
-@pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_no_failure_is_swallowed(path: Path) -> None:
-    assert SWALLOWED.search(path.read_text(encoding="utf-8")) is None
+def test_no_function_is_too_long() -> None:
+    too_long = [
+        f"{name_of(path)}:{name} has {length} lines"
+        for path in ALL
+        for name, length in facts_of(path).lengths.items()
+        if length > MAX_FUNCTION_LINES
+    ]
+    assert not too_long, f"at most {MAX_FUNCTION_LINES} are a function's:\n" + "\n".join(too_long)
 
 
-@pytest.mark.parametrize("path", sources(("tests", "interop_tests")), ids=name_of)
-def test_no_test_sleeps(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    sleeps = [
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "sleep"
-        and not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)
-    ]  # fmt: skip
-    assert not sleeps, f"sleeps in lines {sleeps}: wait for the event itself"
+def test_names_say_something() -> None:
+    assert not [name_of(path) for path in ALL if path.stem in VAGUE_NAMES]
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [name_of(path) for path in ALL if text_of(path) and not facts_of(path).has_docstring]
+    assert not silent, "no docstring:\n" + "\n".join(silent)
+
+
+def test_nothing_is_left_for_later_and_no_machine_is_named() -> None:
+    found = [
+        f"{name_of(path)}:{text.count(chr(10), 0, match.start()) + 1}: {match.group(0)!r}"
+        for path in ALL + PAGES
+        for text in [text_of(path)]
+        for pattern in (UNFINISHED, SOMEBODYS_MACHINE)
+        if (match := pattern.search(text))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_failure_is_swallowed() -> None:
+    assert not [name_of(path) for path in ALL if SWALLOWED.search(text_of(path))]
+
+
+def test_no_test_sleeps() -> None:
+    found = [
+        f"{name_of(path)}:{line}" for path in sources(("tests", "interop_tests")) for line in facts_of(path).sleeps
+    ]
+    assert not found, "wait for the event itself, and do not sleep:\n" + "\n".join(found)

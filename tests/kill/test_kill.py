@@ -1,4 +1,7 @@
-"""kill -9 under load: ten rounds on one data folder. The long form is `python -m tests.kill.campaign --rounds 200`."""
+"""kill -9 under load: a round for each moment, and a drain, on one data folder.
+
+The campaign is `python -m tests.kill.campaign --rounds 200` (docs/kill-campaign.md).
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,6 @@ ROUNDS = (
     (Kill.RECOVERY, Look.NOTHING, 0.5),
     (Kill.PAGE_OUT, Look.BROWSE, 0.4),
     (Kill.LOAD, Look.DRAIN, 0.2),
-    (Kill.LOAD, Look.NOTHING, 0.6),
-    (Kill.RETIREMENT, Look.NOTHING, 0.4),
-    (Kill.RECOVERY, Look.BROWSE, 0.5),
-    (Kill.PAGE_OUT, Look.NOTHING, 0.3),
-    (Kill.LOAD, Look.BROWSE, 0.3),
 )
 
 
