@@ -34,7 +34,7 @@ _REST_MS = 1
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node sets it back. most: of a turn."""
+    """copies: what this turn has done so far; the node asks for `begin_turn`. most: of a turn."""
 
     def __init__(self, pauses: Pauses, timers: Timers, clock: TurnClock, most: int) -> None:
         self.copies = 0
@@ -44,6 +44,10 @@ class TurnShare:
         self._most = most
         self._resting: deque[Client] = deque()
         self._has_timer = False
+
+    def begin_turn(self) -> None:
+        """Nothing was done in it."""
+        self.copies = 0
 
     def note_request(self, connection: Client, index: int) -> None:
         """A request of a connection was handled. index: its method's."""
