@@ -12,7 +12,7 @@ from amqp_broker.protocol.constants import ReplyCode
 class AmqpException(Exception):
     """`reply_code` and the explanation that follows the code's name in the reply text.
 
-    class_id and method_id tell the failed method; the handler's caller fills them in when they are 0.
+    class_id and method_id tell the failed method; the handler's caller says (`blame`) when they are 0.
     """
 
     def __init__(self, reply_code: ReplyCode, explanation: str, class_id: int = 0, method_id: int = 0) -> None:
@@ -21,6 +21,11 @@ class AmqpException(Exception):
         self.explanation = explanation
         self.class_id = class_id
         self.method_id = method_id
+
+    def blame(self, class_id: int, method_id: int) -> None:
+        """This method has failed, unless it is known which."""
+        if not self.class_id:
+            self.class_id, self.method_id = class_id, method_id
 
 
 class ChannelException(AmqpException):

@@ -54,7 +54,7 @@ cdef class Node:
     cdef public QuorumGroups groups
     cdef public Replication replication
     cdef public object homes
-    cdef object _acquaintances
+    cdef public object acquaintances
     cdef dict _links
     cdef public object leases
     cdef object _waiting_logins

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from amqp_broker.auth.hashing import Hashing, PasswordHash
+from amqp_broker.auth.hashing import PasswordHash
 from amqp_broker.auth.service_account import ServiceAccount
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
@@ -42,12 +42,13 @@ from amqp_broker.flow.clients import Clients
 from amqp_broker.flow.hold import PendingAnswers
 from amqp_broker.flow.pauses import Pauses
 from amqp_broker.flow.peer import Peer
-from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSING, ENDING
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
+from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
@@ -60,7 +61,6 @@ from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
-from amqp_broker.vhosts.declarations import Declarations
 from amqp_broker.vhosts.projection import Projection
 from queues.background import Background
 from queues.letters import MOST_PUBLISHED
@@ -173,12 +173,11 @@ class Node:
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
-        self.broker.declarations = Declarations(self.broker)
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
         self._replicate(random_bytes)
-        self.homes = self.broker.homes = Homes(
+        self.homes = Homes(
             self.replication,
             self.tenants,
             self.broker.vhosts,
@@ -192,7 +191,7 @@ class Node:
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
-        self.hashing = self.broker.hashing = Hashing()
+        self.hashing = self.broker.hashing
         # Memory and disk, and who is paused for them.
         self.clients = Clients(config.max_connections)
         self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
@@ -205,10 +204,14 @@ class Node:
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
+        counts = NodeCounts(
+            config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients, self.backlog_bytes,
+            lambda: self.timings,
+        )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.hold, self,
-        )
+            self.answers.hold, counts,
+        )  # fmt: skip
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.confirming = Confirming()
@@ -238,17 +241,18 @@ class Node:
         host = RaftHost(config.node_name, port, settings, Chance(random_bytes), self.tenants.outbox)
         self.tenants.register_raft(host.receive_peer)
         self.transfers = Transfers(host, self.tenants)
-        self.groups = broker.groups = QuorumGroups(
+        self.groups = QuorumGroups(
             config, host, self.tenants, self.transfers, broker, self.clock,
             lambda: self.replication.is_ready, lambda: self.replication.is_alone,
         )  # fmt: skip
-        self.replication = broker.replication = Replication(
+        self.replication = Replication(
             config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
         )  # fmt: skip
-        self._acquaintances = self.replication.acquaintances
-        self._acquaintances.listen(self._admitted, self._dismissed, self._farewell)
-        self._links = self._acquaintances.links
+        broker.join(self.replication, self.groups)
+        self.acquaintances = self.replication.acquaintances
+        self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
+        self._links = self.acquaintances.links
         self.membership = Membership(
             config,
             self.replication,
@@ -274,7 +278,7 @@ class Node:
             lambda: bool(self.alarms.is_on),
             lambda: self.is_ready,
         )
-        broker.lease_expiry, broker.apps = self.leases.expiry, self.leases.apps
+        broker.serve(self.homes, self.leases.apps, self.leases.expiry)
 
     def _begin_leases(self) -> None:
         self.serves_leases = True
@@ -329,11 +333,11 @@ class Node:
         """The metadata are those of the cluster: build what clients use."""
         self.is_ready = True
         self.broker.start(now)
-        self._projection.is_live = True
+        self._projection.go_live()
         self.groups.compare(now)
         self.homes.start(now)
         self.membership.start(now)
-        self._acquaintances.joined(self.replication.metadata_group.last_applied)
+        self.acquaintances.joined(self.replication.metadata_group.last_applied)
         self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
@@ -344,10 +348,22 @@ class Node:
         self.replication.measure(timings)
         self.groups.measure(timings)
 
+    @property
+    def identity(self) -> bytes:
+        """By which the others tell it from a node of the same name that began anew."""
+        return self.replication.host.memory.identity
+
+    def members(self) -> list[str]:
+        """The nodes of its cluster, itself among them."""
+        return [*self.replication.members()]
+
+    def go_on_alone(self) -> None:
+        """Before `recover`: the others of its cluster are no more, and what it has counts as decided."""
+        self.replication.host.go_on_alone()
+
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that `recover` has not read. Once each."""
-        checks, self.broker.page_checks = self.broker.page_checks, []
-        return checks
+        return self.broker.take_page_checks()
 
     # -- inputs ----------------------------------------------------------------------------------------------------
 
@@ -365,9 +381,8 @@ class Node:
         elif len(clients.connections) > clients.max_transports and pending:
             self._abandon_slowest("there is no room for more transports, and its handshake is the slowest")
         pending[number] = connection
-        connection.timer = self.timers.at(
-            now + self.config.handshake_timeout_ms, lambda now: self._give_up_handshake(connection)
-        )
+        give_up_at = now + self.config.handshake_timeout_ms
+        connection.set_timer(self.timers.at(give_up_at, lambda now: self._give_up_handshake(connection)))
         return connection
 
     def _abandon_slowest(self, why: str) -> None:
@@ -394,11 +409,7 @@ class Node:
     def writable(self, connection: Connection, now: int) -> None:
         """The transport has taken what it was given: deliveries that waited for room go on."""
         self.set_time(now)
-        connection.is_writable = True
-        connection.unsent_bytes = 0
-        if connection.is_starved and connection.vhost is not None:
-            connection.is_starved = False
-            self.clients.starved.pop(connection, None)
+        if connection.become_writable():
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
@@ -412,7 +423,7 @@ class Node:
 
     def unwritable(self, connection: Connection) -> None:
         """The transport is full: no deliveries until `writable`."""
-        connection.is_writable = False
+        connection.become_unwritable()
 
     def connection_lost(self, connection: Connection, now: int) -> None:
         """The transport is gone."""
@@ -421,8 +432,6 @@ class Node:
             if connection.state != AWAIT_HEADER:  # as of those who only look whether somebody listens
                 self.control.log_end(connection, "the client closed the transport, or it was lost")
             self.control.release(connection)
-        connection.state = CLOSED
-        connection.output.clear()
         connection.forget()
         self.alarms.forget(connection)
         self.clients.forget(connection)
@@ -449,7 +458,7 @@ class Node:
     def peer_connected(self, name: str, now: int) -> None:
         """There is a link to another node."""
         self.set_time(now)
-        self._acquaintances.link_up(name, now)
+        self.acquaintances.link_up(name, now)
         self._after_peers(now)
 
     def _admitted(self, name: str, now: int) -> None:
@@ -474,7 +483,7 @@ class Node:
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""
         self.set_time(now)
-        self._acquaintances.link_down(name, now)
+        self.acquaintances.link_down(name, now)
         self._after_peers(now)
 
     def receive_peer(self, name: str, frame: bytes, now: int) -> None:
@@ -483,7 +492,7 @@ class Node:
         link = self._links.get(name)
         if link is not None and link.is_admitted:
             self.replication.receive_peer(name, frame, now)
-        elif (counts := self._acquaintances.receive(name, frame, now)) is not None:
+        elif (counts := self.acquaintances.receive(name, frame, now)) is not None:
             self.replication.receive_peer(name, counts, now)
         self._after_peers(now)
 
@@ -559,7 +568,8 @@ class Node:
         self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
         store, replication, groups, homes = self.store, self.replication, self.groups, self.homes
-        self.turn_share.copies = 0
+        if self.turn_share.copies:
+            self.turn_share.begin_turn()
         if self.pauses.is_shut:
             # Those who may go on do so in this turn, as a job.
             self._choose_readers()

@@ -130,11 +130,12 @@ class Router:
         durable: bool = False,
         auto_delete: bool = False,
         internal: bool = False,
+        arguments: Mapping[str, object] | None = None,
     ) -> ExchangeEntry:
         """Add an exchange under a name that is free; ValueError where it is not."""
         if name in self._entries:
             raise ValueError(f"exchange {name!r} is there already; ask get() first")
-        entry = ExchangeEntry(name, exchange, durable, auto_delete, internal, alternate)
+        entry = ExchangeEntry(name, exchange, durable, auto_delete, internal, alternate, arguments=arguments)
         self._entries[name] = entry
         self.names.add(name)
         if alternate is not None:

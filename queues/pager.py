@@ -62,6 +62,10 @@ class Pager:
         self.pages_stored = 0
         self.pages_loaded = 0
 
+    def try_again(self) -> None:
+        """There may be room on the disk again."""
+        self.has_no_room = False
+
     def share(self, elsewhere_bytes: int) -> None:
         """Other pagers hold so much of the budget: what is tight here is what they leave."""
         self.elsewhere = elsewhere_bytes

@@ -67,6 +67,15 @@ class Queue:
         self.last_used = 0
         self.had_consumers = False
 
+    def declared(self, declaration: Any, now: int) -> None:
+        """It is in its virtual host, and was declared so."""
+        self.declaration = declaration
+        self.last_used = now
+
+    def mark_used(self, now: int) -> None:
+        """Somebody uses it (x-expires)."""
+        self.last_used = now
+
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def count(self, is_use: bool, then: Done) -> None:

@@ -102,6 +102,13 @@ class Recovery:
                 found.next_sequence = 0
         return found
 
+    def forget(self) -> None:
+        """All queues are there, and have what was theirs."""
+        self.queues = {}
+        self.leases = {}
+        self.last_letters = {}
+        self.notes = {}
+
     def leases_of(self, queue_id: int) -> list[RecoveredLease]:
         """The groups of a queue, after `finish`."""
         return [lease for lease in self.leases.values() if lease.queue_id == queue_id]

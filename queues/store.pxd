@@ -23,7 +23,7 @@ cdef class MessageStore:
     cdef dict _logs
     cdef list _dropping
     cdef dict _spared
-    cdef public object live_elsewhere
+    cdef object _live_elsewhere
 
     @cython.locals(buffer=Buffer)
     cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,

@@ -77,7 +77,11 @@ class MessageStore:
         self._dropping: list[int] = []
         self._spared: dict[int, bool] = {}  # queue id: whether its pages are to be dropped as soon as that is allowed
         #: How many octets of others (the logs of groups) the journal has to hold.
-        self.live_elsewhere: Callable[[], int] | None = None
+        self._live_elsewhere: Callable[[], int] | None = None
+
+    def count_elsewhere(self, live_bytes: Callable[[], int]) -> None:
+        """Others have something in the journal too: so many octets."""
+        self._live_elsewhere = live_bytes
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -277,7 +281,7 @@ class MessageStore:
         Without this a journal whose live part alone is above the limit would be written again and again for ever.
         """
         listed = sum(octets for _, octets in self._listed.values())
-        others = self.live_elsewhere() if self.live_elsewhere is not None else 0
+        others = self._live_elsewhere() if self._live_elsewhere is not None else 0
         return min(sum(self._carried.values()), self.pager.used + listed + others)
 
     def wants_list(self, queue: Any, pages: list[Page], segment: int) -> bool:

@@ -98,6 +98,19 @@ class RaftHost:
         self._encoded_append: Append | None = None
         self._encoded = b""
 
+    def rename(self, node_id: str) -> None:
+        """Before groups are opened: what is on the disk is that of a node of this name."""
+        encode_name(node_id)
+        self.node_id = node_id
+
+    def salvage_damaged(self) -> None:
+        """See `salvages`."""
+        self.salvages = True
+
+    def go_on_alone(self) -> None:
+        """See `goes_on_alone`."""
+        self.goes_on_alone = True
+
     # -- recovery and opening ------------------------------------------------------------------------------------------
 
     def feed_recovered(self, segment: int, kind: int, payload: bytes) -> None:

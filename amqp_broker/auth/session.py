@@ -36,6 +36,11 @@ class Session:
         self._permission: Permission | None = None
         self._topics: dict[str, TopicPermission | None] = {}
 
+    def tune(self, channel_max: int, heartbeat_ms: int) -> None:
+        """What was agreed upon (connection.tune-ok)."""
+        self.channel_max = channel_max
+        self.heartbeat_ms = heartbeat_ms
+
     @property
     def connection_name(self) -> str:
         """The name that the client gave itself, or nothing."""

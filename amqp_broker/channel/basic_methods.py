@@ -124,7 +124,7 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
     name = queue_name(channel, method.queue)
     connection.session.check(Action.READ, "queue", name)
     queue = channel.services.declarations.find_queue(connection, name)
-    queue.last_used = channel.clock.now
+    queue.mark_used(channel.clock.now)
     if not method.no_ack:
         _check_held(channel)
     getter = _getter(channel, queue)

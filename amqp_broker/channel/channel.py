@@ -128,6 +128,14 @@ class Channel:
         self._to_dispatch: list[Queue] = []
         self._shares_out = False
 
+    def begin_closing(self) -> None:
+        """The client was told that it ends: what else it says on it is dropped, until it has closed it too."""
+        self.is_closing = True
+
+    def end(self) -> None:
+        """Nobody is told anything on it any more."""
+        self.is_open = False
+
     # -- publishing ----------------------------------------------------------------------------------------------
 
     def receive_publish(self, data: bytes, position: int, end: int) -> None:

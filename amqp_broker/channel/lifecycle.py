@@ -104,7 +104,7 @@ def _stop_consumers(
             departure = queue.part(consumer, now)
             if departure is not None:
                 parting.append((queue, departure))
-        queue.last_used = now
+        queue.mark_used(now)
         queues[queue] = None
     channel.consumers.clear()
     if channel.reply_consumer is not None:
@@ -144,7 +144,7 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     consumer.is_cancelled = True
     queue = consumer.queue
     queue.cancel(consumer, False, channel.clock.now)
-    queue.last_used = channel.clock.now
+    queue.mark_used(channel.clock.now)
     if queue.is_abandoned():
         channel.services.declarations.remove_queue(channel.vhost, queue)
     else:

@@ -143,7 +143,7 @@ class Publisher:
 
     def note_unroutable(self) -> None:
         """A message went to no queue."""
-        self._broker.unroutable += 1
+        self._broker.count_unroutable()
 
     def _route_by_headers(
         self, vhost: VHost, message: Message, facts: MessageFacts

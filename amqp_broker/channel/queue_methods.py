@@ -110,11 +110,11 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
 def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> None:
     connection = channel.connection
     declarations = channel.services.declarations
-    connection.late_cancels = []
+    connection.hold_cancels()
     try:
         count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
     except ChannelException:
-        connection.late_cancels = None
+        connection.release_cancels()
         raise
     answer = methods.QueueDeleteOk(count)
     reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
@@ -122,9 +122,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> N
 
 def _tell_cancels(channel: Channel) -> None:
     """Clients count on hearing of the deletion that they have asked for before what comes of it."""
-    connection = channel.connection
-    cancels, connection.late_cancels = connection.late_cancels, None
-    channel.services.publisher.tell_cancelled(cancels or [])
+    channel.services.publisher.tell_cancelled(channel.connection.release_cancels())
 
 
 HANDLERS: dict[int, Handler] = {

@@ -110,12 +110,14 @@ class StoppedNode:
 
     def export(self, vhost: str | None) -> JsonObject:
         with self._opened() as node:
-            return export(node.broker.metadata, vhost)
+            broker = node.broker
+            return export(broker.metadata, vhost)
 
     def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
         with self._opened() as node:
-            task = node.system.take_over(wanted, vhost)
-            node.run_alone(lambda: task.is_done, node.clock.now)
+            system, clock = node.system, node.clock
+            task = system.take_over(wanted, vhost)
+            node.run_alone(lambda: task.is_done, clock.now)
         if task.error is not None:
             raise task.error
         return int(task.result["commands"]), list(task.result["notes"])
@@ -131,7 +133,7 @@ class StoppedNode:
             node = Node(Config(data_dir=self._folder), disk, now, secrets.token_bytes)
             node.recover(now)
             if not node.is_ready:
-                members = ", ".join(node.replication.members())
+                members = ", ".join(node.members())
                 raise click.ClickException(
                     f"{self._folder}: belongs to a cluster ({members}), which alone can say what is declared: use --url"
                 )

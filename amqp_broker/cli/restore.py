@@ -78,16 +78,18 @@ def go_on_alone(
     if not groups:
         raise click.ClickException(f"{folder}: it holds nothing of a cluster")
     node = Node(Config(data_dir=folder, node_name=name, queue_groups=max(groups)), disk, now, secrets.token_bytes)
-    node.replication.host.goes_on_alone = True
+    node.go_on_alone()
     node.recover(now)
-    others = [member for member in node.broker.metadata.members() if member != name]
+    broker, identity = node.broker, node.identity
+    metadata = broker.metadata
+    others = [member for member in metadata.members() if member != name]
     for member in others:
-        last = node.broker.propose(commands.remove_member(member, queues=commands.DROP))
+        last = broker.propose(commands.remove_member(member, queues=commands.DROP))
         while not last.is_done:
             _sync(node)
-    address = node.broker.metadata.members().get(name, "")
-    if name in node.broker.metadata.members():
-        node.broker.propose(commands.put_member(name, address, node.replication.host.memory.identity.hex()))
+    address = metadata.members().get(name, "")
+    if name in metadata.members():
+        broker.propose(commands.put_member(name, address, identity.hex()))
     _sync(node)
     members = (MemberAddress(name, parse_address(address)),) if address else ()
     # Last: a folder that still has its groups must not tell the others of a cluster that is none yet.
@@ -105,8 +107,9 @@ def _take(stored: StoredGroups, segment: int, kind: int, payload: bytes) -> None
 
 def _sync(node: Node) -> None:
     """A turn, and its sync."""
-    node.end_turn(node.clock.now)
+    clock = node.clock
+    node.end_turn(clock.now)
     job = node.take_sync()
     if job is not None:
         job.run()
-        node.synced(job, node.clock.now)
+        node.synced(job, clock.now)

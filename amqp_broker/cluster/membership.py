@@ -37,7 +37,7 @@ from amqp_broker.settings.kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from amqp_broker.cluster.balance import Move
     from amqp_broker.cluster.replication import Replication
@@ -118,6 +118,10 @@ class Membership:
         return self._own_address
 
     # -- who is a member -----------------------------------------------------------------------------------------------
+
+    def remember(self, known: Iterable[tuple[str, Address]]) -> None:
+        """Where members were when this node stopped. Before `start`."""
+        self.known = dict(known)
 
     def start(self, now: int) -> None:
         """The node is ready."""

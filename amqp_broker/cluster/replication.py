@@ -183,10 +183,11 @@ class Replication:
         names = tuple(member.name for member in config.cluster)
         if not names:
             names = (self._name_of_old(config.node_name),)
-            self.host.node_id = names[0]
+            self.host.rename(names[0])
         self._check_folder()
         bootstrap = () if config.cluster_join else names
-        self.host.salvages = config.recover
+        if config.recover:
+            self.host.salvage_damaged()
         self._groups.open(bootstrap, now)
         self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         for line in self.host.losses:
@@ -196,7 +197,7 @@ class Replication:
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
-        self._store.live_elsewhere = self.host.live_bytes
+        self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
             self.acquaintances.open(self._timers, now)

@@ -21,7 +21,7 @@ from amqp_broker.channel.refusals import unexpected_frame
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
 from amqp_broker.flow.client import Client
 from amqp_broker.flow.reason import HANDLING
-from amqp_broker.flow.state import AWAIT_HEADER, CLOSING, ENDING, OPEN
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
@@ -98,10 +98,20 @@ class Connection(Client):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+        self.state = CLOSED
+        self.output.clear()
         self.pending = b""
         self.partial_channel = None
         self.late_cancels = None
         self.homes.clear()
+
+    def set_transport(self, transport: Transport | None) -> None:
+        """What the driver writes it to; None when that is gone."""
+        self.transport = transport
+
+    def set_timer(self, timer: Timer) -> None:
+        """What ends it, unless it goes on before."""
+        self.timer = timer
 
     def take_output(self) -> list[bytes]:
         """What is to be written now, in order."""
@@ -162,8 +172,7 @@ class Connection(Client):
         try:
             answer()
         except AmqpException as error:
-            if not error.class_id:
-                error.class_id, error.method_id = index >> 16, index & 0xFFFF
+            error.blame(index >> 16, index & 0xFFFF)
             if isinstance(error, ChannelException):
                 self.control.on_channel_exception(self, error)
             else:

@@ -100,7 +100,7 @@ class Control:
         try:
             self._handshake.on_method(connection, method)
         except AmqpException as error:
-            error.class_id, error.method_id = _ids(index)
+            error.blame(*_ids(index))
             raise
 
     def _on_unopened(self, connection: Connection, channel_id: int, index: int, payload: bytes) -> None:
@@ -117,7 +117,7 @@ class Control:
         connection = channel.connection
         if index == _CHANNEL_CLOSE_OK:
             del connection.channels[channel.channel_id]
-            channel.is_open = False
+            channel.end()
         elif index == _CHANNEL_CLOSE:
             connection.send(channel.channel_id, methods.ChannelCloseOk())
 
@@ -134,8 +134,7 @@ class Control:
         try:
             handler(channel, method)
         except AmqpException as error:
-            if not error.class_id:
-                error.class_id, error.method_id = _ids(method.index)
+            error.blame(*_ids(method.index))
             raise
         finally:
             self._turn_share.note_request(channel.connection, method.index)
@@ -158,10 +157,9 @@ class Control:
             self.on_connection_exception(connection, error)
             return
         log.info("channel %d of %s: %s - %s", channel.channel_id, connection.peer, error.reply_code.name, error)
-        if not error.class_id:
-            error.class_id, error.method_id = _ids(connection.serving)
+        error.blame(*_ids(connection.serving))
         close_channel(channel)
-        channel.is_closing = True
+        channel.begin_closing()
         text = reply_text(error.reply_code, error.explanation)
         refusal = methods.ChannelClose(error.reply_code, text, error.class_id, error.method_id)
         connection.send(channel.channel_id, refusal)
@@ -288,7 +286,7 @@ class Control:
         self._services.pauses.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
-            channel.is_open = False
+            channel.end()
         connection.channels.clear()
         connection.current = None
         queues, connection.exclusive_queues = list(connection.exclusive_queues), {}

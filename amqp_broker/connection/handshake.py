@@ -243,8 +243,7 @@ class Handshake:
         # RabbitMQ takes eight octets more than the specification lets a client send; some clients rely on that.
         connection.payload_max = frame_max
         session = connection.session
-        session.channel_max = channel_max
-        session.heartbeat_ms = method.heartbeat * 1000
+        session.tune(channel_max, method.heartbeat * 1000)
         connection.handshake_step = 2
 
     @staticmethod

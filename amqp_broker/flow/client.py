@@ -98,12 +98,35 @@ class Client:
         self.is_starved = True
         self.clients.starved[self] = None
 
+    def become_writable(self) -> bool:
+        """The transport has taken what it was given. Returns whether deliveries had stopped, and go on."""
+        self.is_writable = True
+        self.unsent_bytes = 0
+        if not self.is_starved or self.vhost is None:
+            return False
+        self.is_starved = False
+        self.clients.starved.pop(self, None)
+        return True
+
+    def become_unwritable(self) -> None:
+        """The transport is full: no deliveries."""
+        self.is_writable = False
+
     def note_homes(self, homes: list[HomeLink]) -> None:
         """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
         for link in homes:
             if link not in self.homes:
                 self.homes[link] = None
                 self.pauses.notify(self)
+
+    def hold_cancels(self) -> None:
+        """It hears of the ends of its consumers later, behind an answer."""
+        self.late_cancels = []
+
+    def release_cancels(self) -> list[tuple[OpenChannel, str]]:
+        """No longer. Returns what it has not heard yet."""
+        cancels, self.late_cancels = self.late_cancels or [], None
+        return cancels
 
     # -- of the connection -----------------------------------------------------------------------------------------
 

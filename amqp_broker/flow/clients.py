@@ -30,6 +30,11 @@ class Clients:
         self.dropped: list[OpenConnection] = []
         self.starved: dict[OpenConnection, None] = {}
 
+    def allow(self, connections: int, transports: int) -> None:
+        """The driver has no room for more."""
+        self.max_connections = connections
+        self.max_transports = transports
+
     def take_dirty(self) -> list[OpenConnection]:
         """Those that have something to say."""
         dirty, self.dirty = self.dirty, []

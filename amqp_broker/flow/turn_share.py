@@ -32,7 +32,8 @@ _CHANGING = (c.CLASS_QUEUE, c.CLASS_EXCHANGE)
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node sets it back. resting: who is parked, always this object."""
+    """copies: what this turn has done so far; the node asks for `begin_turn`. most: of a turn. resting: who is parked,
+    always this object."""
 
     def __init__(self, pauses: Pauses, most: int) -> None:
         self.copies = 0
@@ -44,6 +45,10 @@ class TurnShare:
     def set_pace(self, pace: Pace) -> None:
         """From now on a turn's share lasts as long as this one says."""
         self._pace = pace
+
+    def begin_turn(self) -> None:
+        """Nothing was done in it."""
+        self.copies = 0
 
     def note_request(self, connection: Client, index: int) -> None:
         """A request of a connection was handled. index: its method's."""

@@ -194,7 +194,7 @@ class Leases:
             raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'; there are {', '.join(VERBS)}")
         fields = Fields.of_json(verb, body)
         queue = self._find_queue(channel, fields.text("queue"))
-        queue.last_used = self.now
+        queue.mark_used(self.now)
         found = queue.leases()
         if not isinstance(found, LeasedAt):
             self._serve(queue, found, fields, answer)

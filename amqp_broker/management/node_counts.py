@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amqp_broker.flow.clients import Clients
@@ -15,25 +17,16 @@ if TYPE_CHECKING:
     from queues.store import MessageStore
 
 
-class NodeCounts(Protocol):
-    """timings: None unless things are measured. A node is one (node.py)."""
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """backlog_bytes: octets that were appended and are not on the disk. timings: None unless things are measured."""
 
-    @property
-    def config(self) -> Config: ...
-    @property
-    def broker(self) -> Broker: ...
-    @property
-    def store(self) -> MessageStore: ...
-    @property
-    def groups(self) -> QuorumGroups: ...
-    @property
-    def leases(self) -> Leases: ...
-    @property
-    def alarms(self) -> Alarms: ...
-    @property
-    def clients(self) -> Clients: ...
-    @property
-    def timings(self) -> Timings | None: ...
-
-    def backlog_bytes(self) -> int:
-        """Octets that were appended and are not on the disk."""
+    config: Config
+    broker: Broker
+    store: MessageStore
+    groups: QuorumGroups
+    leases: Leases
+    alarms: Alarms
+    clients: Clients
+    backlog_bytes: Callable[[], int]
+    timings: Callable[[], Timings | None]

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _SLICE = 50
 
 
-def count_node(node: NodeCounts) -> Steps:
+def count_node(counts: NodeCounts) -> Steps:
     """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
-    broker, store = node.broker, node.store
+    broker, store, clients = counts.broker, counts.store, counts.clients
+    alarms, leases, timings = counts.alarms, counts.leases, counts.timings()
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
     consumers = ready = unacked = leased = 0
     for number, queue in enumerate(queues):
@@ -34,12 +35,12 @@ def count_node(node: NodeCounts) -> Steps:
             leased += queue.leased_count()
         if number % _SLICE == 0:
             yield None
-    groups = list(node.groups.all.values())
+    groups = list(counts.groups.all.values())
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
-        "node": node.config.node_name,
-        "connections": node.clients.open_count,
-        "channels": sum(len(connection.channels) for connection in node.clients.connections.values()),
+        "node": counts.config.node_name,
+        "connections": clients.open_count,
+        "channels": sum(len(connection.channels) for connection in clients.connections.values()),
         "vhosts": len(broker.vhosts),
         "queues": len(queues),
         "consumers": consumers,
@@ -53,18 +54,18 @@ def count_node(node: NodeCounts) -> Steps:
         "pages_stored": store.pager.pages_stored,
         "pages_loaded": store.pager.pages_loaded,
         "journal_bytes": store.journal.total_bytes,
-        "unsynced_bytes": node.backlog_bytes(),
+        "unsynced_bytes": counts.backlog_bytes(),
         "unapplied_bytes": sum(group.backlog_bytes() for group in groups),
         "unroutable": broker.unroutable,
         "messages_leased": leased,
-        "lease_requests": node.leases.requests,
-        "lease_claims_waiting": node.leases.claims.waiting_count,
+        "lease_requests": leases.requests,
+        "lease_claims_waiting": leases.claims.waiting_count,
         "txn_staged_messages": broker.apps.staged_messages(),
         "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
         "delivery_limit_dropped": broker.discards.total,
-        "is_blocked": node.alarms.is_on,
-        "is_full": node.alarms.is_full,
-        "timings": {} if node.timings is None else node.timings.statistics(),
+        "is_blocked": alarms.is_on,
+        "is_full": alarms.is_full,
+        "timings": {} if timings is None else timings.statistics(),
     }
 
 

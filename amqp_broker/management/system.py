@@ -72,7 +72,7 @@ class System:
         self._groups = groups
         self._leases = leases
         self._hold = hold
-        self._counts = counts
+        self.counts = counts
         self._administration = Administration(replication)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
@@ -129,7 +129,7 @@ class System:
             return
         hold = self._hold(channel.connection, verb)
         if task is not None:
-            task.on_progress = hold.extend
+            task.tell_progress(hold.extend)
         awaited.when_done(lambda result: hold.release(send))
 
     def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
@@ -176,7 +176,7 @@ class System:
     # -- verbs -----------------------------------------------------------------------------------------------------
 
     def _statistics(self, request: Request) -> Steps:
-        return {"statistics": (yield from count_node(self._counts))}
+        return {"statistics": (yield from count_node(self.counts))}
 
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._vhost(request), self._broker

@@ -79,7 +79,7 @@ class Alarms:
         pager = self._pager
         if pager.has_no_room:
             log.warning("a queue's page could not be stored: the disk is full; it is tried again")
-            pager.has_no_room = False
+            pager.try_again()
         limit = config.memory_budget_bytes
         # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
         used = pager.used + pager.elsewhere + min(pager.assembling, limit // 4)
@@ -89,6 +89,10 @@ class Alarms:
         # Not only when there is room again: others may have taken it, and who holds nothing may always have something.
         self._on_memory(now)
         self._timers.at(now + _PERIOD_MS, self._look)
+
+    def set_full(self, is_full: bool) -> None:
+        """Whether no more clients can be accepted."""
+        self.is_full = is_full
 
     def disk_full(self, is_full: bool) -> None:
         """A write has failed for want of room, or has worked again."""

@@ -55,6 +55,15 @@ class VHost:
         self._shared_with: dict[str, dict[PublishRoute, None]] = {}
         self.router = Router(self.queues.__contains__, self._touched, later)
 
+    def look_later(self, look: Task) -> Task:
+        """Its queues and exchanges will look for the policies that apply to them, behind the look under way."""
+        self.next_look = look
+        return look
+
+    def look_now(self) -> None:
+        """They do."""
+        self.look, self.next_look = self.next_look, None
+
     def routes_of(self, user: str) -> RouteTable:
         """The routes that all channels of a user share."""
         table = self._tables.get(user)

@@ -92,20 +92,22 @@ class ClusterSide:
 
     def prepare(self, node: Node) -> None:
         """What the folder knows of itself, for a node that has not been recovered yet."""
-        node.replication.acquaintances.take_folder(self._known, joins=self._config.cluster_join)
+        node.acquaintances.take_folder(self._known, joins=self._config.cluster_join)
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """Listen to the other members and dial them; `driver` runs the turns from now on."""
         self._node = node
+        self._replication, self._acquaintances = node.replication, node.acquaintances
+        self._membership, self._groups = node.membership, node.groups
         self._driver = driver
         self._disk = disk
         if not self._config.cluster_listen:
             return
         if self._known is not None:
-            node.membership.known = dict(self._known.members)
+            self._membership.remember(self._known.members)
         config = self._config
         if not config.cluster:  # a node alone may go by another name than it is given: that of its folder
-            config = replace(config, node_name=node.replication.own_node)
+            config = replace(config, node_name=self._replication.own_node)
         self._links = driver.links = PeerLinks(
             config,
             self._secret,
@@ -115,19 +117,19 @@ class ClusterSide:
             entropy=secrets.token_bytes,
         )
         await self._links.start(self._sockets)
-        self._links.set_members(node.membership.addresses())
+        self._links.set_members(self._membership.addresses())
         driver.after_turn = self._follow
 
     def _follow(self) -> None:
         """At the end of a turn: members have come, gone or moved."""
         assert self._links is not None
-        acquaintances = self._node.replication.acquaintances
+        acquaintances = self._acquaintances
         if acquaintances.is_over and not self.over.is_set():
-            self.is_released = self._node.membership.is_removed and self._node.is_ready
+            self.is_released = self._membership.is_removed and self._node.is_ready
             if self.is_released:
                 log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
             self.over.set()
-        for name in self._node.membership.dismissed_by:
+        for name in self._membership.dismissed_by:
             self._links.cool(name)
         if acquaintances.refusals.has_changed:
             for name, is_refused in acquaintances.refusals.take():
@@ -135,11 +137,11 @@ class ClusterSide:
                     self._links.leave(name)
                 else:
                     self._links.cool(name, is_cold=False)
-        seen = (self._node.membership.version, acquaintances.joined_at, acquaintances.generation)
+        seen = (self._membership.version, acquaintances.joined_at, acquaintances.generation)
         if seen == self._seen:
             return
         self._seen = seen
-        others = self._node.membership.take_addresses()
+        others = self._membership.take_addresses()
         gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
         self._links.set_members(others)
         for name in gone:
@@ -148,9 +150,9 @@ class ClusterSide:
 
     def _remember(self, others: Mapping[str, Address]) -> None:
         """Write the MEMBERS file, for the next start."""
-        own, acquaintances = self._node.replication.own_node, self._node.replication.acquaintances
+        own, acquaintances = self._replication.own_node, self._acquaintances
         members = [MemberAddress(name, address) for name, address in others.items()]
-        if (address := self._node.membership.own_address) is not None:
+        if (address := self._membership.own_address) is not None:
             members.append(MemberAddress(own, address))
         known = acquaintances.describe_folder(tuple(sorted(members)), joins=self._config.cluster_join)
         if known == self._known or (self._known is None and not others):
@@ -166,8 +168,8 @@ class ClusterSide:
 
     def describe_wait(self) -> str:
         """What a node that is not ready waits for, for its log."""
-        replication = self._node.replication
-        names = sorted({*self._node.membership.addresses(), replication.own_node})
+        replication = self._replication
+        names = sorted({*self._membership.addresses(), replication.own_node})
         linked = [name for name in names if replication.is_connected(name)]
         missing = [name for name in names if name not in linked and name != replication.own_node]
         group = replication.metadata_group
@@ -178,19 +180,19 @@ class ClusterSide:
 
     async def hand_over(self) -> None:
         """Have others lead what this node leads, so that nobody has to wait for an election. A moment at most."""
-        self._node.groups.leave()
-        groups = self._node.replication.host.groups.values()
-        handed = [group for group in groups if group.is_leader and self._node.membership.hand_over(group)]
+        self._groups.leave()
+        groups = self._replication.host.groups.values()
+        handed = [group for group in groups if group.is_leader and self._membership.hand_over(group)]
         if handed:
             log.info("%d groups are handed over", len(handed))
             await self._wait_while(lambda: any(group.is_leader for group in handed))
 
     async def say_the_rest(self) -> None:
         """What this node still has to say to its groups: what its clients held goes back. A moment at most."""
-        replication = self._node.replication
+        replication = self._replication
         await self._wait_while(
             lambda: (replication.is_alone or bool(replication.connected()))
-            and any(group.backlog_bytes() or group.settling for group in self._node.groups.all.values())
+            and any(group.backlog_bytes() or group.settling for group in self._groups.all.values())
         )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:

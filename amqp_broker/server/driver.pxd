@@ -40,6 +40,9 @@ cdef class Driver:
     cdef long long _due
     cdef object _idle
     cdef object _jobs
+    cdef object _alarms
+    cdef object _membership
+    cdef object _acquaintances
     cdef object _pace
     cdef object _timings
     cdef double _collection_began

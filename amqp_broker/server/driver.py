@@ -133,22 +133,24 @@ class Driver:
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
         self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
-        node.clients.max_connections = self.room.connections
-        node.clients.max_transports = self.room.most - SPARE
+        self._alarms, self._membership, self._acquaintances = node.alarms, node.membership, node.acquaintances
+        clients = node.clients
+        clients.allow(self.room.connections, self.room.most - SPARE)
         self._syncer = started_thread("sync")
         self._checker = started_thread("login")
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._due = 0
         self._idle: asyncio.Future[None] | None = None
-        self._jobs = node.background.jobs
+        background = node.background
+        self._jobs = background.jobs
         self._timings = Timings(monotonic) if config.timings else None
         self._collection_began = 0.0
         if self._timings is not None:
             node.measure(self._timings)
             gc.callbacks.append(self._collected)
         self._pace = CommonPace(config.background_time_ms / 1000.0)
-        node.background.set_pace(self._pace)
+        background.set_pace(self._pace)
         node.turn_share.set_pace(TimedPace(_BULK_S))
 
     def now(self) -> int:
@@ -164,7 +166,7 @@ class Driver:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     def _room_changed(self, is_full: bool) -> None:
-        self.node.alarms.is_full = is_full
+        self._alarms.set_full(is_full)
 
     def wants_turn(self) -> None:
         """Something has happened: end the turn when the loop has delivered everything that is there."""
@@ -368,16 +370,16 @@ class Driver:
 
     def farewell(self, node_id: str) -> list[bytes]:
         """See PeerCallbacks."""
-        frames: list[bytes] = self.node.membership.farewell(node_id)
+        frames: list[bytes] = self._membership.farewell(node_id)
         return frames
 
     def counts(self, node_id: str) -> bool:
         """See PeerCallbacks."""
-        return bool(self.node.replication.acquaintances.is_admitted(node_id))
+        return bool(self._acquaintances.is_admitted(node_id))
 
     def refusal(self, node_id: str, payload: bytes) -> list[bytes]:
         """See PeerCallbacks."""
-        frames: list[bytes] = self.node.replication.acquaintances.refusal(node_id, payload)
+        frames: list[bytes] = self._acquaintances.refusal(node_id, payload)
         return frames
 
     def _peer_defect(self, node_id: str, error: Exception) -> None:
@@ -458,8 +460,8 @@ class Driver:
     def _take_synced(self, job: SyncJob) -> None:
         """What waited for a job goes on."""
         self._job = None
-        if self.node.alarms.is_disk_full:
-            self.node.alarms.disk_full(False)
+        if self._alarms.is_disk_full:
+            self._alarms.disk_full(False)
         self.node.synced(job, self.now())
 
     def _synced(self, job: SyncJob, seconds: float) -> None:
@@ -478,7 +480,7 @@ class Driver:
 
     def _sync_failed(self, job: SyncJob, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            self.node.alarms.disk_full(True)
+            self._alarms.disk_full(True)
             self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
             self.wants_turn()
             return

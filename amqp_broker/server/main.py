@@ -192,7 +192,7 @@ class Run:
             driver.stop_threads()
         failure = driver.failed.exception() if driver.failed.done() else None
         if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
-            raise FolderGivenUp(self._node.replication.acquaintances.reason)
+            raise FolderGivenUp(self._node.acquaintances.reason)
         if failure is None:
             return 0
         if not is_ready and isinstance(failure, StorageError):
@@ -283,9 +283,10 @@ class Run:
         driver.wants_turn()
         deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
         # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
-        while node.clients.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
+        clients = node.clients
+        while clients.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        for connection in list(node.clients.connections.values()):
+        for connection in list(clients.connections.values()):
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)

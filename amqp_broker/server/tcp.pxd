@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node
+from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
 
@@ -11,6 +12,7 @@ cdef double _LONG_S, _QUICK_S
 @cython.final
 cdef class TcpTransport:
     cdef Driver driver
+    cdef Pauses pauses
     cdef object loop
     cdef object socket
     cdef object tls

@@ -88,6 +88,7 @@ class TcpTransport:
         tls: TlsLayer | None = None,
     ) -> None:
         self.driver = driver
+        self.pauses = driver.node.pauses
         self.tls = tls
         self.loop = loop
         self.socket = client
@@ -104,7 +105,7 @@ class TcpTransport:
         self.is_lost = False
         self.has_ended = False
         self.connection: Connection = driver.node.open_connection(peer, driver.now())
-        self.connection.transport = self
+        self.connection.set_transport(self)
         loop.add_reader(self.fd, self.on_readable)
         if tls is not None and tls.has_more:
             loop.call_soon(self.on_readable)
@@ -138,7 +139,7 @@ class TcpTransport:
         most = self.read_bytes
         if count > _LARGE_FRAME_BYTES or connection.partial_left:
             most = _LARGE_READ_BYTES
-        if driver.node.pauses.is_shut:
+        if self.pauses.is_shut:
             most = _GATED_READ_BYTES
         is_lone = count == 0 and self.tls is None and driver.is_calm()
         if count and cython.compiled:
@@ -307,7 +308,7 @@ class TcpTransport:
             self.unsent_bytes = 0
         self.socket.close()
         self.driver.lost(self.connection)
-        self.connection.transport = None  # or neither of the two would go
+        self.connection.set_transport(None)  # or neither of the two would go
 
     def _stop_reading(self) -> None:
         if self.is_reading:
@@ -371,7 +372,7 @@ class TcpTransport:
         driver.node.unwritable(connection)
         connection.unsent_bytes = self.unsent_bytes
         if not connection.paused_for & _OUTPUT and self.unsent_bytes > self.output_pause:
-            driver.node.pauses.choke(connection)
+            self.pauses.choke(connection)
             driver.wants_turn()
 
     def set_paused(self, is_paused: bool) -> None:

@@ -57,6 +57,10 @@ class Task:
         self._then: list[Callable[[object], None]] = []
         background.add(self._slice)
 
+    def tell_progress(self, told: Callable[[], None]) -> None:
+        """Call `told()` after each slice."""
+        self.on_progress = told
+
     def when_done(self, then: Callable[[object], None]) -> None:
         """Call `then(result)`; at once if it is done already."""
         if self.is_done:

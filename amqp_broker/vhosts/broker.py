@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.entities import QueueRecord
@@ -20,7 +21,7 @@ from amqp_broker.metadata.stored_groups import METADATA_GROUP
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.queue_type import Definition, QueueType
+from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
 from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
@@ -31,6 +32,7 @@ from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
+from amqp_broker.vhosts.declarations import Declarations
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
+    from amqp_broker.queue_types.remote.homes import Homes
     from exchanges.router import ExchangeEntry
+    from queues.recovery import RecoveredQueue
 
 log = logging.getLogger("amqp_broker")
 
@@ -62,6 +66,18 @@ class _Elsewhere:
 
 
 ELSEWHERE = _Elsewhere()
+
+
+class StagedApps(Protocol):
+    """What transactions have staged and committed (leases/apps.py)."""
+
+    def recover(self, notes: dict[int, tuple[int, bytes]], now: int) -> list[int]: ...
+
+    def restore(self, recovered: dict[int, RecoveredQueue], now: int) -> None: ...
+
+    def forget_vhost(self, vhost: str) -> None: ...
+
+    def staged_messages(self) -> int: ...
 
 
 class Broker:
@@ -98,7 +114,32 @@ class Broker:
         self._ending: dict[tuple[str, str], tuple[int, ...]] = {}
         #: Connections whose exclusive queues are being declared, by virtual host and name.
         self.owners: dict[tuple[str, str], Owner] = {}
+        self.hashing = Hashing()
+        self.declarations = Declarations(self)
+        # What `join` and `serve` bring: they are built on this object.
+        self.replication: Replication
+        self.groups: QuorumGroups
+        self.homes: Homes
+        self.apps: StagedApps
+        self.lease_expiry: LeaseWatch
         self.types: dict[str, QueueType] = make_types(self)
+
+    def join(self, replication: Replication, groups: QuorumGroups) -> None:
+        """How its changes get to the other nodes. Before anything is proposed or recovered."""
+        self.replication, self.groups = replication, groups
+
+    def serve(self, homes: Homes, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
+        """The queues of other nodes, and what is leased of its own. Before `start`."""
+        self.homes, self.apps, self.lease_expiry = homes, apps, lease_expiry
+
+    def count_unroutable(self) -> None:
+        """A message went to no queue."""
+        self.unroutable += 1
+
+    def take_page_checks(self) -> list[PageCheck]:
+        """The stored pages that were not read at the start. Once each."""
+        checks, self.page_checks = self.page_checks, []
+        return checks
 
     # -- changes that others know ----------------------------------------------------------------------------------
 
@@ -183,10 +224,7 @@ class Broker:
             queue_type.finish_recovery()
         if not self.config.recover:
             self.page_checks = page_checks(self.store.pager.page_store, recovery)
-        recovery.queues = {}
-        recovery.leases = {}
-        recovery.last_letters = {}
-        recovery.notes = {}
+        recovery.forget()
 
     def _check_types(self, records: list[QueueRecord]) -> None:
         """Of a queue whose type is not known nothing may be lost: it was declared with another version. Raises
@@ -311,8 +349,8 @@ class Broker:
             durable=durable,
             auto_delete=auto_delete,
             internal=internal,
+            arguments=arguments,
         )
-        entry.arguments = arguments
         self.apply_exchange_policy(vhost, entry)
         if exchange.delays:
             record = self.metadata.exchange(vhost.name, name)
@@ -365,8 +403,7 @@ class Broker:
 
     def _take_in(self, vhost: VHost, queue: Queue, declaration: QueueDeclaration) -> None:
         """A queue is there at run time."""
-        queue.declaration = declaration
-        queue.last_used = self.clock.now
+        queue.declared(declaration, self.clock.now)
         vhost.queues[declaration.name] = queue
         self.queue_count += 1
         vhost.queue_changed(declaration.name)
@@ -400,15 +437,12 @@ class Broker:
     def apply_policies(self, vhost: VHost) -> Task:
         """A policy changed: every queue and exchange of the virtual host looks again, a few in a slice. Done when all
         have. What is declared meanwhile looks by itself. Changes that come while all look are for one look behind."""
-        following = vhost.next_look
-        if following is None:
-            vhost.next_look = following = Task(self.background, self._look_again(vhost, vhost.look))
-        return following
+        return vhost.next_look or vhost.look_later(Task(self.background, self._look_again(vhost, vhost.look)))
 
     def _look_again(self, vhost: VHost, before: Task | None) -> Steps:
         if before is not None:
             yield before
-        vhost.look, vhost.next_look = vhost.next_look, None
+        vhost.look_now()
         for queue in list(vhost.queues.values()):
             if not queue.is_deleted:
                 self._type_of(queue).policies_changed(queue, self.clock.now)
@@ -474,11 +508,3 @@ class Broker:
     def wait_for_disk(self) -> None:
         """See TypeHost."""
         self.replication.stream.wait_for_disk(self.store.journal.position)
-
-    hashing: Any = None  # the node sets it
-    apps: Any = None  # the node sets it
-    lease_expiry: Any = None  # the node sets it
-    declarations: Any = None  # the node sets it
-    homes: Any = None  # the node sets it
-    replication: Replication = None  # type: ignore[assignment]  # the node sets them
-    groups: QuorumGroups = None  # type: ignore[assignment]

@@ -103,14 +103,14 @@ class Declarations:
         if method.passive:
             session.check_any("queue", name)
             asked = self.find_queue(declarer, name)
-            asked.last_used = self._broker.clock.now
+            asked.mark_used(self._broker.clock.now)
             return name, asked
         is_durable = method.durable and not method.exclusive
         present = self._look_up(vhost, name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(declarer, present, method, is_durable)
-            present.last_used = self._broker.clock.now
+            present.mark_used(self._broker.clock.now)
             return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")

@@ -39,6 +39,10 @@ class Projection:
         self._close_user = close_user
         self.is_live = False
 
+    def go_live(self) -> None:
+        """The virtual hosts were built: they are kept true from now on."""
+        self.is_live = True
+
     def applied(self, command: Command, changed: bool, is_own: bool) -> object:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
         most whether anything changed; for what is made true in slices, the Task of that."""

@@ -146,8 +146,8 @@ class QueueGroupMachine:
         """The node's present command stream; effects come for this one only. 0: none."""
         return self._execution.own_session
 
-    @own_session.setter
-    def own_session(self, session: int) -> None:
+    def begin_session(self, session: int) -> None:
+        """The node has another one."""
         self._execution.own_session = session
 
     def take_effects(self) -> list[Effect]:

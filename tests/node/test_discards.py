@@ -20,7 +20,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def _statistics(driver: NodeDriver) -> Any:
-    task = Task(driver.node.background, count_node(driver.node))
+    task = Task(driver.node.background, count_node(driver.node.system.counts))
     driver.settle()
     return task.result
 

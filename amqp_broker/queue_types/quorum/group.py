@@ -159,7 +159,7 @@ class QueueGroup(CommandSink):
                 if origin == own:
                     newest = max(newest, session)
         self.stream = OwnStream(own, self._session_above(newest, now))
-        self.machine.own_session = self.stream.session
+        self.machine.begin_session(self.stream.session)
 
     def _session_above(self, newest: int, now: int) -> int:
         return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
@@ -374,7 +374,7 @@ class QueueGroup(CommandSink):
         consumers held is back in the queues."""
         log.warning("queue group %d: the session of this node is over, a new one begins", self.group_id)
         reopened = self.stream.reopen(session)
-        self.machine.own_session = self.stream.session
+        self.machine.begin_session(self.stream.session)
         self.renumber(reopened.consumers)
         for token in reopened.dropped:
             receipt: Any = token  # a Receipt

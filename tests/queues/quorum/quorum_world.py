@@ -104,7 +104,7 @@ class Member:
             self.applied += 1
             self.machine.apply(self.applied, 1, data, 0)
         self.machine.take_effects()
-        self.machine.own_session = session
+        self.machine.begin_session(session)
 
     def install_from(self, other: Member) -> None:
         """Take over the other's state of now."""
@@ -127,7 +127,7 @@ class Stream:
         self.sequence = 0
         self.seen = 0
         self.consumers = session << 20
-        member.machine.own_session = session
+        member.machine.begin_session(session)
 
     def new_consumer(self) -> int:
         self.consumers += 1

@@ -77,7 +77,7 @@ class RandomNode:
         self.consumers: list[int] = []
         self.held: list[tuple[int, int]] = []
         for each in (self.member, self.shadow):
-            each.machine.own_session = session
+            each.machine.begin_session(session)
 
     def number(self) -> int:
         self.numbers += 1

@@ -71,7 +71,7 @@ class Recorder:
         self.steps: list[list[Any]] = []
 
     def session(self, node: str, session: int) -> None:
-        self.members[node].machine.own_session = session
+        self.members[node].machine.begin_session(session)
         self.steps.append(["session", node, session])
 
     def leads(self, node: str, is_leader: bool) -> None:

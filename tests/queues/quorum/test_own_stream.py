@@ -33,7 +33,7 @@ class World:
         self.member = Member("n1")
         self.group = Group(self.member, settings=settings_of())
         self.stream = OwnStream("n1", 500)
-        self.member.machine.own_session = 500
+        self.member.machine.begin_session(500)
         self.outcomes: list[Outcome] = []
 
     def propose(self, batches: list[bytes]) -> None:
@@ -140,7 +140,7 @@ def test_a_new_session_attaches_the_consumers_again_and_goes_on() -> None:
     world.propose(before)
     assert world.learn()
     reopened = stream.reopen(501)
-    world.member.machine.own_session = stream.session
+    world.member.machine.begin_session(stream.session)
     assert reopened.dropped == ["too late"]
     assert sorted(reopened.consumers)[:3] == [kept, prefetching, late]
     world.propose(stream.take_batches())
@@ -221,12 +221,12 @@ def test_every_publish_is_applied_once_and_in_order(seed: int) -> None:
             world.group.lead(NodeDown("n1", stream.session))
         if chance.random() < 0.5 and world.learn():
             stream.reopen(0)
-            world.member.machine.own_session = stream.session
+            world.member.machine.begin_session(stream.session)
             flying += stream.take_batches()
     for _ in range(3):
         if world.learn():
             stream.reopen(0)
-            world.member.machine.own_session = stream.session
+            world.member.machine.begin_session(stream.session)
         stream.resend()
         world.propose(stream.take_batches())
     assert not world.learn()

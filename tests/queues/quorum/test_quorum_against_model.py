@@ -241,7 +241,7 @@ class QuorumMachine(RuleBasedStateMachine):
     def install_elsewhere(self, budget: int) -> None:
         """Another member takes over from here."""
         other = Member("n1", budget)
-        other.machine.own_session = self.stream.session
+        other.machine.begin_session(self.stream.session)
         other.install_from(self.member)
         self.group.members = [other]
         self.member = self.stream.member = other

@@ -92,7 +92,7 @@ def test_never_two_accepted_acknowledgements(seed: int) -> None:
             if of_type(told, SessionClosed) and of_type(told, SessionClosed)[-1].session == each.session:
                 each.session += 1
                 each.sequence = 0
-                each.member.machine.own_session = each.session
+                each.member.machine.begin_session(each.session)
             old[each.member.name] = [
                 Settle(consumer, How.ACK, ((delivery, delivery),))
                 for consumer, delivery, _, _ in deliveries(each.member.effects)
