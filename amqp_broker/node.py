@@ -89,6 +89,7 @@ _NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: What `Node.end_turn` calls, in this order, those left out that have nothing to do.
 PARTS = (
     "logins.take",  # whose password is to be checked; who is let in or refused speaks in this turn
+    "turn_share.begin_turn",
     "choose_readers",  # the gate, if it is shut: who may go on does so in this turn, as a job
     "background.run",  # jobs write, publish and settle: before anything is closed
     "leases.work",  # claims and transactions move messages: before the store's end
@@ -212,6 +213,12 @@ class Node:
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
             self.answers.hold, counts,
         )  # fmt: skip
+        self._serve_clients(random_bytes, service_token)
+        self._begin(now)
+
+    def _serve_clients(self, random_bytes: Callable[[int], bytes], service_token: str | None) -> None:
+        """What handles their methods, from the handshake on."""
+        config, pager = self.config, self.store.pager
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.confirming = Confirming()
@@ -229,7 +236,6 @@ class Node:
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
-        self._begin(now)
 
     def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
         """What it agrees on with other nodes, and keeps as they do."""

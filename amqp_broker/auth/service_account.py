@@ -8,10 +8,13 @@ permission in any: what is done in there is done as somebody who may (see `Sessi
 from __future__ import annotations
 
 import hmac
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from amqp_broker.auth.session import Session
 from amqp_broker.metadata.metadata import Metadata
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.fields import Table
 
 #: What users cannot be called.
 RESERVED_PREFIX: Final = "amq."
@@ -37,7 +40,7 @@ class ServiceAccount:
 class ServiceSession(Session):
     """Its session."""
 
-    def __init__(self, metadata: Metadata, client_properties: Any) -> None:
+    def __init__(self, metadata: Metadata, client_properties: Table) -> None:
         super().__init__(metadata, SERVICE_USER, client_properties)
 
     def has_vhost(self) -> bool:
