@@ -27,8 +27,11 @@ cpdef Message make_message(bytes raw, bytes content, Py_ssize_t header_end, list
                            unsigned long long body_size, bint is_persistent, int priority, long long expiration,
                            long long timestamp)
 
-@cython.locals(size=bytes, body_size=bytes, header=bytes, content=bytes)
 cpdef Message remake_message(Message message, bytes raw, bytes properties, long long expiration)
+@cython.locals(size=bytes)
+cpdef bytes header_frame(bytes properties, object body_size)
+@cython.locals(content=bytes)
+cpdef Message with_header(Message message, bytes raw, bytes header, long long expiration)
 
 cdef class Delivery:
     cdef public Message message

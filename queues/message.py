@@ -151,9 +151,19 @@ def build_message(
 
 def remake_message(message: Message, raw: bytes, properties: bytes, expiration: int) -> Message:
     """The message with another address and property section; it shares the body."""
+    return with_header(message, raw, header_frame(properties, message.body_size), expiration)
+
+
+def header_frame(properties: bytes, body_size: int) -> bytes:
+    """The content header frame of a message with this property section."""
     size = (12 + len(properties)).to_bytes(4, "big")
-    body_size = message.body_size.to_bytes(8, "big")
-    header = b"".join((b"\x02\x00\x01", size, b"\x00\x3c\x00\x00", body_size, properties, b"\xce"))
+    return b"".join(
+        (b"\x02\x00\x01", size, b"\x00\x3c\x00\x00", body_size.to_bytes(8, "big"), properties, b"\xce")
+    )
+
+
+def with_header(message: Message, raw: bytes, header: bytes, expiration: int) -> Message:
+    """The message with another address and header frame; it shares the body."""
     content = header + message.content[message.header_end :]
     return make_message(
         raw, content, len(header), message.body, message.body_size, message.is_persistent, message.priority,

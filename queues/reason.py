@@ -13,7 +13,8 @@ class Reason(IntEnum):
     MAXLEN = 3
     DELIVERY_LIMIT = 4
 
-    @property
-    def word(self) -> str:
-        """As x-death names it."""
-        return self.name.lower()
+    #: As x-death names it.
+    word: str
+
+    def __init__(self, number: int) -> None:
+        self.word = self._name_.lower()

@@ -1,7 +1,7 @@
 cimport cython
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.protocol.fields cimport array_values, table_fields
-from queues.message cimport Message, remake_message
+from queues.message cimport Message, header_frame, with_header
 
 @cython.final
 cdef class Death:
@@ -32,14 +32,23 @@ cdef class Deaths:
     cdef public bint has_history
     cdef Py_ssize_t _max_history_bytes
     cdef ContentScanner _scanner
-    cdef Death _death
+    cdef bytes _section
+    cdef bytes _raw
+    cdef bytes _exchange
+    cdef str _queue
+    cdef str _reason
+    cdef bytes _own_key
+    cdef long long _second
+    cdef long long _body_size
+    cdef bytes _address
+    cdef bytes _properties
+    cdef bytes _header
 
-    @cython.locals(content=bytes, scanner=ContentScanner, raw=bytes, expiration="long long", split=Py_ssize_t,
-                   death=Death, start=Py_ssize_t, end=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, headers=bytes,
-                   properties=bytes, key=bytes)
+    @cython.locals(section=bytes, raw=bytes, second="long long")
     cpdef Message letter(self, Message message, str queue, str reason, bytes exchange, bytes own_key, long long now)
-    @cython.locals(death=Death)
-    cdef Death _death_of(self, str queue, str reason, bytes exchange, long long second)
+    @cython.locals(scanner=ContentScanner, own_key=bytes, split=Py_ssize_t, death=Death, first=Py_ssize_t,
+                   last=Py_ssize_t, headers=bytes)
+    cdef int _make(self, bytes section, bytes raw, long long expiration) except -1
     @cython.locals(found=dict, new=dict, written=dict, parts=list, name=bytes, field=bytes, entry=bytes)
     cdef bytes _headers(self, list fields, Death death, bint drops_copies)
     @cython.locals(counted=bytes, others=list, value=bytes, kept=list, room=Py_ssize_t)

@@ -27,7 +27,7 @@ from typing import Final
 
 from amqp_broker.protocol.content import ContentScanner
 from amqp_broker.protocol.fields import array_values, decode_table, encode_value, table_fields, typed
-from queues.message import NO_EXPIRATION, PROPERTIES_OFFSET, Message, remake_message
+from queues.message import NO_EXPIRATION, PROPERTIES_OFFSET, Message, header_frame, with_header
 
 _KNOWN_DEATHS = 256
 """So many are kept encoded."""
@@ -114,45 +114,60 @@ class Deaths:
         self.has_history = False
         self._max_history_bytes = max_history_bytes
         self._scanner = ContentScanner(_MAX_DEPTH)
-        self._death: Death | None = None
+        # What the last letter was made of, and what of it is the same for the next one, if that is made of the same.
+        self._section = self._raw = self._exchange = b""
+        self._queue = self._reason = ""
+        self._own_key: bytes | None = None
+        self._second = 0
+        self._body_size = -1
+        self._address = self._properties = self._header = b""
 
     def letter(
         self, message: Message, queue: str, reason: str, exchange: bytes, own_key: bytes | None, now: int
     ) -> Message:
         """The letter that a message becomes in `queue`, to be published to `exchange`. own_key: the routing key that
         the queue gives its letters; without it the message keeps its keys. Both are short strings."""
-        content, scanner = message.content, self._scanner
-        raw, expiration = message.raw, message.expiration
+        section = message.content[PROPERTIES_OFFSET : message.header_end - 1]
+        raw, second = message.raw, now // 1000
+        if (
+            section != self._section
+            or raw != self._raw
+            or second != self._second
+            or reason != self._reason
+            or queue != self._queue
+            or exchange != self._exchange
+            or own_key != self._own_key
+        ):
+            self._second = second
+            self._queue, self._reason = queue, reason
+            self._exchange, self._own_key = exchange, own_key
+            self._make(section, raw, message.expiration)
+            self._body_size = -1
+        if message.body_size != self._body_size:
+            self._body_size = message.body_size
+            self._header = header_frame(self._properties, message.body_size)
+        return with_header(message, self._address, self._header, NO_EXPIRATION)
+
+    def _make(self, section: bytes, raw: bytes, expiration: int) -> None:
+        """The address and the properties of the letters of such messages: nearly all are like the one before."""
+        scanner, own_key = self._scanner, self._own_key
         split = 1 + raw[0]
-        death = self._death_of(queue, reason, raw[1:split], now // 1000)
+        death = death_of(self._queue, self._reason, raw[1:split], self._second)
         death.take(raw, expiration)
-        start, end = PROPERTIES_OFFSET, message.header_end - 1
-        if not scanner.scan(content, start, end):
-            raise AssertionError(f"a message in queue '{queue}' has malformed properties")
+        self._section = b""
+        if not scanner.scan(section, 0, len(section)):
+            raise AssertionError(f"a message in queue '{self._queue}' has malformed properties")
         self.copies = []
         self.has_history = False
         first, last = scanner.headers_start, scanner.headers_end
-        if not first or (not scanner.has_copies and content.find(b"-death", first, last) < 0):
+        if not first or (not scanner.has_copies and section.find(b"-death", first, last) < 0):
             # Nearly every message: what it has stays as it is.
-            headers = b"".join((death.history, content[first:last] if first else b"", death.companions))
+            headers = b"".join((death.history, section[first:last] if first else b"", death.companions))
         else:
-            headers = self._headers(table_fields(content, first, last), death, own_key is not None)
-        properties = _replace_headers(content, start, end, scanner, headers)
-        key = raw[split:] if own_key is None else own_key
-        return remake_message(message, exchange + key, properties, NO_EXPIRATION)
-
-    def _death_of(self, queue: str, reason: str, exchange: bytes, second: int) -> Death:
-        """Mostly that of the message before."""
-        death = self._death
-        if (
-            death is None
-            or death.second != second
-            or death.exchange != exchange
-            or death.queue != queue
-            or death.reason != reason
-        ):
-            death = self._death = death_of(queue, reason, exchange, second)
-        return death
+            headers = self._headers(table_fields(section, first, last), death, own_key is not None)
+        self._properties = _replace_headers(section, 0, len(section), scanner, headers)
+        self._address = self._exchange + (raw[split:] if own_key is None else own_key)
+        self._section, self._raw = section, raw
 
     def _headers(self, fields: list[tuple[bytes, bytes]], death: Death, drops_copies: bool) -> bytes:
         """The table of a letter."""

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.machine import Batch
 
-#: A batch has so many commands at most: a member applies it in a millisecond or two, and others have their turn.
-BATCH_COMMANDS = 50
+#: A batch has so many commands at most: a member applies it in some milliseconds, and others have their turn.
+BATCH_COMMANDS = 20
 #: What was sent and is not applied after this time goes again, milliseconds.
 RESEND_MS = 1000
 #: So long `then` waits for members that are linked and do not say that they have applied it, milliseconds.

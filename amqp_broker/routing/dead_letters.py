@@ -136,7 +136,7 @@ class DeadLetters:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
         is called when its fate is known."""
         self._receipt = None
-        copies = self._publish(queue, entry.message, reason, now, None, not self._host.replication.is_alone)
+        copies = self._publish(queue, entry.message, reason, now, None, True)
         receipt = self._receipt
         if receipt is None or not receipt.waiting:
             return max(0, copies)
@@ -159,7 +159,7 @@ class DeadLetters:
         self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None, makes_receipt: bool
     ) -> int:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
-        receipt, if one is needed."""
+        receipt, if one is needed: who has to agree is asked only then, as it takes long."""
         way = self._ways.get(queue)
         if way is None or not way.holds(self._host.vhosts):
             way = self._find_way(queue)
@@ -183,7 +183,11 @@ class DeadLetters:
                 return -1
         if reason is not Reason.REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
-        if makes_receipt and (delayed or (way.may_need_receipt and needs_receipt(queues))):
+        if (
+            makes_receipt
+            and (delayed or (way.may_need_receipt and needs_receipt(queues)))
+            and not self._host.replication.is_alone
+        ):
             receipt = self._receipt = JointReceipt()
         if queues:
             self.is_posting = True

@@ -18,7 +18,7 @@ MESSAGES = CONSUMERS * MOST_IN_FLIGHT
 #: A slow disk: so many turns pass before something is synced.
 TURNS_OF_A_SYNC = 40
 #: What a log is given at a time, and a slice more.
-GIVEN_AT_ONCE = 1024 + 128
+GIVEN_AT_ONCE = 512 + 128
 
 
 def crowd(driver: NodeDriver) -> Client:

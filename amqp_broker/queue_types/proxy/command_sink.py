@@ -68,7 +68,7 @@ ACK_REST_MS = 20
 _ACK_REST_MS = ACK_REST_MS
 #: What came at once is handed to clients at once up to so much, and the rest in slices of the background: in messages
 #: that leave as they came, about a microsecond each.
-HANDED_AT_ONCE = 4096
+HANDED_AT_ONCE = 2048
 _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
 REMADE = 4

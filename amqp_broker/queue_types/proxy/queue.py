@@ -32,7 +32,7 @@ _REJECT = How.REJECT
 _RETURN = How.RETURN
 
 #: So many go back to a log at a time: all that it takes at once it also hands to its consumers at once.
-_RETURN_WINDOW = 1024
+_RETURN_WINDOW = 512
 
 
 class QueueProxy(Queue):
