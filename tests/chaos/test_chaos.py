@@ -1,4 +1,7 @@
-"""Three real nodes and short faults of each kind, twice: two minutes. The long form is `python -m tests.chaos`."""
+"""Three real nodes and a short fault of each kind, in an order by chance.
+
+The campaign is `make chaos`: thirty rounds of longer faults, and limits for how long nobody may write (docs/chaos.md).
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,13 @@ async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Pat
         campaign = Campaign(cluster, Scene(cluster, chance, told.append), chance, OUTAGE_LIMIT_S)
         await campaign.prepare()
         kinds = chance.sample(list(FaultKind), len(FaultKind))
-        done = await campaign.run([*FaultKind, *kinds], SECONDS)
+        done = await campaign.run(kinds, SECONDS)
     finally:
         statuses = await cluster.stop()
     assert done.findings.violations == [], told
     assert set(statuses.values()) == {0}
     # It was a test at all: there was load on both kinds of queues, and locks were held.
     counts = done.findings.counts
-    assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 500
-    assert len(done.faults) == 2 * len(FaultKind)
-    assert done.holds > 50
+    assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 250
+    assert len(done.faults) == len(FaultKind)
+    assert done.holds > 25

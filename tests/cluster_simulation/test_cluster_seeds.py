@@ -1,4 +1,6 @@
-"""Hundreds of runs of a cluster, each another world; and that a run can be replayed.
+"""Runs of a cluster, each another world; and that a run can be replayed.
+
+The campaigns are `make simulate CLUSTER=3` (or 5) for any seeds, and two thousand of them with `-m long`.
 
 A seed replays what it found as long as the workload draws the same numbers. So whatever a seed has found is also told
 here, with its cause.
@@ -19,7 +21,7 @@ import pytest
 from tests.cluster_simulation.weather_kinds import KINDS, DenseWeather
 from tests.simulation.state import Violation
 
-SEEDS = 200
+SEEDS = 100
 MANY_SEEDS = 2000
 SECONDS = 2.0
 #: In dense weather, as in its campaigns.
@@ -71,7 +73,7 @@ def test_no_seed_of_three_nodes_finds_a_violation(first: int) -> None:
 
 
 def test_no_seed_of_five_nodes_finds_a_violation() -> None:
-    assert not failures_of("dense", range(1, 6), 5, SHORT_SECONDS), _REPLAY
+    assert not failures_of("dense", range(1, 4), 5, SHORT_SECONDS), _REPLAY
 
 
 _GONE_TOO_EARLY = "the pages of a deleted quorum queue were removed while a checkpoint named them"
@@ -131,13 +133,12 @@ def test_no_seed_of_many_finds_a_violation(size: int, seeds: int) -> None:
         assert not [each for failures in found for each in failures], _REPLAY
 
 
-@pytest.mark.parametrize("seed", [5, 8])
-def test_a_seed_gives_the_same_run_in_every_process(seed: int) -> None:
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
     """Nothing depends on the order of a set, on an address or on a clock."""
     outputs = []
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "tests.simulation", "--cluster", "3", "--seed", str(seed), "--seconds", "1.5"]
+        command = [sys.executable, "-m", "tests.simulation", "--cluster", "3", "--seed", "5", "--seconds", "1"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         outputs.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
     assert outputs[0] == outputs[1]
-    assert f"seed {seed}: " in outputs[0]
+    assert "seed 5: " in outputs[0]

@@ -1,4 +1,4 @@
-"""Hundreds of runs, each another world; and that a run can be replayed.
+"""Runs, each another world; and that a run can be replayed. The campaign is `make simulate`, of twice the length.
 
 A seed replays what it found as long as the workload draws the same numbers. So whatever a seed has found is also a case
 of its own in tests/node/test_found_by_simulation.py, with its cause.
@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.state import Violation
 from tests.simulation.world import World
 
-SEEDS = 500
+SEEDS = 250
 STEPS = 800
 #: Of the many that run in every test.
 SHORT_STEPS = 400

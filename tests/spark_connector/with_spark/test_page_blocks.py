@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
 from tests.docs.blocks import block_named
-from tests.docs.source_names import ROOT
-from tests.spark_connector.with_spark.scene import PATIENCE_S, Scene, numbered
+from tests.spark_connector.with_spark.scene import Scene, numbered
 
 COUNT = 20
 
@@ -46,14 +44,15 @@ def test_a_stream_becomes_files(scene: Scene) -> None:
     assert sorted(bytes(row.body) for row in found) == sorted(numbered(COUNT))
 
 
-def test_a_queue_is_drained(scene: Scene) -> None:
+def test_a_queue_is_drained(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the session that is there: as a process of its own the command runs in test_over_tls.py."""
+    monkeypatch.setattr(type(scene.spark), "stop", lambda session: None)
+    monkeypatch.chdir(scene.folder)
     scene.declare("orders")
     scene.publish(numbered(COUNT), "orders")
     words = shlex.split(block_named("a drain"), comments=True)
     assert words[0] == "amqp-broker"
-    command = [sys.executable, "-P", "-m", "amqp_broker", *words[1:], "--url", scene.url]
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, cwd=scene.folder, env=environment, check=True, timeout=PATIENCE_S)
+    assert main([*words[1:], "--url", scene.url]) == 0
     assert scene.spark.read.parquet(str(Path(scene.folder / "orders"))).count() == COUNT
     assert scene.counts("orders") == (0, 0)
 
