@@ -44,6 +44,7 @@ from queues.recovery import RecoveredQueue
 from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
 from queues.store import MessageStore
+from queues.sums import QueueSums
 from queues.timers import Timer, Timers
 
 if TYPE_CHECKING:
@@ -134,6 +135,25 @@ class ClassicQueue(QueueRules):
     def consumer_count(self) -> int:
         """How many consumers there are."""
         return len(self.dispatcher.consumers)
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue."""
+        ready = self.ready
+        sums.ready += ready.count
+        sums.ready_bytes += ready.message_bytes
+        sums.unacked += self.unacked
+        sums.consumers += len(self.dispatcher.consumers)
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        sums.delivering += 1
+        sums.published += self.published
+        sums.delivered += self.delivered - self.fetched - self.fetched_no_ack
+        sums.auto_acked += self.auto_acked
+        sums.redelivered += self.redelivered
+        sums.acked += self.settled_count - self.auto_acked - self.unconsumed - self.fetched_no_ack
+        self.add_gets(sums)
+        self.add_drops(sums)
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
