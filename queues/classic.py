@@ -421,15 +421,15 @@ class ClassicQueue(QueueRules):
         """A dead letter is in its new places, or nobody wants it."""
         if entry.sequence == 0:  # it never stood here
             self.pager.used -= entry.message.size
-            return
-        self.unconsumed += 1
-        if self.is_deleted and (entry.journal_segment or entry.page is not None):
+        elif self.is_deleted and (entry.journal_segment or entry.page is not None):
             # A crash may undo the deletion, but not the letter.
+            self.unconsumed += 1
             self.forget(entry)
             self._mark_settled(entry.sequence)
             if self.last_letters is not None and not self.held:
                 self.last_letters.end()
         else:
+            self.unconsumed += 1
             self.forget(entry)
 
     def call_when_posted(self, callback: Callable[[], None]) -> bool:

@@ -44,7 +44,9 @@ class Totals:
         self._task: Task | None = None
         self._found: dict[str, Any] = {}
         self._found_at = -FRESH_MS
-        self.verbs: dict[str, Callable[[Request], Steps]] = {"totals": self._totals}
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "totals": self._totals,
+        }
 
     def _totals(self, request: Request) -> Steps:
         found = yield from self.own()
