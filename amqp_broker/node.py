@@ -49,6 +49,7 @@ from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.node_counts import NodeCounts
+from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
@@ -179,21 +180,16 @@ class Node:
         )
         self._replicate(random_bytes)
         self.homes = Homes(
-            self.replication,
-            self.tenants,
-            self.broker.vhosts,
-            self.broker.remove_queue,
-            pager,
-            self.timers,
-            self.background,
-            self.clock,
-        )
+            self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
+            self.background, self.clock,
+        )  # fmt: skip
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
         self._home_links = self.homes.links
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing
         # Memory and disk, and who is paused for them.
+        self.facts = NodeFacts(now)
         self.clients = Clients(config.max_connections)
         self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         self.pauses = Pauses(self.background, self.alarms.tell)
@@ -205,19 +201,24 @@ class Node:
         self._paging_out = PagingOut(
             pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
         )
+        handshake = Handshake(
+            config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
+            self.timers, self.clock, ServiceAccount(service_token),
+        )  # fmt: skip
         counts = NodeCounts(
-            config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients, self.backlog_bytes,
+            config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
+            self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
             lambda: self.timings,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.hold, counts,
+            self.answers.hold, counts, self.tenants,
         )  # fmt: skip
-        self._serve_clients(random_bytes, service_token)
+        self._serve_clients(handshake, random_bytes)
         self._begin(now)
 
-    def _serve_clients(self, random_bytes: Callable[[int], bytes], service_token: str | None) -> None:
-        """What handles their methods, from the handshake on."""
+    def _serve_clients(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
+        """What handles their methods."""
         config, pager = self.config, self.store.pager
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
@@ -227,10 +228,6 @@ class Node:
             self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
-        )  # fmt: skip
-        handshake = Handshake(
-            config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
-            self.timers, self.clock, ServiceAccount(service_token),
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
@@ -380,7 +377,7 @@ class Node:
         self._next_number += 1
         clients = self.clients
         connection = Connection(clients, self.pauses, self.clock, self.config, peer, number, self.control)
-        clients.connections[number] = connection
+        clients.add(connection)
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
             self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")

@@ -44,6 +44,7 @@ from queues.recovery import RecoveredQueue
 from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
 from queues.store import MessageStore
+from queues.sums import QueueSums
 from queues.timers import Timer, Timers
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class ClassicQueue(QueueRules):
     has a dead letter exchange; letters: those that have not got there yet, None if it never had any. lease_groups: by
     name; parting: by id, those that put back what they hold. watcher: called once, when something becomes ready.
     last_letters: of a queue that was deleted, what survives a crash (last_letters.py); `held` has these, then.
+    Since the start, messages: published, delivered (to be acknowledged: to consumers, to basic.get and into leases),
+    auto_acked (delivered, and settled by that), redelivered (of both), settled_count (gone, whatever the way).
     """
 
     has_pages = True
@@ -99,7 +102,7 @@ class ClassicQueue(QueueRules):
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
-        self.published = self.delivered = self.settled_count = self.redelivered = 0
+        self.published = self.delivered = self.auto_acked = self.settled_count = self.redelivered = 0
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
         self.lease_groups: dict[str, LeaseGroup] = {}
@@ -132,6 +135,25 @@ class ClassicQueue(QueueRules):
     def consumer_count(self) -> int:
         """How many consumers there are."""
         return len(self.dispatcher.consumers)
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue."""
+        ready = self.ready
+        sums.ready += ready.count
+        sums.ready_bytes += ready.message_bytes
+        sums.unacked += self.unacked
+        sums.consumers += len(self.dispatcher.consumers)
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        sums.delivering += 1
+        sums.published += self.published
+        sums.delivered += self.delivered - self.fetched - self.fetched_no_ack
+        sums.auto_acked += self.auto_acked
+        sums.redelivered += self.redelivered
+        sums.acked += self.settled_count - self.auto_acked - self.unconsumed - self.fetched_no_ack
+        self.add_gets(sums)
+        self.add_drops(sums)
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -172,7 +194,7 @@ class ClassicQueue(QueueRules):
         self.published += 1
         if taker is not None:
             if taker.no_ack:
-                self.delivered += 1
+                self.auto_acked += 1
                 self.settled_count += 1
                 if journal_segment:
                     self._mark_settled(sequence)
@@ -197,7 +219,7 @@ class ClassicQueue(QueueRules):
             self.redelivered += 1
         if consumer.no_ack:
             self.forget(entry)
-            self.delivered += 1
+            self.auto_acked += 1
             message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
             consumer.deliver_at_once(message, entry.is_redelivered)
         else:
@@ -324,6 +346,7 @@ class ClassicQueue(QueueRules):
         if not self.is_deleted:
             self.bring_back(entries, counts, now)
         else:
+            self.unconsumed += len(entries)
             for entry in entries:
                 self.ack(entry)
 
@@ -400,11 +423,13 @@ class ClassicQueue(QueueRules):
             self.pager.used -= entry.message.size
         elif self.is_deleted and (entry.journal_segment or entry.page is not None):
             # A crash may undo the deletion, but not the letter.
+            self.unconsumed += 1
             self.forget(entry)
             self._mark_settled(entry.sequence)
             if self.last_letters is not None and not self.held:
                 self.last_letters.end()
         else:
+            self.unconsumed += 1
             self.forget(entry)
 
     def call_when_posted(self, callback: Callable[[], None]) -> bool:
@@ -525,6 +550,7 @@ class ClassicQueue(QueueRules):
         """Drop all ready messages. Returns how many there were."""
         count = self.ready.count
         entries, pages = self.ready.clear()
+        self.unconsumed += len(entries)
         for entry in entries:
             self.forget(entry)
         for page in pages:
@@ -542,6 +568,7 @@ class ClassicQueue(QueueRules):
             else:
                 self.store.append_settled(self, [(page.first, page.last - page.first + 1)])
         self.settled_count += page.live
+        self.unconsumed += page.live
         if self.is_deleted:
             page.location = None
         elif page.origin is not None:

@@ -1,5 +1,6 @@
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
+from queues.sums cimport QueueSums
 from queues.write_group cimport WriteGroup
 
 cdef class Queue:
@@ -12,6 +13,9 @@ cdef class Queue:
     cdef public object settings
     cdef public object declaration
     cdef public long long last_used
+    cdef public long long fetched
+    cdef public long long fetched_no_ack
+    cdef public long long fetched_nothing
     cdef public WriteGroup writes
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
@@ -20,3 +24,7 @@ cdef class Queue:
     cpdef int ack(self, Delivery delivery) except -1
     cpdef int reject(self, Delivery delivery, long long now) except -1
     cpdef int put_back(self, list deliveries, long long now) except -1
+    cpdef int add_counts(self, QueueSums sums) except -1
+    cpdef int add_counters(self, QueueSums sums) except -1
+    cpdef int add_own_counters(self, QueueSums sums) except -1
+    cpdef int add_gets(self, QueueSums sums) except -1

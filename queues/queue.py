@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from queues.consumer import Consumer
 from queues.message import Message
+from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
 #: Why not, or None.
@@ -47,6 +48,7 @@ class Queue:
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
     has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
+    fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
     """
@@ -66,6 +68,7 @@ class Queue:
         self.declaration: Any = None
         self.last_used = 0
         self.had_consumers = False
+        self.fetched = self.fetched_no_ack = self.fetched_nothing = 0
 
     def declared(self, declaration: Any, now: int) -> None:
         """It is in its virtual host, and was declared so."""
@@ -98,6 +101,28 @@ class Queue:
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """Add what it holds, if it is this node that counts it: of all nodes, one does."""
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """Add all that is known here of what was done with it."""
+        self.add_gets(sums)
+
+    def add_own_counters(self, sums: QueueSums) -> None:
+        """The same, but for what other nodes count, too."""
+        self.add_counters(sums)
+
+    def add_gets(self, sums: QueueSums) -> None:
+        """Add how basic.get was answered on this node."""
+        sums.got += self.fetched
+        sums.got_no_ack += self.fetched_no_ack
+        sums.got_nothing += self.fetched_nothing
+
+    def oldest_arrival(self) -> int:
+        """When the broker took the message that is ready first, milliseconds since the epoch; 0 where that is not
+        known, or nothing is ready."""
+        return 0
 
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""

@@ -41,6 +41,7 @@ def open_channel(connection: Client, channel_id: int, services: ChannelServices,
         )
     channel = Channel(connection, channel_id, services)
     connection.channels[channel_id] = channel
+    clients.count_channel()
     reply(channel, methods.ChannelOpenOk())
 
 
@@ -58,7 +59,11 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     declarations = channels[0].services.declarations
     vhost = channels[0].vhost
     queues: dict[Queue, None] = {}
+    clients = channels[0].connection.clients
     for channel in channels:
+        confirms = channel.confirms
+        delivered = channel.first_tag + len(channel.unacked) - 1
+        clients.retire_channel(channel.published + confirms.published, confirms.confirmed, delivered)
         channel.transaction = None
         channel.confirms.end()
         channel.assemblies.end(channel)

@@ -136,14 +136,14 @@ class Publisher:
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:
-            self.note_unroutable()
+            self.note_unroutable(is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
 
-    def note_unroutable(self) -> None:
+    def note_unroutable(self, is_returned: bool) -> None:
         """A message went to no queue."""
-        self._broker.count_unroutable()
+        self._broker.count_unroutable(is_returned)
 
     def _route_by_headers(
         self, vhost: VHost, message: Message, facts: MessageFacts

@@ -9,23 +9,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.octets.sorted_keys import SortedKeys
+
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client, OpenConnection
 
 
+class ClosedSums:
+    """What connections and channels have done that are closed: octets, messages published, those of them
+    that were confirmed, and deliveries."""
+
+    def __init__(self) -> None:
+        self.received_bytes = self.sent_bytes = 0
+        self.published = self.confirmed = self.delivered = 0
+
+
 class Clients:
-    """connections: all, by their numbers. closing: those whose end is awaited, the oldest first. users: the open ones
-    of each user that has any. starved: deliveries to them have stopped. dropped: the driver is to close them.
+    """connections: all, by their numbers; numbers: these in order. closing: those whose end is awaited, the oldest
+    first. users: the open ones of each user that has any. starved: deliveries to them have stopped. dropped: the driver
+    is to close them. opened, closed, channels_opened, channels_closed: since the start; sums: what closed ones did.
     max_connections, max_transports: what the settings allow, or less if the driver has less to give."""
 
     def __init__(self, max_connections: int) -> None:
         self.max_connections = max_connections
         self.max_transports = 1 << 62
+        self.numbers: SortedKeys[int] = SortedKeys()
         self.connections: dict[int, OpenConnection] = {}
         self.pending_handshakes: dict[int, OpenConnection] = {}
         self.closing: dict[int, OpenConnection] = {}
         self.users: dict[str, dict[OpenConnection, None]] = {}
         self.open_count = 0
+        self.opened = self.closed = self.channels_opened = self.channels_closed = 0
+        self.sums = ClosedSums()
         self.dirty: list[OpenConnection] = []
         self.dropped: list[OpenConnection] = []
         self.starved: dict[OpenConnection, None] = {}
@@ -34,6 +49,22 @@ class Clients:
         """The driver has no room for more."""
         self.max_connections = connections
         self.max_transports = transports
+
+    def add(self, client: OpenConnection) -> None:
+        """There is a transport."""
+        self.connections[client.number] = client
+        self.numbers.add(client.number)
+
+    def count_channel(self) -> None:
+        """One was opened."""
+        self.channels_opened += 1
+
+    def retire_channel(self, published: int, confirmed: int, delivered: int) -> None:
+        """One is closed that has done so much."""
+        self.channels_closed += 1
+        self.sums.published += published
+        self.sums.confirmed += confirmed
+        self.sums.delivered += delivered
 
     def take_dirty(self) -> list[OpenConnection]:
         """Those that have something to say."""
@@ -49,19 +80,25 @@ class Clients:
         """The connection is open."""
         self.pending_handshakes.pop(client.number, None)
         self.open_count += 1
+        self.opened += 1
         self.users.setdefault(client.session.user, {})[client] = None
 
     def leave(self, client: Client) -> None:
         """The connection is not open any more."""
         self.open_count -= 1
+        self.closed += 1
         user = client.session.user
         del self.users[user][client]
         if not self.users[user]:
             del self.users[user]
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: OpenConnection) -> None:
         """Its transport is gone."""
+        if client.number in self.connections:
+            self.sums.received_bytes += client.received_bytes
+            self.sums.sent_bytes += client.sent_bytes
         self.starved.pop(client, None)
+        self.numbers.discard(client.number)
         for group in (self.connections, self.pending_handshakes, self.closing):
             group.pop(client.number, None)
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.connection.logins import Logins
     from amqp_broker.flow.clients import Clients
     from amqp_broker.leases.service import Leases
+    from amqp_broker.management.node_facts import NodeFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
@@ -28,5 +31,9 @@ class NodeCounts:
     leases: Leases
     alarms: Alarms
     clients: Clients
+    membership: Membership
+    logins: Logins
+    facts: NodeFacts
+    is_ready: Callable[[], bool]
     backlog_bytes: Callable[[], int]
     timings: Callable[[], Timings | None]

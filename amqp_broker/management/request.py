@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from amqp_broker.management.access import Asker
     from amqp_broker.protocol.json_values import JsonObject, JsonValue
 
 #: Names are short strings on the wire.
@@ -18,7 +19,9 @@ _NONE = object()
 
 
 class Request:
-    """The fields of one request."""
+    """The fields of one request. asker: as whom it is carried out; set before a verb gets it."""
+
+    asker: Asker
 
     def __init__(self, fields: JsonObject) -> None:
         self.fields = fields
@@ -54,6 +57,22 @@ class Request:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             _fail(key, "text that UTF-8 can carry", value)
+        return value
+
+    def number(self, key: str, default: int | None, least: int, most: int) -> int:
+        """An integer within bounds; default: None where it has to be given."""
+        value = self.get(key, _NONE if default is None else default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            _fail(key, "an integer", value)
+        if not least <= value <= most:
+            raise ValueError(f"field {key} has to be {least} to {most}, got {value}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """A list of strings."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            _fail(key, "a list of strings", value)
         return value
 
     def flag(self, key: str) -> bool:
