@@ -1,0 +1,118 @@
+"""Virtual hosts: lists, one, made, changed and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, created, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import flag, read_body, tags
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import is_there, show_object, show_objects, show_rows
+from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.node_client import LONG_DEADLINE_S
+from amqp_broker.web.shapes import VHOST
+
+_UNDEFINED = "undefined"
+
+
+class VhostBody(msgspec.Struct):
+    """What is told of a virtual host."""
+
+    description: str | None = None
+    tags: Any = None
+    default_queue_type: str | None = None
+    defaultqueuetype: str | None = None
+    tracing: Any = None
+
+
+def list_vhosts(asked: Asked) -> Answer:
+    return show_objects(asked, VHOST)
+
+
+def show_vhost(asked: Asked) -> Answer:
+    name = asked.name("vhost")
+    asked.enter_vhost(name)
+    return show_object(asked, VHOST, name=name)
+
+
+def put_vhost(asked: Asked) -> Answer:
+    name, body = asked.name("vhost"), read_body(asked.body, VhostBody)
+    fields: dict[str, Any] = {"name": name}
+    if body.description is not None:
+        fields["description"] = body.description
+    if body.tags is not None:
+        fields["tags"] = tags(body.tags)
+    queue_type = body.default_queue_type or body.defaultqueuetype
+    if queue_type and queue_type != _UNDEFINED:
+        fields["default_queue_type"] = queue_type
+    if body.tracing is not None:
+        fields["tracing"] = flag(body.tracing)
+    was_there = is_there(asked, "vhosts", name=name)
+    if not was_there:
+        fields["permissions_for"] = asked.user.name
+    asked.change("vhost.create", **fields)
+    return created(was_there)
+
+
+def delete_vhost(asked: Asked) -> Answer:
+    asked.change("vhost.delete", deadline_s=LONG_DEADLINE_S, name=asked.name("vhost"))
+    return no_content()
+
+
+def list_permissions(asked: Asked) -> Answer:
+    return _rows_of(asked, "permissions")
+
+
+def list_topic_permissions(asked: Asked) -> Answer:
+    return _rows_of(asked, "topic_permissions")
+
+
+def _rows_of(asked: Asked, kind: str) -> Answer:
+    name = asked.name("vhost")
+    _require(asked, name)
+    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name])
+
+
+def show_protection(asked: Asked) -> Answer:
+    """No virtual host is protected from deletion."""
+    _require(asked, asked.name("vhost"))
+    return Answer(value={"protected_from_deletion": False})
+
+
+def protect(asked: Asked) -> Answer:
+    _require(asked, asked.name("vhost"))
+    raise bad_request("virtual hosts cannot be protected from deletion here: keep the tag administrator to few users")
+
+
+def unprotect(asked: Asked) -> Answer:
+    _require(asked, asked.name("vhost"))
+    return no_content()
+
+
+def start_vhost(asked: Asked) -> Answer:
+    """It runs wherever the node does."""
+    _require(asked, asked.name("vhost"))
+    return no_content()
+
+
+def _require(asked: Asked, name: str) -> None:
+    if not is_there(asked, "vhosts", name=name):
+        raise object_not_found()
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/vhosts", list_vhosts),
+    Endpoint("GET", "/vhosts/{vhost}", show_vhost),
+    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/permissions", list_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/deletion/protection", show_protection, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/deletion/protection", protect, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/vhosts/{vhost}/deletion/protection", unprotect, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/start/{node}", start_vhost, Access.ADMINISTRATOR),
+)
