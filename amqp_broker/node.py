@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from amqp_broker.auth.hashing import Hashing, PasswordHash
+from amqp_broker.auth.service_account import ServiceAccount
 from amqp_broker.channel.assemblies import Assemblies
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.confirms import Confirming
@@ -150,9 +151,17 @@ class Turn:
 
 
 class Node:
-    """One broker node on one disk. `recover` comes first."""
+    """One broker node on one disk. `recover` comes first. service_token: lets in who logs in as the node's own user
+    (auth/service_account.py); None: nobody can."""
 
-    def __init__(self, config: Config, disk: Disk, now: int, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        disk: Disk,
+        now: int,
+        random_bytes: Callable[[int], bytes],
+        service_token: str | None = None,
+    ) -> None:
         self.config = config
         self.clock = TurnClock(now)
         self.timers = Timers()
@@ -210,7 +219,7 @@ class Node:
         )  # fmt: skip
         handshake = Handshake(
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
-            self.timers, self.clock,
+            self.timers, self.clock, ServiceAccount(service_token),
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting

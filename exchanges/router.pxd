@@ -24,6 +24,7 @@ cdef class ExchangeEntry:
 @cython.final
 cdef class Router:
     cdef public Py_ssize_t binding_count
+    cdef public object names
     cdef object _touched
     cdef object _later
     cdef dict _forgetting

@@ -25,6 +25,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from amqp_broker.octets.sorted_keys import SortedKeys
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.default import DefaultExchange
 from exchanges.delayed import delay_of
@@ -96,7 +97,7 @@ def at_once(job: Callable[[int], bool]) -> None:
 
 class Router:
     """One virtual host's exchanges; the predeclared ones are there from the start. touched is told which routes may
-    have changed; later gets what is to be done in slices."""
+    have changed; later gets what is to be done in slices. names: of the exchanges, in their order."""
 
     def __init__(
         self, queue_exists: Callable[[str], bool], touched: Touched = _nobody, later: Later = at_once
@@ -112,6 +113,7 @@ class Router:
         self._targets: dict[str, dict[str, None]] = {}
         self._alternates: dict[str, dict[str, None]] = {}
         self._entries: dict[str, ExchangeEntry] = {}
+        self.names: SortedKeys[str] = SortedKeys()
         self._sources: dict[Destination, dict[str, None]] = {}
         for name, type_name, internal in PREDECLARED:
             exchange = (
@@ -134,6 +136,7 @@ class Router:
             raise ValueError(f"exchange {name!r} is there already; ask get() first")
         entry = ExchangeEntry(name, exchange, durable, auto_delete, internal, alternate)
         self._entries[name] = entry
+        self.names.add(name)
         if alternate is not None:
             self._alternates.setdefault(alternate, {})[name] = None
         self._touch(name, None)
@@ -179,6 +182,7 @@ class Router:
         self._leave_alternate(entry)
         self._targets.pop(name, None)
         del self._entries[name]
+        self.names.discard(name)
         self.binding_count -= entry.exchange.binding_count
         sources = self._remove_destination(Destination(EXCHANGE, name))
         self._removed[entry.exchange] = name

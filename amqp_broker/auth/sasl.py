@@ -8,7 +8,6 @@ it was.
 
 from __future__ import annotations
 
-import hmac
 from typing import Final, NamedTuple
 
 from amqp_broker.protocol.errors import FieldError
@@ -22,17 +21,20 @@ class SaslError(Exception):
 
 
 class Credentials(NamedTuple):
+    """identity: as whom the user wants to act; "" for nobody else."""
+
     user: str
     password: str
+    identity: str = ""
 
     def __repr__(self) -> str:
-        return f"Credentials(user={self.user!r}, password=...)"
+        return f"Credentials(user={self.user!r}, password=..., identity={self.identity!r})"
 
 
 def plain(response: bytes) -> Credentials:
     """PLAIN (RFC 4616): authorization identity, NUL, user, NUL, password.
 
-    The authorization identity must be empty or the user: nobody acts as somebody else here. Raises SaslError.
+    Whether the user may act as somebody else is decided elsewhere, too. Raises SaslError.
     """
     _check_size("PLAIN", response)
     parts = response.split(b"\0")
@@ -41,11 +43,7 @@ def plain(response: bytes) -> Credentials:
             f"a PLAIN response holds two NUL octets, between identity, user and password: {len(parts) - 1}"
         )
     identity, user, password = parts
-    if identity and not hmac.compare_digest(identity, user):
-        raise SaslError(
-            f"the PLAIN response asks to act as '{_text(identity)}' while logging in as '{_text(user)}'"
-        )
-    return _credentials("PLAIN", user, password)
+    return _credentials("PLAIN", user, password, b"" if identity == user else identity)
 
 
 def amqplain(response: bytes) -> Credentials:
@@ -79,10 +77,10 @@ def external(response: bytes, peer_name: str | None) -> str:
     return peer_name
 
 
-def _credentials(mechanism: str, user: bytes, password: bytes) -> Credentials:
+def _credentials(mechanism: str, user: bytes, password: bytes, identity: bytes = b"") -> Credentials:
     if not user:
         raise SaslError(f"the {mechanism} response names no user")
-    return Credentials(_text(user), _text(password))
+    return Credentials(_text(user), _text(password), _text(identity))
 
 
 def _check_size(mechanism: str, response: bytes) -> None:

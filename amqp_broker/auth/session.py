@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 class Session:
     """One logged-in user in one virtual host. Permissions are looked up again when the metadata's counter has moved.
 
-    client_properties: as the client sent them. capabilities: the names that the client set to true.
+    client_properties: as the client sent them. capabilities: the names that the client set to true. acting: the
+    administrator who logged in as this user; "" where the user did. mechanism: how.
     """
 
-    def __init__(self, metadata: Metadata, user: str, client_properties: Any) -> None:
+    def __init__(
+        self, metadata: Metadata, user: str, client_properties: Any, acting: str = "", mechanism: str = ""
+    ) -> None:
         self._metadata = metadata
         self.user = user
+        self.acting = acting
+        self.mechanism = mechanism
         self.vhost = ""
         self.client_properties = client_properties
         found = client_properties.get("capabilities")
@@ -78,5 +83,9 @@ class Session:
 
     def has_tag(self, tag: str) -> bool:
         """Whether the user has this tag, as administrator or impersonator."""
+        return tag in self.tags()
+
+    def tags(self) -> tuple[str, ...]:
+        """The user's tags; none of a user who has been deleted."""
         user = self._metadata.user(self.user)
-        return user is not None and tag in user.tags
+        return user.tags if user is not None else ()

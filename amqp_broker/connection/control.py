@@ -211,8 +211,9 @@ class Control:
                 self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
 
     def close_user(self, name: str) -> None:
-        """Close the open connections of a user who is deleted."""
-        for connection in list(self._clients.users.get(name, ())):
+        """Close the open connections of a user who is deleted, and those where he is somebody else."""
+        acting = [each for users in self._clients.users.values() for each in users if each.session.acting == name]
+        for connection in [*self._clients.users.get(name, ()), *acting]:
             self.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
 
     def on_client_close(self, connection: Connection) -> None:
@@ -246,7 +247,8 @@ class Control:
             return ""
         vhost = f", vhost {session.vhost!r}" if session.vhost else ""
         name = f", name {session.connection_name!r}" if session.connection_name else ""
-        return f" (user {session.user!r}{vhost}{name})"
+        acting = f" by {session.acting!r}" if session.acting else ""
+        return f" (user {session.user!r}{acting}{vhost}{name})"
 
     def refuse_silently(self, connection: Connection, delay_ms: int) -> None:
         """Nothing is said and nothing more is heard; after the delay the transport is closed."""

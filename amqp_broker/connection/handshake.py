@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
+from amqp_broker.auth.service_account import SERVICE_USER, ServiceAccount, ServiceSession
 from amqp_broker.auth.session import Session
-from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
+from amqp_broker.auth.users import LoginOutcome, login_with_certificate
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
-from amqp_broker.connection.logins import Logins, PasswordCheck
+from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
 from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.state import CLOSING, OPEN, STARTING
 from amqp_broker.protocol import constants as c
@@ -70,7 +71,9 @@ class Handshake:
         pauses: Pauses,
         timers: Timers,
         clock: TurnClock,
+        service: ServiceAccount,
     ) -> None:
+        self._service = service
         self._config = config
         self._metadata = metadata
         self._passwords = passwords
@@ -136,10 +139,15 @@ class Handshake:
         connection.handshake_step = _AUTHENTICATING
         try:
             if mechanism == "EXTERNAL":
-                self._accept(connection, method, self._named_by_certificate(connection, response))
+                name = self._named_by_certificate(connection, response)
+                self._accept(connection, method, Session(self._metadata, name, method.client_properties, "", mechanism))
             else:
                 said = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
-                self.logins.wait(PasswordCheck(connection, method, said.user, said.password))
+                check = ClientLogin(connection, method, said.user, said.password, said.identity)
+                if self._service.is_meant(said.user):
+                    self._decide_on_service(check)
+                else:
+                    self.logins.wait(check)
         except SaslError as error:
             self._refuse(connection, method, error)
 
@@ -156,30 +164,54 @@ class Handshake:
             raise SaslError(f"user '{name}' {outcome.value}")
         return name
 
-    def _decide(self, check: PasswordCheck) -> None:
+    def _decide(self, check: ClientLogin) -> None:
         """Nothing is left to compute: let the client in or refuse it."""
         connection = check.connection
         if check.refusal:
             self._refuse(connection, check.method, SaslError(check.refusal))
             return
-        outcome = login_with_password(
-            self._metadata.user(check.user),
-            check.password,
-            peer_is_loopback=connection.peer.is_loopback,
-            loopback_users=self._config.loopback_users,
-            # A right one is known by now, unless the user's password was changed meanwhile.
-            verify=self._passwords.is_known,
-        )
-        if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
-            self.logins.note_failure(connection.peer.host)
-        if outcome is LoginOutcome.ACCEPTED:
-            self._accept(connection, check.method, check.user)
-        else:
+        outcome = self.logins.outcome_of(check, connection.peer.is_loopback)
+        if outcome is not LoginOutcome.ACCEPTED:
             self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
+            return
+        method = check.method
+        session = Session(self._metadata, check.user, method.client_properties, "", method.mechanism)
+        self._accept_as(check, session)
 
-    def _accept(self, connection: Connection, method: Any, user: str) -> None:
+    def _decide_on_service(self, check: ClientLogin) -> None:
+        """The node's own account: nothing has to be computed."""
+        if self._service.accepts(check.password, check.connection.peer.is_loopback):
+            self._accept_as(check, ServiceSession(self._metadata, check.method.client_properties))
+        else:
+            self.logins.note_failure(check.host)
+            why = "gave a wrong token, or came from another machine"
+            self._refuse(check.connection, check.method, SaslError(f"user '{check.user}' {why}"))
+
+    def _accept_as(self, check: ClientLogin, session: Session) -> None:
+        """Let a user in who is who he says: as somebody else, if he asks for that and administers (RFC 4616)."""
+        connection, method = check.connection, check.method
+        if check.acts_as:
+            outcome = login_with_certificate(
+                self._metadata.user(check.acts_as),
+                peer_is_loopback=connection.peer.is_loopback,
+                loopback_users=self._config.loopback_users,
+            )
+            why = f"user '{check.user}' wants to act as '{check.acts_as}', "
+            if not session.has_tag("administrator"):
+                self.logins.note_failure(check.host)
+                self._refuse(connection, method, SaslError(f"{why}and lacks the tag administrator"))
+                return
+            if outcome is not LoginOutcome.ACCEPTED:
+                self._refuse(connection, method, SaslError(f"{why}who {outcome.value}"))
+                return
+            properties = method.client_properties
+            session = Session(self._metadata, check.acts_as, properties, check.user, method.mechanism)
+        self._accept(connection, method, session)
+
+    def _accept(self, connection: Connection, method: Any, session: Session) -> None:
         self.logins.note_success(connection.peer.host)
-        connection.session = Session(self._metadata, user, method.client_properties)
+        self.logins.count(AMQP, True)
+        connection.session = session
         connection.handshake_step = 1
         config = self._config
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
@@ -188,6 +220,7 @@ class Handshake:
     def _refuse(self, connection: Connection, method: Any, reason: SaslError) -> None:
         """connection.close 403 where the client can take it."""
         log.warning("login from %s refused: %s", connection.peer, reason)
+        self.logins.count(AMQP, False)
         capabilities = method.client_properties.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             connection.control.close(
@@ -244,15 +277,16 @@ class Handshake:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
-        most = self._clients.max_connections
-        if self._clients.open_count >= most:
+        is_counted = session.user != SERVICE_USER
+        most, own = self._clients.max_connections, self._clients.users.get(SERVICE_USER, ())
+        if is_counted and self._clients.open_count - len(own) >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
         record = self._metadata.vhost(name)
         limit = record.limits.get("max-connections", -1) if record is not None else -1
-        if 0 <= limit <= vhost.connections:
+        if is_counted and 0 <= limit <= vhost.connections - sum(each.vhost is vhost for each in own):
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}': "
                 f"vhost connection limit ({limit}) is reached"

@@ -1,6 +1,7 @@
 """Logins: whose password has to be checked, one at a time and not here: scrypt takes tens of milliseconds.
 
     Handshake -> `wait` -> `take` (end of turn) -> PasswordCheck.run, in a thread of the driver; `checked` -> Handshake
+    management -> `ask` -> the same -> whoever waits for the AskedLogin
 
 Invariants:
 1. A connection that waits is paused: none of its frames is handled.
@@ -10,11 +11,14 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
+from amqp_broker.auth.users import LoginOutcome, login_with_password
 from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import STARTING
@@ -26,24 +30,30 @@ if TYPE_CHECKING:
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
 
+log = logging.getLogger("amqp_broker.connection")
+
+#: Ways to log in.
+AMQP = "amqp091"
+HTTP = "http"
 #: An address may fail so often before it has to wait.
 _FREE_FAILURES = 10
 
 
 class PasswordCheck:
-    """The password that a connection's start-ok has given for a user. Only `run` may be called in another thread.
+    """The password that somebody at `host` has given for a user. Only `run` may be called in another thread.
 
-    stored: the hash that it is compared with. refusal: why the login is refused without a comparison.
+    stored: the hash that it is compared with. refusal: why the login is refused without a comparison. wait_ms: how long
+    the host has to wait before it may try again.
     """
 
-    def __init__(self, connection: Connection, method: Any, user: str, password: str) -> None:
-        self.connection = connection
-        self.method = method
+    def __init__(self, user: str, password: str, host: str) -> None:
         self.user = user
         self.password = password
+        self.host = host
         self.stored = DECOY_HASH
         self.is_right = False
         self.refusal = ""
+        self.wait_ms = 0
 
     def run(self) -> None:
         """Compare. What cannot be read as a hash is nobody's."""
@@ -53,9 +63,53 @@ class PasswordCheck:
             self.refusal = f"user '{self.user}': {error}"
 
 
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for it."""
+        return True
+
+
+class ClientLogin(PasswordCheck):
+    """That of a connection's start-ok. acts_as: who the user wants to be from then on, "" for nobody else."""
+
+    def __init__(self, connection: Connection, method: Any, user: str, password: str, acts_as: str = "") -> None:
+        super().__init__(user, password, connection.peer.host)
+        self.connection = connection
+        self.method = method
+        self.acts_as = acts_as
+
+    def is_wanted(self) -> bool:
+        """See PasswordCheck."""
+        return bool(self.connection.state == STARTING)
+
+
+class AskedLogin(PasswordCheck):
+    """One that is asked about, for somebody who comes another way; an Awaited (turn/task.py) whose result is the
+    outcome, or None where `refusal` says more."""
+
+    def __init__(self, user: str, password: str, host: str) -> None:
+        super().__init__(user, password, host)
+        self.is_done = False
+        self.outcome: LoginOutcome | None = None
+        self._then: list[Callable[[Any], None]] = []
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """Call `then(outcome)`; at once if it is done already."""
+        if self.is_done:
+            then(self.outcome)
+        else:
+            self._then.append(then)
+
+    def settle(self, outcome: LoginOutcome | None) -> None:
+        """It is decided."""
+        self.is_done, self.outcome = True, outcome
+        then, self._then = self._then, []
+        for each in then:
+            each(outcome)
+
+
 class Logins:
-    """The logins of a node that wait for a check; `decide` gets each of them when there is nothing left to compute.
-    waiting: those for which `take` is wanted."""
+    """The logins of a node that wait for a check; `decide` gets each of a client's when there is nothing left to
+    compute. waiting: those for which `take` is wanted. attempts, failures: since the start, by protocol."""
 
     def __init__(
         self,
@@ -64,7 +118,7 @@ class Logins:
         passwords: VerifiedPasswords,
         pauses: Pauses,
         clock: TurnClock,
-        decide: Callable[[PasswordCheck], None],
+        decide: Callable[[ClientLogin], None],
     ) -> None:
         self._config = config
         self._metadata = metadata
@@ -75,8 +129,19 @@ class Logins:
         self.waiting: deque[PasswordCheck] = deque()
         self._running: PasswordCheck | None = None
         self._failures: dict[str, tuple[int, int]] = {}
+        self.attempts = {AMQP: 0, HTTP: 0}
+        self.failures = {AMQP: 0, HTTP: 0}
 
-    def wait(self, check: PasswordCheck) -> None:
+    def ask(self, user: str, password: str, host: str) -> AskedLogin:
+        """Whether a user may come in from there with this password, some other way than AMQP."""
+        check = AskedLogin(user, password, host)
+        if not password or self._is_known(check):
+            self._judge(check)
+        else:
+            self.waiting.append(check)
+        return check
+
+    def wait(self, check: ClientLogin) -> None:
         """Let it be checked in its turn, unless that takes no time."""
         if not check.password or self._is_known(check):
             self._decide(check)
@@ -88,15 +153,15 @@ class Logins:
         """What is to be run now."""
         while self._running is None and self.waiting:
             check = self.waiting.popleft()
-            if check.connection.state != STARTING:
+            if not check.is_wanted():
                 continue
             # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password that
             # was right before is let through, so that one bad client locks nobody out.
-            host = check.connection.peer.host
-            wait = self._backoff(host)
+            wait = self._backoff(check.host)
             if self._is_known(check) or wait:
                 if not self._is_known(check):
-                    check.refusal = f"user '{check.user}': too many refused logins from {host}, wait {wait} ms"
+                    check.wait_ms = wait
+                    check.refusal = f"user '{check.user}': too many refused logins from {check.host}, wait {wait} ms"
                 self._go_on(check)
                 continue
             check.stored = self._stored(check) or DECOY_HASH
@@ -112,9 +177,39 @@ class Logins:
         self._go_on(check)
 
     def _go_on(self, check: PasswordCheck) -> None:
-        connection = check.connection
-        if connection.state == STARTING:
-            self._pauses.resume(connection, Reason.LOGIN, self._clock.now, lambda: self._decide(check))
+        if isinstance(check, AskedLogin):
+            self._judge(check)
+        elif isinstance(check, ClientLogin) and check.is_wanted():
+            self._pauses.resume(check.connection, Reason.LOGIN, self._clock.now, lambda: self._decide(check))
+
+    def outcome_of(self, check: PasswordCheck, is_loopback: bool) -> LoginOutcome:
+        """What becomes of a login for which nothing is left to compute; the address is told off, or forgiven."""
+        outcome = login_with_password(
+            self._metadata.user(check.user),
+            check.password,
+            peer_is_loopback=is_loopback,
+            loopback_users=self._config.loopback_users,
+            # A right one is known by now, unless the user's password was changed meanwhile.
+            verify=self._passwords.is_known,
+        )
+        if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
+            self.note_failure(check.host)
+        return outcome
+
+    def _judge(self, check: AskedLogin) -> None:
+        outcome = None if check.refusal else self.outcome_of(check, is_loopback(check.host))
+        if outcome is LoginOutcome.ACCEPTED:
+            self.note_success(check.host)
+        else:
+            why = check.refusal or f"user '{check.user}' {outcome.value if outcome is not None else ''}"
+            log.warning("login over HTTP from %s refused: %s", check.host, why)
+        self.count(HTTP, outcome is LoginOutcome.ACCEPTED)
+        check.settle(outcome)
+
+    def count(self, protocol: str, is_accepted: bool) -> None:
+        """A login was decided on."""
+        self.attempts[protocol] += 1
+        self.failures[protocol] += not is_accepted
 
     def _stored(self, check: PasswordCheck) -> str:
         user = self._metadata.user(check.user)
@@ -144,3 +239,11 @@ class Logins:
     def note_success(self, host: str) -> None:
         """A login from there has succeeded."""
         self._failures.pop(host, None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

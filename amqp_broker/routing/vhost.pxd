@@ -11,6 +11,7 @@ cdef class VHost:
     cdef public long long generation
     cdef public long long forgotten
     cdef public dict queues
+    cdef public object queue_names
     cdef public object router
     cdef public list dead_letters
     cdef public dict delayed

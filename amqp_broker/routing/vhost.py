@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.routes import PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
@@ -24,13 +25,14 @@ from queues.store import MessageStore
 
 class VHost:
     """max_cached_routes: how many routes are remembered. later: takes what is done in slices. forgotten: how often all
-    routes were forgotten."""
+    routes were forgotten. queue_names: of `queues`, in their order."""
 
     def __init__(self, name: str, store: MessageStore, max_cached_routes: int, later: Later = at_once) -> None:
         self.name = name
         self.store = store
         self.generation = 1
         self.queues: dict[str, Any] = {}
+        self.queue_names: SortedKeys[str] = SortedKeys()
         self.dead_letters: list[Any] = []
         self.delayed: dict[str, Any] = {}
         self.connections = 0
@@ -128,6 +130,10 @@ class VHost:
 
     def queue_changed(self, name: str) -> None:
         """There is a queue of this name, or another one, or none any more."""
+        if name in self.queues:
+            self.queue_names.add(name)
+        else:
+            self.queue_names.discard(name)
         self._unshare(list(self._shared_with.get(name, ())))
         self.router.touch_queue(name)
 
