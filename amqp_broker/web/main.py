@@ -35,6 +35,7 @@ def start_logging(level: str) -> None:
     """What this process says goes to standard error, as the broker's own words do."""
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def run(url: str, places: Places, *, ends_with_parent: bool) -> int:
