@@ -25,6 +25,7 @@ cdef class Turn:
 
 cdef class Node:
     cdef public object config
+    cdef public object facts
     cdef public TurnClock clock
     cdef public Timers timers
     cdef public object background

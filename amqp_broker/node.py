@@ -48,6 +48,7 @@ from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
+from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
@@ -194,6 +195,7 @@ class Node:
         self._home_sessions = self.homes.sessions
         self.hashing = self.broker.hashing = Hashing()
         # Memory and disk, and who is paused for them.
+        self.facts = NodeFacts(now)
         self.clients = Clients(config.max_connections)
         self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         self.pauses = Pauses(self.background, self.alarms.tell)
@@ -357,7 +359,7 @@ class Node:
         self._next_number += 1
         clients = self.clients
         connection = Connection(clients, self.pauses, self.clock, self.config, peer, number, self.control)
-        clients.connections[number] = connection
+        clients.add(connection)
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
             self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")

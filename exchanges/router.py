@@ -253,6 +253,10 @@ class Router:
             (entry.name, binding) for entry in self._entries.values() for binding in entry.exchange.bindings()
         ]
 
+    def sources_of(self, destination: Destination) -> list[str]:
+        """The exchanges that are bound to one destination."""
+        return [source for source in self._sources.get(destination, ()) if source in self._entries]
+
     def bindings_to(self, destination: Destination) -> list[tuple[str, Binding]]:
         """The bindings to one destination, each with its source's name."""
         return [

@@ -17,6 +17,7 @@ cdef class ClassicQueue(QueueRules):
     # Here begins what an acknowledgement touches.
     cdef public long long published
     cdef public long long delivered
+    cdef public long long auto_acked
     cdef public long long settled_count
     cdef public list settled
     cdef public dict held

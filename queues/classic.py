@@ -70,6 +70,8 @@ class ClassicQueue(QueueRules):
     has a dead letter exchange; letters: those that have not got there yet, None if it never had any. lease_groups: by
     name; parting: by id, those that put back what they hold. watcher: called once, when something becomes ready.
     last_letters: of a queue that was deleted, what survives a crash (last_letters.py); `held` has these, then.
+    Since the start, messages: published, delivered (to be acknowledged: to consumers, to basic.get and into leases),
+    auto_acked (delivered, and settled by that), redelivered (of both), settled_count (gone, whatever the way).
     """
 
     has_pages = True
@@ -99,7 +101,7 @@ class ClassicQueue(QueueRules):
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
-        self.published = self.delivered = self.settled_count = self.redelivered = 0
+        self.published = self.delivered = self.auto_acked = self.settled_count = self.redelivered = 0
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
         self.lease_groups: dict[str, LeaseGroup] = {}
@@ -172,7 +174,7 @@ class ClassicQueue(QueueRules):
         self.published += 1
         if taker is not None:
             if taker.no_ack:
-                self.delivered += 1
+                self.auto_acked += 1
                 self.settled_count += 1
                 if journal_segment:
                     self._mark_settled(sequence)
@@ -197,7 +199,7 @@ class ClassicQueue(QueueRules):
             self.redelivered += 1
         if consumer.no_ack:
             self.forget(entry)
-            self.delivered += 1
+            self.auto_acked += 1
             message = consumer.redelivered(entry) if entry.is_redelivered else entry.message
             consumer.deliver_at_once(message, entry.is_redelivered)
         else:
@@ -324,6 +326,7 @@ class ClassicQueue(QueueRules):
         if not self.is_deleted:
             self.bring_back(entries, counts, now)
         else:
+            self.unconsumed += len(entries)
             for entry in entries:
                 self.ack(entry)
 
@@ -398,7 +401,9 @@ class ClassicQueue(QueueRules):
         """A dead letter is in its new places, or nobody wants it."""
         if entry.sequence == 0:  # it never stood here
             self.pager.used -= entry.message.size
-        elif self.is_deleted and (entry.journal_segment or entry.page is not None):
+            return
+        self.unconsumed += 1
+        if self.is_deleted and (entry.journal_segment or entry.page is not None):
             # A crash may undo the deletion, but not the letter.
             self.forget(entry)
             self._mark_settled(entry.sequence)
@@ -525,6 +530,7 @@ class ClassicQueue(QueueRules):
         """Drop all ready messages. Returns how many there were."""
         count = self.ready.count
         entries, pages = self.ready.clear()
+        self.unconsumed += len(entries)
         for entry in entries:
             self.forget(entry)
         for page in pages:
@@ -542,6 +548,7 @@ class ClassicQueue(QueueRules):
             else:
                 self.store.append_settled(self, [(page.first, page.last - page.first + 1)])
         self.settled_count += page.live
+        self.unconsumed += page.live
         if self.is_deleted:
             page.location = None
         elif page.origin is not None:

@@ -12,6 +12,9 @@ cdef class Queue:
     cdef public object settings
     cdef public object declaration
     cdef public long long last_used
+    cdef public long long fetched
+    cdef public long long fetched_no_ack
+    cdef public long long fetched_nothing
     cdef public WriteGroup writes
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

@@ -47,6 +47,7 @@ class Queue:
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
     has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
+    fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
     """
@@ -66,6 +67,7 @@ class Queue:
         self.declaration: Any = None
         self.last_used = 0
         self.had_consumers = False
+        self.fetched = self.fetched_no_ack = self.fetched_nothing = 0
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
@@ -89,6 +91,11 @@ class Queue:
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError
+
+    def oldest_arrival(self) -> int:
+        """When the broker took the message that is ready first, milliseconds since the epoch; 0 where that is not
+        known, or nothing is ready."""
+        return 0
 
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""

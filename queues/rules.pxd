@@ -28,6 +28,8 @@ cdef class QueueRules(Queue):
     cdef public long long max_length
     cdef public long long max_length_bytes
     cdef public long long delivery_limit
+    cdef public long long unconsumed
+    cdef public list drops
 
     cpdef int apply_arguments(self, object arguments) except -1
 

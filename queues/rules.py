@@ -53,7 +53,8 @@ class QueueRules(Queue):
 
     most_at_once: so many messages at most are dropped in one step; the rest is `schedule`d. Limits that are off are -1.
     drops_head, rejects_overflow: what a limited queue does with what is too much. has_dead_letters: what is dropped is
-    buried.
+    buried. drops: how many messages were dropped, by Reason; unconsumed: how many are gone without a consumer's doing;
+    both since this member was started.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class QueueRules(Queue):
         self.next_sequence = 1
         self.unacked = 0
         self.may_expire = False
+        self.unconsumed = 0
+        self.drops = [0, 0, 0, 0, 0]
 
     def apply_arguments(self, arguments: QueueArguments) -> None:
         """In force from now on; priorities and the single active consumer stay as they are."""
@@ -91,6 +94,11 @@ class QueueRules(Queue):
     def levels(self) -> list[Ready]:
         """The runs of ready messages, one for each priority, the lowest first."""
         return self.ready.levels if isinstance(self.ready, PriorityReady) else [self.ready]
+
+    def oldest_arrival(self) -> int:
+        """See Queue. What is on a page is not unpacked for that."""
+        arrivals = [level.head[0].message.timestamp for level in self.levels() if level.head]
+        return int(min(arrivals)) if arrivals else 0
 
     # -- what the host does ------------------------------------------------------------------------------------------
 
@@ -297,9 +305,11 @@ class QueueRules(Queue):
 
     def drop(self, entry: Entry, reason: Reason) -> None:
         """A message leaves without having been consumed."""
+        self.drops[reason] += 1
         if self.has_dead_letters:
             self.bury(entry, reason)
         else:
+            self.unconsumed += 1
             self.forget(entry)
 
     # -- time --------------------------------------------------------------------------------------------------------

@@ -127,14 +127,17 @@ def on_basic_get(channel: Any, method: Any) -> None:
 
     def answer(delivery: Delivery | None, left: int) -> None:
         if delivery is None:
+            queue.fetched_nothing += 1
             reply(channel, methods.BasicGetEmpty())
             return
         is_redelivered = delivery.is_redelivered
         message = redelivered_message(queue, delivery) if is_redelivered else delivery.message
         if method.no_ack:
+            queue.fetched_no_ack += 1
             tag = channel.pass_tag()
             queue.ack(delivery)
         else:
+            queue.fetched += 1
             getter.credit -= 1
             tag = channel.hold(delivery)
         _reply_with_message(channel, tag, is_redelivered, message, left)

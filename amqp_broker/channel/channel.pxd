@@ -50,6 +50,7 @@ cdef class Channel:
     cdef public unsigned long long max_message_bytes
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
+    cdef public long long published
     cdef public Confirms confirms
     cdef public object transaction
     cdef public dict consumers

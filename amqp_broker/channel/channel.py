@@ -106,6 +106,7 @@ class Channel:
         self.max_message_bytes = connection.config.max_message_size_bytes
         # Confirms.
         self.is_confirming = False
+        self.published = 0  # not counting those that are to be confirmed
         self.confirms = Confirms(self)
         self.transaction: Any = None
         # Deliveries.
@@ -264,6 +265,8 @@ class Channel:
         )
         if self.is_confirming:
             self.confirms.note_publish()
+        else:
+            self.published += 1
         if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
             self._publish(message)
             return
@@ -283,7 +286,7 @@ class Channel:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.note_unroutable()
+            self.services.publisher.note_unroutable(self.is_mandatory)
             if self.is_mandatory:
                 self.return_message(message)
             return

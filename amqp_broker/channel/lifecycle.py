@@ -40,6 +40,7 @@ def open_channel(connection: Client, channel_id: int, services: ChannelServices,
         )
     channel = Channel(connection, channel_id, services)
     connection.channels[channel_id] = channel
+    clients.channels_opened += 1
     reply(channel, methods.ChannelOpenOk())
 
 
@@ -57,7 +58,12 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     declarations = channels[0].services.declarations
     vhost = channels[0].vhost
     queues: dict[Any, None] = {}
+    clients = channels[0].connection.clients
     for channel in channels:
+        clients.channels_closed += 1
+        clients.sums.published += channel.published + channel.confirms.published
+        clients.sums.confirmed += channel.confirms.confirmed
+        clients.sums.delivered += channel.first_tag + len(channel.unacked) - 1
         channel.transaction = None
         channel.confirms.end()
         channel.assemblies.end(channel)

@@ -127,14 +127,15 @@ class Publisher:
             if outcome:
                 channel.note_outcome(outcome)
         elif not delayed:
-            self.note_unroutable()
+            self.note_unroutable(is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
 
-    def note_unroutable(self) -> None:
+    def note_unroutable(self, is_returned: bool) -> None:
         """A message went to no queue."""
         self._broker.unroutable += 1
+        self._broker.returned += is_returned
 
     def _route_by_headers(
         self, vhost: Any, message: Message, facts: MessageFacts

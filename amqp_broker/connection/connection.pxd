@@ -20,6 +20,8 @@ cdef class Connection(Client):
     cdef public long long last_received
     cdef public long long last_sent
     cdef public long long received_bytes
+    cdef public long long sent_bytes
+    cdef public long long connected_at
     cdef public bint is_abandoned
     cdef public object timer
     cdef public object transport

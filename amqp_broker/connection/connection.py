@@ -60,7 +60,7 @@ _BASIC_ACK = 60 << 16 | 80
 
 
 class Connection(Client):
-    """One client connection."""
+    """One client connection. received_bytes, sent_bytes: octets that were handled, and that the driver has taken."""
 
     def __init__(
         self,
@@ -79,7 +79,9 @@ class Connection(Client):
         self.is_abandoned = False
         self.last_received = clock.now
         self.last_sent = clock.now
+        self.connected_at = clock.now
         self.received_bytes = 0
+        self.sent_bytes = 0
         self.handshake_step = 0
         self.serving = 0
         self.partial_left = 0
@@ -104,6 +106,7 @@ class Connection(Client):
         """What is to be written now, in order."""
         self.is_dirty = False
         self.last_sent = self.clock.now
+        self.sent_bytes += self.output.size()
         return self.output.take()
 
     # -- input ---------------------------------------------------------------------------------------------------
@@ -144,7 +147,10 @@ class Connection(Client):
             except Exception as error:  # noqa: BLE001  # a defect of ours ends one connection, with 541
                 self.control.on_defect(self, error)
         # What comes behind the end of a connection is nobody's.
-        return length if self.state >= _ENDING else self.position
+        if self.state >= _ENDING:
+            self.position = length
+        self.received_bytes += self.position
+        return self.position
 
     def now_served(self) -> tuple[Channel | None, int]:
         """See Client."""

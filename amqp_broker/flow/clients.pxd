@@ -4,11 +4,17 @@ cimport cython
 cdef class Clients:
     cdef public long long max_connections
     cdef public long long max_transports
+    cdef public object numbers
     cdef public dict connections
     cdef public dict pending_handshakes
     cdef public dict closing
     cdef public dict users
     cdef public long long open_count
+    cdef public long long opened
+    cdef public long long closed
+    cdef public long long channels_opened
+    cdef public long long channels_closed
+    cdef public object sums
     cdef public list dirty
     cdef public list dropped
     cdef public dict starved

@@ -9,26 +9,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.octets.sorted_keys import SortedKeys
+
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
 
 
+class ClosedSums:
+    """What connections and channels have done that are closed: octets, messages published, those of them
+    that were confirmed, and deliveries."""
+
+    def __init__(self) -> None:
+        self.received_bytes = self.sent_bytes = 0
+        self.published = self.confirmed = self.delivered = 0
+
+
 class Clients:
-    """connections: all, by their numbers. closing: those whose end is awaited, the oldest first. users: the open ones
-    of each user that has any. starved: deliveries to them have stopped. dropped: the driver is to close them.
+    """connections: all, by their numbers; numbers: these in order. closing: those whose end is awaited, the oldest
+    first. users: the open ones of each user that has any. starved: deliveries to them have stopped. dropped: the driver
+    is to close them. opened, closed, channels_opened, channels_closed: since the start; sums: what closed ones did.
     max_connections, max_transports: what the settings allow, or less if the driver has less to give."""
 
     def __init__(self, max_connections: int) -> None:
         self.max_connections = max_connections
         self.max_transports = 1 << 62
+        self.numbers: SortedKeys[int] = SortedKeys()
         self.connections: dict[int, Any] = {}  # Connection, whom only its own room and the node know
         self.pending_handshakes: dict[int, Any] = {}
         self.closing: dict[int, Any] = {}
         self.users: dict[str, dict[Any, None]] = {}
         self.open_count = 0
+        self.opened = self.closed = self.channels_opened = self.channels_closed = 0
+        self.sums = ClosedSums()
         self.dirty: list[Any] = []
         self.dropped: list[Any] = []
         self.starved: dict[Any, None] = {}
+
+    def add(self, client: Client) -> None:
+        """There is a transport."""
+        self.connections[client.number] = client
+        self.numbers.add(client.number)
 
     def take_dirty(self) -> list[Any]:
         """Those that have something to say."""
@@ -44,19 +64,25 @@ class Clients:
         """The connection is open."""
         self.pending_handshakes.pop(client.number, None)
         self.open_count += 1
+        self.opened += 1
         self.users.setdefault(client.session.user, {})[client] = None
 
     def leave(self, client: Client) -> None:
         """The connection is not open any more."""
         self.open_count -= 1
+        self.closed += 1
         user = client.session.user
         del self.users[user][client]
         if not self.users[user]:
             del self.users[user]
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: Any) -> None:
         """Its transport is gone."""
+        if client.number in self.connections:
+            self.sums.received_bytes += client.received_bytes
+            self.sums.sent_bytes += client.sent_bytes
         self.starved.pop(client, None)
+        self.numbers.discard(client.number)
         for group in (self.connections, self.pending_handshakes, self.closing):
             group.pop(client.number, None)
 

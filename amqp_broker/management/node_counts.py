@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.connection.logins import Logins
     from amqp_broker.flow.clients import Clients
     from amqp_broker.leases.service import Leases
+    from amqp_broker.management.node_facts import NodeFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
@@ -32,6 +35,14 @@ class NodeCounts(Protocol):
     def alarms(self) -> Alarms: ...
     @property
     def clients(self) -> Clients: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def logins(self) -> Logins: ...
+    @property
+    def facts(self) -> NodeFacts: ...
+    @property
+    def is_ready(self) -> bool: ...
     @property
     def timings(self) -> Timings | None: ...
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from amqp_broker.management.access import Asker
 
 #: Names are short strings on the wire.
 _MAX_NAME_BYTES = 255
@@ -15,7 +18,9 @@ _NONE = object()
 
 
 class Request:
-    """The fields of one request."""
+    """The fields of one request. asker: as whom it is carried out; set before a verb gets it."""
+
+    asker: Asker
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields = fields
@@ -51,6 +56,22 @@ class Request:
             value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             _fail(key, "text that UTF-8 can carry", value)
+        return value
+
+    def number(self, key: str, default: int, least: int, most: int) -> int:
+        """An integer within bounds."""
+        value = self.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            _fail(key, "an integer", value)
+        if not least <= value <= most:
+            raise ValueError(f"field {key} has to be {least} to {most}, got {value}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """A list of strings."""
+        value = self.get(key)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            _fail(key, "a list of strings", value)
         return value
 
     def flag(self, key: str) -> bool:

@@ -1,8 +1,8 @@
 """System: the broker's own service over AMQP: a request is a JSON message to the exchange `amq.system`.
 
 The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
-`{"ok": true, ...}` or `{"ok": false, "error": "..."}`. Requests need a user with the tag administrator, but for those
-of lease.* and txn.*, which go to leases/service.py. What has to survive a restart is answered when it is committed and
+`{"ok": true, ...}` or `{"ok": false, "error": "...", "code": "..."}`. What tag a verb needs stands in access.py; those
+of lease.* and txn.* go to leases/service.py. What has to survive a restart is answered when it is committed and
 all nodes that are there have it; what costs by the number of things is done in slices, and answered behind the last.
 
 Invariant: whatever a request says, it is answered, with an error at worst: it never ends a connection.
@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
+from amqp_broker.auth.service_account import check_user_name
 from amqp_broker.leases.service import LEASE, TXN
+from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.cluster_verbs import ClusterVerbs
-from amqp_broker.management.definitions import ADMINISTRATOR, USER_LIMITS, VHOST_LIMITS, Importer
+from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS, Importer
 from amqp_broker.management.definitions.exporting import export_items
+from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, read_password_hash
+from amqp_broker.management.node_verbs import NodeVerbs
+from amqp_broker.management.objects.pages import Pages
+from amqp_broker.management.refused import BAD_REQUEST, Refused, not_found, precondition
 from amqp_broker.management.request import Request, encode, encode_value, list_of, object_of
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.management.totals import Totals
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import BATCH_COMMANDS
 from amqp_broker.queue_types.remote.counts import RemoteCounts
@@ -91,6 +98,9 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
+            **Pages(counts).verbs,
+            **Totals(counts).verbs,
+            **NodeVerbs(counts, replication).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 
@@ -131,13 +141,19 @@ class System:
         awaited.when_done(lambda result: hold.release(send))
 
     def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
-        session = channel.connection.session
-        if not session.has_tag(ADMINISTRATOR):
-            return {"ok": False, "error": f"{verb}: user '{session.user}' lacks the tag administrator"}, None
+        session, metadata = channel.connection.session, self._broker.metadata
+        asker = Asker(metadata, session.user, session.tags())
         handler = self._verbs.get(verb)
         if handler is None:
-            return {"ok": False, "error": f"unknown verb '{verb}'; there are {', '.join(self._verbs)}"}, None
-        return handler(Request.of_json(message.body_bytes()))
+            asker.check(ADMINISTRATOR)
+            raise Refused(BAD_REQUEST, f"unknown verb '{verb}'; there are {', '.join(self._verbs)}", is_unknown=True)
+        request = Request.of_json(message.body_bytes())
+        if request.has("as_user"):
+            asker.check(ADMINISTRATOR)
+            asker = Asker.named(metadata, request.text("as_user"))
+        asker.check(least_tag(verb))
+        request.asker = asker
+        return handler(request)
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
         """Deliver an answer as a message to the default exchange."""
@@ -197,13 +213,19 @@ class System:
         name = request.text(key)
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
-            raise ValueError(f"no vhost '{name}'")
+            raise not_found("vhost", name)
         return vhost
+
+    def _changed_vhost(self, request: Request) -> str:
+        """The name of one in which the user may change things."""
+        name = str(self._vhost(request).name)
+        request.asker.check_vhost(name, changes=True)
+        return name
 
     def _user(self, request: Request, key: str = "user") -> str:
         name = request.text(key)
         if self._broker.metadata.user(name) is None:
-            raise ValueError(f"no user '{name}'")
+            raise not_found("user", name)
         return name
 
     def _create_vhost(self, request: Request) -> Steps:
@@ -213,7 +235,7 @@ class System:
         user = self._user(request, "permissions_for") if request.has("permissions_for") else None
         yield from self._settled()
         if name not in broker.vhosts and len(broker.vhosts) >= broker.config.max_vhosts:
-            raise ValueError(f"the limit of {broker.config.max_vhosts} vhosts (max_vhosts) is reached")
+            raise precondition(f"the limit of {broker.config.max_vhosts} vhosts (max_vhosts) is reached")
         known = broker.metadata.vhost(name)
         if known is None:
             put = commands.put_vhost(name, description=request.text("description", ""))
@@ -236,11 +258,15 @@ class System:
         return self._execute(commands.limit_vhost(self._vhost(request).name, limits))
 
     def _put_user(self, request: Request) -> Steps:
-        """Of one who is there, what is not named stays."""
+        """Of one who is there, what is not named stays. A hash is read as in definitions."""
         name, broker = request.name("name"), self._broker
+        check_user_name(name)
         tags = request.tags("tags") if request.has("tags") else None
         stored = None
-        if request.has("password"):
+        if request.has("password_hash"):
+            algorithm = request.text("hashing_algorithm", DEFAULT_ALGORITHM)
+            stored = read_password_hash(algorithm, request.text("password_hash"))
+        elif request.has("password"):
             stored = yield broker.hashing.hash(NewPassword(request.text("password"), broker.random_bytes))
         yield from self._settled()
         known = broker.metadata.user(name)
@@ -262,7 +288,7 @@ class System:
         """Somebody has to be able to administer the broker. Raises ValueError."""
         found = [user.name for user in self._broker.metadata.users() if ADMINISTRATOR in user.tags]
         if found == [without]:
-            raise ValueError(
+            raise precondition(
                 f"user '{without}' is the last one with the tag administrator; give the tag to somebody else first"
             )
 
@@ -297,12 +323,13 @@ class System:
         return self._set_policy(request, operator=True)
 
     def _set_policy(self, request: Request, operator: bool) -> Steps:
+        vhost = self._changed_vhost(request)
         pattern, apply_to = request.text("pattern"), request.text("apply_to", "all")
         priority, definition = request.get("priority", 0), request.get("definition")
         check_policy(pattern, apply_to, priority, definition, operator=operator)
         return self._execute(
             commands.set_policy(
-                self._vhost(request).name,
+                vhost,
                 request.name("name", may_be_empty=True),
                 pattern=pattern,
                 definition=definition,
@@ -313,7 +340,7 @@ class System:
         )
 
     def _delete_policy(self, request: Request) -> Steps:
-        return self._execute(commands.clear_policy(self._vhost(request).name, request.text("name")))
+        return self._execute(commands.clear_policy(self._changed_vhost(request), request.text("name")))
 
     def _delete_operator_policy(self, request: Request) -> Steps:
         return self._execute(
@@ -361,7 +388,11 @@ class System:
 
 def _refusal(verb: str, error: Exception) -> dict[str, Any]:
     text = f"missing field {error}" if isinstance(error, KeyError) else str(error)
-    return {"ok": False, "error": f"{verb}: {text}"}
+    if not isinstance(error, Refused):
+        return {"ok": False, "error": f"{verb}: {text}", "code": BAD_REQUEST}
+    more = dict(error.more)
+    shown = text if more.pop("is_unknown", False) else f"{verb}: {text}"
+    return {"ok": False, "error": shown, "code": error.code, **more}
 
 
 def _pattern(request: Request, key: str) -> str:

@@ -19,6 +19,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.descriptors import raise_limit
@@ -102,6 +103,7 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes, token)
+        node.facts.process_id, node.facts.data_dir = os.getpid(), str(config.data_dir.absolute())
         cluster.prepare(node)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
@@ -166,6 +168,11 @@ class Doors:
                 return Address(_ANY_HOST.get(address.host, address.host), address.port)
         return None
 
+    def facts(self) -> tuple[ListenerFacts, ...]:
+        """Where it listens."""
+        plain = [ListenerFacts("amqp", *address_of(each)) for each in self._plain]
+        return (*plain, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in self._secure])
+
     def close(self) -> None:
         """Let nobody in any more."""
         listeners, self._listeners = self._listeners, []
@@ -215,6 +222,7 @@ class Run:
             driver.wants_turn()
             is_ready = await self._get_ready(unverified)
             if is_ready:
+                self._node.facts.listeners = self._doors.facts()
                 _say(f"ready {self._doors.open(driver)}")
                 self._start_management()
                 await self._end()
@@ -305,6 +313,7 @@ class Run:
 
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
+        self._node.facts.is_draining = True
         await asyncio.to_thread(self._management.stop)
         self._doors.close()
         if self._driver.failed.done():

@@ -18,6 +18,7 @@ from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
 from amqp_broker.metadata.stored_groups import METADATA_GROUP
 from amqp_broker.metadata.stream import Proposal
+from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.queue_type import Definition, QueueType
@@ -35,9 +36,11 @@ from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.background import Background
+from queues.classic import ClassicQueue
 from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
+from queues.sums import QueueSums
 from queues.timers import Timers
 from raft.journal_records import FIRST_RAFT_KIND
 from storage.errors import StorageError
@@ -63,7 +66,9 @@ ELSEWHERE = _Elsewhere()
 
 class Broker:
     """Everything of a node that is not a connection. recovery: what the journal had at the start, until everything is
-    built. types: of queues, by name; to them the broker is the TypeHost."""
+    built. types: of queues, by name; to them the broker is the TypeHost. vhost_names: in their order. unroutable,
+    returned (those of them that were mandatory): messages. queues_declared, queues_created: by clients of this node;
+    queues_deleted: by it, for whatever reason; gone: what was counted of queues that are no more."""
 
     def __init__(
         self,
@@ -83,12 +88,15 @@ class Broker:
         self.metadata = Metadata()
         self.passwords = VerifiedPasswords(random_bytes)
         self.vhosts: dict[str, VHost] = {}
+        self.vhost_names: SortedKeys[str] = SortedKeys()
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
         self.dead_letters = DeadLetters(self)
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
-        self.unroutable = 0
+        self.unroutable = self.returned = 0
+        self.gone = QueueSums()
+        self.queues_declared = self.queues_created = self.queues_deleted = 0
         self.page_checks: list[PageCheck] = []
         self.recovery = Recovery(store.pager)
         # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
@@ -246,6 +254,7 @@ class Broker:
         now = self.clock.now
         vhost = VHost(name, self.store, self.config.max_cached_routes, self.background.add)
         self.vhosts[name] = vhost
+        self.vhost_names.add(name)
         metadata = self.metadata
         for record in metadata.exchanges(name):
             if not record.is_predeclared:
@@ -271,6 +280,7 @@ class Broker:
         """Take a virtual host with all that is in it out of the run-time side; it has no connections any more. It is
         gone at once, and what its queues hold is given back in slices; done when all of it is."""
         vhost = self.vhosts.pop(name)
+        self.vhost_names.discard(name)
         for queue in vhost.queues.values():
             self._type_of(queue).vhost_deleted(queue)
         for delayed in vhost.delayed.values():
@@ -430,6 +440,10 @@ class Broker:
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
+        if isinstance(queue, ClassicQueue):
+            self.gone.add_counters(queue)
+        else:
+            self.gone.add_gets(queue)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self._type_of(queue).forget(queue.queue_id)

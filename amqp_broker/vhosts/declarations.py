@@ -110,6 +110,7 @@ class Declarations:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(declarer, present, method, is_durable)
             present.last_used = self._broker.clock.now
+            self._broker.queues_declared += 1
             return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
@@ -165,6 +166,7 @@ class Declarations:
     ) -> tuple[str, Queue | Wanted]:
         broker, vhost = self._broker, declarer.vhost
         self._check_queue_limits(vhost, name)
+        broker.queues_created += 1
         if is_durable or broker.is_clustered:
             queue_type = broker.types[kind]
             home = "" if queue_type.lives_in_groups else broker.own_node
@@ -189,6 +191,7 @@ class Declarations:
         owner = declarer if method.exclusive else None
         declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name, kind)
         queue = broker.add_queue(vhost, declaration)
+        broker.queues_declared += 1
         if method.exclusive:
             declarer.exclusive_queues[queue] = None
         return name, queue
@@ -238,6 +241,7 @@ class Declarations:
             owner.exclusive_queues.pop(queue, None)
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)
+        broker.queues_deleted += 1
         proposal = None
         if broker.is_recorded(queue):
             proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))

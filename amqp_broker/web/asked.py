@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from amqp_broker.client.channel import Channel
+from amqp_broker.client.errors import ConnectFailed
 from amqp_broker.protocol.methods import Method
+from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
-from amqp_broker.web.errors import not_authorised
+from amqp_broker.web.errors import NOT_ALLOWED, VHOST_REFUSED, kind_not_found, not_authorised
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import DEADLINE_S
 from amqp_broker.web.objects import Objects
@@ -49,13 +53,31 @@ class Asked:
         finally:
             self.services.forget()
 
-    def call(self, vhost: str, method: Method) -> Any:
-        """The broker's reply to an AMQP method, as this user. Raises ClientError."""
+    @contextmanager
+    def channel(self, vhost: str) -> Iterator[Channel]:
+        """A channel of this user's. Raises ApiError where he is not let in, ClientError."""
         try:
             with self.services.sessions.channel(self.user.name, vhost) as channel:
-                return channel.call(method)
+                yield channel
+        except ConnectFailed as error:
+            if error.reply_code != NOT_ALLOWED:
+                raise
+            self._require_vhost(vhost)
+            raise not_authorised(VHOST_REFUSED) from None
         finally:
             self.services.forget()
+
+    def _require_vhost(self, vhost: str) -> None:
+        try:
+            self.verb("object", kind="vhosts", name=vhost)
+        except SystemRequestError as error:
+            if error.code == "not_found":
+                raise kind_not_found("vhost") from None
+
+    def call(self, vhost: str, method: Method) -> Any:
+        """The broker's reply to an AMQP method, as this user. Raises ApiError, ClientError."""
+        with self.channel(vhost) as channel:
+            return channel.call(method)
 
     def objects(self, kind: str, vhost: str | None = None) -> Objects:
         """The objects of a kind that this user may see."""
@@ -69,9 +91,3 @@ class Asked:
     def has(self, access: Access) -> bool:
         return access.is_given_to(self.user.tags)
 
-    def enter_vhost(self, vhost: str) -> None:
-        """Whether the user may look into a virtual host: administrators and monitoring into all. Raises ApiError."""
-        if self.has(Access.MONITORING):
-            return
-        if vhost not in self.verb("whoami")["vhosts"]:
-            raise not_authorised("User not authorised to access virtual host")

@@ -13,8 +13,9 @@ from amqp_broker.client.errors import ClientError
 from amqp_broker.system_client import SystemRequestError
 
 ACCESS_REFUSED = "Access refused."
+VHOST_REFUSED = "User not authorised to access virtual host"
 #: What AMQP's reply codes are in HTTP: only 404 and 403 have a word of their own.
-_NOT_FOUND, _ACCESS_REFUSED, _NOT_ALLOWED = 404, 403, 530
+_NOT_FOUND, _ACCESS_REFUSED, NOT_ALLOWED = 404, 403, 530
 
 
 class ApiError(Exception):
@@ -82,9 +83,7 @@ def of_refused_verb(error: SystemRequestError) -> ApiError:
         case "not_found":
             return object_not_found()
         case "not_authorised":
-            return not_authorised(error.text)
-        case "precondition":
-            return ApiError(412, "precondition_failed", error.text)
+            return not_authorised(str(error.answer.get("reason", error.text)))
         case _:
             return bad_request(error.text)
 
@@ -95,8 +94,8 @@ def of_amqp(error: ClientError) -> ApiError:
         return object_not_found()
     if error.reply_code == _ACCESS_REFUSED:
         return not_authorised(ACCESS_REFUSED)
-    if error.reply_code == _NOT_ALLOWED:
-        return not_authorised("User not authorised to access virtual host")
+    if error.reply_code == NOT_ALLOWED:
+        return not_authorised(VHOST_REFUSED)
     if error.reply_code:
         return bad_request(error.reply_text)
     return node_gone(str(error))

@@ -1,7 +1,7 @@
 """properties_key: what names a binding among those of the same two ends, in a path.
 
 `~` for no routing key and no arguments; else the key in form encoding; with arguments `KEY~HASH`. Clients copy it from
-a list; it is stable, and says the same in lists, in `Location` and in the path of a DELETE.
+a list, where the node has written it; here it is made for the `Location` of a new one, by the same rule.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote_plus
-
-_DIGEST_OCTETS = 12
 
 
 def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
@@ -26,5 +24,4 @@ def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
 
 def _digest(arguments: Mapping[str, Any]) -> str:
     said = json.dumps(arguments, sort_keys=True, separators=(",", ":")).encode("ascii")
-    digest = hashlib.blake2b(said, digest_size=_DIGEST_OCTETS).digest()
-    return base64.urlsafe_b64encode(digest).decode("ascii").rstrip("=")
+    return base64.urlsafe_b64encode(hashlib.sha256(said).digest()).decode("ascii").rstrip("=")

@@ -38,13 +38,15 @@ def read_view(query: Mapping[str, str]) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`ident` tells objects of a kind apart; `defaults` are what clients with types have to find."""
+    """`ident` tells objects of a kind apart; `columns` are what counters are called in rows where that is not their own
+    name; `defaults` are what clients with types have to find."""
 
     kind: str
     ident: Callable[[Row], str]
     lengths: tuple[str, ...] = ()
     octets: tuple[str, ...] = ()
     has_message_stats: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def finish(self, row: Row, at: int, readings: Readings, view: View) -> Row:
@@ -52,7 +54,8 @@ class Shape:
         shown: Row = dict(self.defaults)
         shown.update((key, value) for key, value in row.items() if value is not None)
         nested = MESSAGE_COUNTERS if self.has_message_stats else ()
-        counters: dict[str, int] = {name: shown.pop(name) for name in nested if name in shown}
+        names = {name: self.columns.get(name, name) for name in nested}
+        counters: dict[str, int] = {name: shown.pop(column) for name, column in names.items() if column in shown}
         if counters and "deliver_get" not in counters and any(name in counters for name in DELIVERED):
             counters["deliver_get"] = sum(counters.get(name, 0) for name in DELIVERED)
         if not view.has_rates:
@@ -110,6 +113,7 @@ CONNECTION: Final = Shape(
 )  # fmt: skip
 CHANNEL: Final = Shape(
     "channels", by_name, has_message_stats=True,
+    columns={"confirm": "confirm_count"},  # `confirm` says whether the channel is in that mode
     defaults={
         "acks_uncommitted": 0, "confirm": False, "connection_details": {}, "consumer_count": 0,
         "global_prefetch_count": 0, "messages_unacknowledged": 0, "messages_uncommitted": 0,

@@ -54,7 +54,7 @@ def sources() -> SourceNames:
 
 def verbs() -> list[str]:
     """The verbs of amq.system."""
-    files = tuple(ROOT / "amqp_broker" / "management" / name for name in ("system.py", "cluster_verbs.py"))
+    files = sorted((ROOT / "amqp_broker" / "management").rglob("*.py"))
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
 

@@ -16,6 +16,7 @@ from tests.simulation.settings import USER
 _TEXT = ["a string", 7, True, None, [], {}, 1.5]
 _FLAG = ["true or false", 7, "false", None, [], {}, 1.5, "", 0, 1]
 _TAGS = ["a list of strings", 7, True, None, {}, [7]]
+_TEXTS = ["a list of strings", "x", 7, True, None, {}, [7]]
 _OBJECT = ["an object", 7, True, None, [], "x"]
 _NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
 _DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
@@ -32,7 +33,11 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "vhost.delete": ({"name": "/"}, {"name": _TEXT}),
     "vhost.limits": ({"vhost": "/", "limits": {}}, {"vhost": _TEXT, "limits": _OBJECT}),
-    "user.put": ({"name": "u"}, {"name": _TEXT, "password": _TEXT, "tags": _TAGS}),
+    "user.put": (
+        {"name": "u", "password_hash": ""},
+        {"name": _TEXT, "tags": _TAGS, "password_hash": _TEXT, "hashing_algorithm": _TEXT},
+    ),
+    "login": ({"user": "u", "password": "", "host": "::1"}, {"user": _TEXT, "password": _TEXT, "host": _TEXT}),
     "user.delete": ({"name": USER}, {"name": _TEXT}),
     "user.limits": ({"user": USER, "limits": {}}, {"user": _TEXT, "limits": _OBJECT}),
     "permission.put": (
@@ -71,6 +76,18 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"vhost": "/", "queue": "q", "node": "n4"}, {"vhost": _TEXT, "queue": _TEXT, "node": _TEXT},
     ),
     "cluster.rebalance": ({}, {}),
+    "whoami": ({}, {"as_user": _TEXT}),
+    "health": ({}, {}),
+    "node": ({}, {}),
+    "totals": ({}, {}),
+    "objects.page": (
+        {"kind": "queues"},
+        {"kind": _TEXT, "vhost": _TEXT, "limit": _NUMBER, "columns": _TEXTS, "after": _TEXT},
+    ),
+    "object": (
+        {"kind": "queues", "vhost": "/", "name": "q"},
+        {"kind": _TEXT, "vhost": _TEXT, "name": _TEXT},
+    ),
 }  # fmt: skip
 
 CASES = [
@@ -98,8 +115,8 @@ def test_the_table_has_every_verb(driver: NodeDriver) -> None:
 def test_the_table_has_every_argument() -> None:
     """Whatever a verb reads of a request is in the table, under some verb."""
     folder = Path(amqp_broker.management.system.__file__).parent
-    source = (folder / "system.py").read_text() + (folder / "cluster_verbs.py").read_text()
-    read = set(re.findall(r'request\.(?:get|text|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
+    source = "".join(path.read_text() for path in sorted(folder.rglob("*.py")))
+    read = set(re.findall(r'request\.(?:get|text|texts|number|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
     assert read
     assert read <= {argument for _, arguments in VERBS.values() for argument in arguments}
 

@@ -36,11 +36,16 @@ def describe_arguments(raw: bytes) -> dict[str, object]:
     Raises FieldError where `raw` is no field table.
     """
     table = decode_table(raw, max_bytes=len(raw))
-    as_json = {key: _to_json(value) for key, value in table.items()}
+    as_json = table_as_json(table)
     described: dict[str, object] = {"arguments": as_json}
     if not _is_encoded_as(as_json, raw):
         described["arguments_raw"] = base64.b64encode(raw).decode("ascii")
     return described
+
+
+def table_as_json(table: Mapping[str, object]) -> dict[str, object]:
+    """A table as it is shown."""
+    return {key: _to_json(value) for key, value in table.items()}
 
 
 def read_arguments(arguments: Mapping[str, object], encoded: object = None) -> Table:

@@ -71,7 +71,7 @@ def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
 def _shared(metadata: Metadata) -> dict[str, Items]:
     """What lies outside of the vhosts, and the vhosts themselves."""
     return {
-        "users": map(_user, metadata.users()),
+        "users": map(describe_user, metadata.users()),
         "vhosts": map(_vhost, metadata.vhosts()),
         "permissions": (
             {
@@ -100,7 +100,8 @@ def _shared(metadata: Metadata) -> dict[str, Items]:
     }
 
 
-def _user(user: User) -> dict[str, Any]:
+def describe_user(user: User) -> dict[str, Any]:
+    """A user as definitions have one."""
     algorithm, password_hash = passwords.to_rabbit(user.password_hash) or (
         SCRYPT_ALGORITHM,
         user.password_hash,

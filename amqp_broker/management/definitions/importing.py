@@ -25,6 +25,7 @@ from amqp_broker.auth import passwords
 from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.patterns import PatternError
 from amqp_broker.auth.permissions import check_pattern
+from amqp_broker.auth.service_account import check_user_name
 from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY, SCRYPT_ALGORITHM
 from amqp_broker.management.definitions.reading import DefinitionsError, Entry
 from amqp_broker.metadata import commands
@@ -53,7 +54,7 @@ ADMINISTRATOR: Final = "administrator"
 _RESERVED_PREFIX: Final = "amq."
 _NOT_DURABLE: Final = "is not durable; whoever needs it declares it"
 _INSIDE_VHOSTS: Final = ("exchanges", "policies", "parameters", "queues", "bindings")
-_DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 
 End = tuple[str, str, str]
 """Vhost, kind and name of one end of a binding."""
@@ -216,6 +217,10 @@ class Importer:
 
     def _user(self, entry: Entry) -> None:
         name = entry.name("name")
+        try:
+            check_user_name(name)
+        except ValueError as error:
+            entry.error("name", str(error))
         self._do(commands.put_user(name, self._password_hash(entry), entry.tags("tags")))
         if "limits" in entry:
             self._do(commands.limit_user(name, entry.limits("limits", USER_LIMITS)))
@@ -235,12 +240,9 @@ class Importer:
         if entry.path in self._new_passwords:
             return self._new_passwords[entry.path].stored
         encoded = entry.text("password_hash", "")
-        algorithm = entry.text("hashing_algorithm", _DEFAULT_ALGORITHM)
+        algorithm = entry.text("hashing_algorithm", DEFAULT_ALGORITHM)
         try:
-            if algorithm == SCRYPT_ALGORITHM:
-                passwords.check_hash(encoded)
-                return encoded
-            return passwords.from_rabbit(algorithm, encoded)
+            return read_password_hash(algorithm, encoded)
         except ValueError as error:
             entry.error("password_hash", str(error))
 
@@ -474,3 +476,11 @@ class Importer:
 def _identity_of(binding: BindingRecord) -> Identity:
     raw = binding.arguments_raw
     return identity(binding.binding_key, decode_table(raw, max_bytes=len(raw)))
+
+
+def read_password_hash(algorithm: str, encoded: str) -> str:
+    """The text to store for a password_hash of definitions. Raises ValueError."""
+    if algorithm == SCRYPT_ALGORITHM:
+        passwords.check_hash(encoded)
+        return encoded
+    return passwords.from_rabbit(algorithm, encoded)

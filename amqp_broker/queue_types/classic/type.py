@@ -167,7 +167,7 @@ class ClassicType(QueueType):
         return {
             "message_bytes_ready": queue.ready.message_bytes,
             "published": queue.published,
-            "delivered": queue.delivered,
+            "delivered": queue.delivered + queue.auto_acked,
             "redelivered": queue.redelivered,
             "settled": queue.settled_count,
             "dead_letters": queue.letters.count if queue.letters is not None else 0,

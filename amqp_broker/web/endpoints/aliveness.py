@@ -16,8 +16,7 @@ def test_vhost(asked: Asked) -> Answer:
     vhost = asked.name("vhost")
     if not is_there(asked, "vhosts", name=vhost):
         raise object_not_found()
-    asked.enter_vhost(vhost)
-    with asked.services.sessions.channel(asked.user.name, vhost) as channel:
+    with asked.channel(vhost) as channel:
         channel.call(m.QueueDeclare(queue=QUEUE))
         channel.publish("", QUEUE, b"test_message")
         delivery = channel.get(QUEUE, no_ack=True)

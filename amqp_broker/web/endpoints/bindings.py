@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote_plus
 
 import msgspec
 
 from amqp_broker.protocol import methods as m
-from amqp_broker.protocol.fields import Table, decode_table
+from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
@@ -38,11 +37,8 @@ class BindingBody(msgspec.Struct):
 
 
 def _shown(row: Row) -> Row:
-    fields = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
-    shown: Row = {name: row.get(name) for name in fields}
-    shown["arguments"] = row.get("arguments") or {}
-    shown["properties_key"] = properties_key(row["routing_key"], shown["arguments"])
-    return shown
+    fields = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments", "properties_key")
+    return {name: row.get(name) for name in fields}
 
 
 def list_bindings(asked: Asked) -> Answer:
@@ -71,12 +67,18 @@ def list_of_destination(asked: Asked) -> Answer:
     return _list_where(asked, lambda row: row["destination"] == exchange and row["destination_type"] == EXCHANGE)
 
 
-def _between(asked: Asked, kind: str) -> list[Row]:
+def _ends(asked: Asked, kind: str) -> tuple[str, str]:
+    """Source and destination of the path. Raises ApiError where one is not there."""
     source, destination = exchange_of(asked.name("exchange")), asked.name("destination")
     if kind == EXCHANGE:
         destination = exchange_of(destination)
     require(asked, "exchanges", asked.name("vhost"), source)
     require(asked, _KINDS[kind], asked.name("vhost"), destination)
+    return source, destination
+
+
+def _between(asked: Asked, kind: str) -> list[Row]:
+    source, destination = _ends(asked, kind)
     return [
         row
         for row in read_objects(asked, "bindings").rows
@@ -86,11 +88,24 @@ def _between(asked: Asked, kind: str) -> list[Row]:
 
 def _find(asked: Asked, kind: str) -> Row:
     """The one of a properties_key, which some clients encode once and some twice. Raises ApiError."""
-    wanted = asked.name("props")
-    for row in _between(asked, kind):
-        key = _shown(row)["properties_key"]
-        if key == wanted or unquote(key.replace("+", " "), errors="surrogateescape") == wanted:
-            return row
+    source, destination = _ends(asked, kind)
+    given = asked.name("props")
+    for key in (given, given if given == "~" else quote_plus(given, safe="~", errors="surrogateescape")):
+        try:
+            answer = asked.verb(
+                "object",
+                kind="bindings",
+                vhost=asked.name("vhost"),
+                source=source,
+                destination=destination,
+                destination_type=kind,
+                properties_key=key,
+            )
+        except SystemRequestError as error:
+            if error.code != "not_found":
+                raise
+        else:
+            return dict(answer["object"])
     raise object_not_found()
 
 
@@ -106,8 +121,7 @@ def make_binding(kind: str) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         body = read_body(asked.body, BindingBody)
         arguments = to_table(body.arguments, "arguments")
-        _between(asked, kind)
-        source, destination = exchange_of(asked.name("exchange")), asked.name("destination")
+        source, destination = _ends(asked, kind)
         if kind == QUEUE:
             method: m.Method = m.QueueBind(
                 queue=destination, exchange=source, routing_key=body.routing_key, arguments=arguments
@@ -126,7 +140,7 @@ def make_binding(kind: str) -> Callable[[Asked], Answer]:
 def remove_binding(kind: str) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         row = _find(asked, kind)
-        arguments, key = _arguments(row), row["routing_key"]
+        arguments, key = to_table(row["arguments"], "arguments"), row["routing_key"]
         if kind == QUEUE:
             method: m.Method = m.QueueUnbind(
                 queue=row["destination"], exchange=row["source"], routing_key=key, arguments=arguments
@@ -139,15 +153,6 @@ def remove_binding(kind: str) -> Callable[[Asked], Answer]:
         return no_content()
 
     return answer
-
-
-def _arguments(row: Row) -> Table:
-    """As they were given: JSON does not say all of it."""
-    raw = row.get("arguments_raw")
-    if raw is None:
-        return to_table(row.get("arguments"), "arguments")
-    octets = base64.b64decode(raw)
-    return decode_table(octets, max_bytes=len(octets))
 
 
 def _endpoints(letter: str, kind: str) -> tuple[Endpoint, ...]:

@@ -67,15 +67,17 @@ def reset(asked: Asked) -> Answer:
 
 
 def list_attempts(asked: Asked) -> Answer:
-    totals = asked.services.totals.read()
-    succeeded, failed = totals.get("auth_attempts_succeeded", 0), totals.get("auth_attempts_failed", 0)
-    row = {
-        "protocol": "amqp091",
-        "auth_attempts": succeeded + failed,
-        "auth_attempts_failed": failed,
-        "auth_attempts_succeeded": succeeded,
-    }
-    return show_rows(asked, [row])
+    counted = asked.services.totals.read()["auth_attempts"]
+    rows = [
+        {
+            "protocol": protocol,
+            "auth_attempts": counts["attempts"],
+            "auth_attempts_failed": counts["failed"],
+            "auth_attempts_succeeded": counts["succeeded"],
+        }
+        for protocol, counts in counted.items()
+    ]
+    return show_rows(asked, rows)
 
 
 def list_attempts_by_source(asked: Asked) -> Answer:

@@ -43,7 +43,6 @@ def put_exchange(asked: Asked) -> Answer:
     body = read_body(asked.body, ExchangeBody)
     arguments = to_table(body.arguments, "arguments")
     was_there = is_there(asked, "exchanges", vhost=vhost, name=name)
-    asked.enter_vhost(vhost)
     declare = m.ExchangeDeclare(
         exchange=name,
         type=body.type,

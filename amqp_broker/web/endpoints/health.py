@@ -73,8 +73,7 @@ def check_critical(asked: Asked) -> Answer:
     if queues:
         reason = "There are quorum queues that would lose their quorum if the target node is shut down"
         raise unhealthy(reason, queues=[_critical(each) for each in queues])
-    nodes = len(asked.services.objects.read("nodes", None).rows)
-    return Answer(value={**_OK, "reason": "single node cluster"} if nodes <= 1 else _OK)
+    return Answer(value={**_OK, "reason": "single node cluster"} if health.get("is_alone") else _OK)
 
 
 def _critical(queue: Any) -> Any:
@@ -114,9 +113,7 @@ def check_ready_for_clients(asked: Asked) -> Answer:
 
 
 def check_connection_limit(asked: Asked) -> Answer:
-    totals = asked.services.totals.read()
-    limit = totals.get("max_connections")
-    if isinstance(limit, int) and totals.get("connections", 0) >= limit:
+    if not _health(asked).get("below_connection_limit", True):
         raise unhealthy("node connection limit is reached")
     return Answer(value=_OK)
 
@@ -128,9 +125,7 @@ def check_answers(asked: Asked) -> Answer:
 
 
 def check_node(asked: Asked) -> Answer:
-    if "node" in asked.names and asked.names["node"] not in [
-        row["name"] for row in asked.services.objects.read("nodes", None).rows
-    ]:
+    if "node" in asked.names and asked.names["node"] not in asked.services.node.request("node")["members"]:
         raise object_not_found()
     return check_answers(asked)
 

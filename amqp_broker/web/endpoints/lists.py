@@ -33,16 +33,11 @@ def show_rows(asked: Asked, rows: Iterable[Row]) -> Answer:
 
 def read_objects(asked: Asked, kind: str) -> Objects:
     """The rows of a kind, of the virtual host that is named, or of all."""
-    vhost = asked.vhost
-    if vhost is not None:
-        asked.enter_vhost(vhost)
-    return asked.objects(kind, vhost)
+    return asked.objects(kind, asked.vhost)
 
 
 def show_object(asked: Asked, shape: Shape, **ident: Any) -> Answer:
     """One object, with what lists leave out."""
-    if "vhost" in ident:
-        asked.enter_vhost(ident["vhost"])
     view = read_view(asked.query)
     answer = asked.verb("object", kind=shape.kind, **ident)
     shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view)

@@ -50,9 +50,8 @@ def publish_message(asked: Asked) -> Answer:
     vhost, exchange = asked.name("vhost"), exchange_of(asked.name("exchange"))
     body = read_body(asked.body, PublishBody)
     payload, properties = _payload(body), read_properties(body.properties)
-    asked.enter_vhost(vhost)
     try:
-        with asked.services.sessions.channel(asked.user.name, vhost) as channel:
+        with asked.channel(vhost) as channel:
             channel.confirm_select()
             channel.publish(exchange, body.routing_key, payload, properties, mandatory=True)
             refused = channel.wait_for_confirms(_CONFIRM_TIMEOUT_S)
@@ -91,9 +90,8 @@ def get_messages(asked: Asked) -> Answer:
         raise bad_request(
             f"ackmode is one of {', '.join(_ACK_MODES)}, encoding one of {', '.join(_ENCODINGS)}, count at least 1"
         )
-    asked.enter_vhost(vhost)
     try:
-        with asked.services.sessions.channel(asked.user.name, vhost) as channel:
+        with asked.channel(vhost) as channel:
             found = _get(channel, queue, min(count, MAX_GET_MESSAGES), no_ack=body.ackmode == "ack_requeue_false")
             if found and body.ackmode == "reject_requeue_false":
                 channel.nack(found[-1], multiple=True, requeue=False)

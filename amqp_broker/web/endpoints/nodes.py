@@ -42,41 +42,40 @@ _RELATIVE: Final = 100
 
 def list_nodes(asked: Asked) -> Answer:
     view = read_view(asked.query)
-    return show_rows(asked, [_show(asked, row, view) for row in asked.objects("nodes").rows])
+    facts = asked.verb("node")
+    return show_rows(asked, [_show(asked, name, facts, view) for name in facts["members"]])
 
 
 def show_node(asked: Asked) -> Answer:
-    row, view = _row(asked), read_view(asked.query)
-    shown = _show(asked, row, view)
+    facts = _facts(asked)
+    shown = _show(asked, asked.name("node"), facts, read_view(asked.query))
     if asked.query.get("memory") == "true":
         shown["memory"] = _memory(asked)
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 
-def _row(asked: Asked) -> dict[str, Any]:
-    for row in asked.objects("nodes").rows:
-        if row["name"] == asked.name("node"):
-            return row
-    raise object_not_found()
+def _facts(asked: Asked) -> dict[str, Any]:
+    """What the node says of itself. Raises ApiError where the path names no member."""
+    facts = asked.verb("node")
+    if asked.name("node") not in facts["members"]:
+        raise object_not_found()
+    return facts
 
 
-def _show(asked: Asked, row: dict[str, Any], view: View) -> dict[str, Any]:
-    """Of members elsewhere there is what the list of nodes says; of the one here what it and its machine say."""
-    if not row.get("running", True):
-        return {"name": row["name"], "type": "disc", "running": False}
-    totals = asked.services.totals.read()
-    facts: dict[str, Any] = {}
-    usage = Usage()
-    if row["name"] == totals.get("node"):
-        facts = asked.verb("node")
-        usage = usage_of(int(facts.get("os_pid") or 0), facts.get("data_dir"))
-    at = int(facts.get("at") or asked.objects("nodes").at)
-    known = {name: value for name, value in row.items() if value is not None}
-    shown = {**_about(asked, usage, facts), **known, **{k: v for k, v in facts.items() if v is not None and k in _TOLD}}
+def _show(asked: Asked, name: str, facts: dict[str, Any], view: View) -> dict[str, Any]:
+    """Of members elsewhere only whether they run; of the one here what it and its machine say."""
+    if name not in facts["running"]:
+        return {"name": name, "type": "disc", "running": False}
+    is_here = name == facts["name"]
+    told = facts if is_here else {}
+    usage = usage_of(int(facts["os_pid"]), facts["data_dir"]) if is_here else Usage()
+    shown = {**_about(asked, usage, told), "name": name}
+    shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
     counters = (*_ZEROS, *CHURN, "context_switches")
-    shown.update({name: totals.get(name, 0) for name in CHURN})
-    values = {name: shown.get(name) or 0 for name in (*counters, *_GAUGES)}
-    readings = asked.services.readings.add("nodes", row["name"], at, values)
+    totals = asked.services.totals.read() if is_here else {}
+    shown.update({each: totals.get(each, 0) for each in CHURN})
+    values = {each: shown.get(each) or 0 for each in (*counters, *_GAUGES)}
+    readings = asked.services.readings.add("nodes", name, facts["at"], values)
     pair = [each for each in readings if each is not None]
     shown.update(_details(pair, counters, view))
     return shown
@@ -84,8 +83,7 @@ def _show(asked: Asked, row: dict[str, Any], view: View) -> dict[str, Any]:
 
 #: What the node says itself takes the place of what is thought of it here.
 _TOLD: Final = (
-    "uptime", "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "run_queue", "db_dir",
-    "config_files", "log_files", "auth_mechanisms", "cluster_links", "running", "partitions",
+    "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "sockets_used", "config_files",
 )  # fmt: skip
 
 
@@ -93,9 +91,9 @@ def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "disc",
         "running": True,
-        "being_drained": bool(facts.get("is_draining", False)),
+        "being_drained": False,
         "os_pid": str(facts.get("os_pid", "")),
-        "uptime": 0,
+        "uptime": facts.get("at", 0) - facts.get("started_at", 0),
         "processors": os.cpu_count() or 1,
         "run_queue": 0,
         "partitions": [],
@@ -115,7 +113,10 @@ def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
         **dict.fromkeys(_ZEROS, 0),
         "rates_mode": "basic",
         "exchange_types": EXCHANGE_TYPES,
-        "auth_mechanisms": [{"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": True}],
+        "auth_mechanisms": [
+            {"name": name, "description": f"SASL {name}", "enabled": True}
+            for name in facts.get("auth_mechanisms", ())
+        ],
         "applications": [{"name": "amqp_broker", "description": PRODUCT, "version": API_LEVEL}],
         "contexts": contexts(asked),
         "log_files": [],
@@ -140,12 +141,12 @@ def _details(pair: list[Reading], counters: tuple[str, ...], view: View) -> dict
 
 
 def show_memory(asked: Asked) -> Answer:
-    _row(asked)
+    _facts(asked)
     return Answer(value={"memory": _memory(asked)})
 
 
 def show_relative_memory(asked: Asked) -> Answer:
-    _row(asked)
+    _facts(asked)
     memory = _memory(asked)
     whole = memory["total"]["rss"] or 1
     shares = {name: memory[name] * _RELATIVE // whole for name in _MEMORY_CLASSES}

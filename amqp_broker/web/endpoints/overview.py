@@ -121,7 +121,7 @@ def listeners(asked: Asked) -> list[dict[str, Any]]:
         {
             "node": each.get("node", node),
             "protocol": each["protocol"],
-            "ip_address": each["ip"],
+            "ip_address": each["ip_address"],
             "port": each["port"],
             "tls": each.get("tls", False),
             "socket_opts": [],

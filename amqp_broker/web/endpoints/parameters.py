@@ -38,7 +38,6 @@ def list_parameters(asked: Asked) -> Answer:
 
 def show_parameter(asked: Asked) -> Answer:
     vhost = asked.name("vhost")
-    asked.enter_vhost(vhost)
     return Answer(
         value=find_row(asked, "parameters", vhost, component=asked.name("component"), name=asked.name("parameter"))
     )
@@ -47,7 +46,6 @@ def show_parameter(asked: Asked) -> Answer:
 def put_parameter(asked: Asked) -> Answer:
     body = read_body(asked.body, ValueBody)
     vhost, component, name = asked.name("vhost"), asked.name("component"), asked.name("parameter")
-    asked.enter_vhost(vhost)
     rows = asked.objects("parameters", vhost).rows
     was_there = any((row["component"], row["name"]) == (component, name) for row in rows)
     asked.change("parameter.put", component=component, vhost=vhost, name=name, value=body.value)
@@ -56,7 +54,6 @@ def put_parameter(asked: Asked) -> Answer:
 
 def delete_parameter(asked: Asked) -> Answer:
     vhost, component, name = asked.name("vhost"), asked.name("component"), asked.name("parameter")
-    asked.enter_vhost(vhost)
     find_row(asked, "parameters", vhost, component=component, name=name)
     asked.change("parameter.delete", component=component, vhost=vhost, name=name)
     return no_content()

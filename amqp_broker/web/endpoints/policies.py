@@ -46,7 +46,6 @@ class PolicyEndpoints:
 
     def show(self, asked: Asked) -> Answer:
         vhost = asked.name("vhost")
-        asked.enter_vhost(vhost)
         row = find_row(asked, self.kind, vhost, name=asked.name("policy"))
         return Answer(value=cut(_shown(row), read_columns(asked.query)))
 
@@ -55,7 +54,6 @@ class PolicyEndpoints:
         body = read_body(asked.body, PolicyBody)
         if not is_there(asked, "vhosts", name=vhost):
             raise kind_not_found("vhost")
-        asked.enter_vhost(vhost)
         was_there = any(row["name"] == name for row in asked.objects(self.kind, vhost).rows)
         self.change(
             asked,
@@ -79,7 +77,6 @@ class PolicyEndpoints:
 
     def delete(self, asked: Asked) -> Answer:
         vhost, name = asked.name("vhost"), asked.name("policy")
-        asked.enter_vhost(vhost)
         find_row(asked, self.kind, vhost, name=name)
         asked.change(f"{self.verb}.delete", vhost=vhost, name=name)
         return no_content()

@@ -64,7 +64,6 @@ def put_queue(asked: Asked) -> Answer:
     arguments = to_table(body.arguments, "arguments")
     _check_node(asked, body.node)
     was_there = is_there(asked, "queues", vhost=vhost, name=name)
-    asked.enter_vhost(vhost)
     declare = m.QueueDeclare(
         queue=name, durable=flag(body.durable), auto_delete=flag(body.auto_delete), arguments=arguments
     )
@@ -127,7 +126,6 @@ def check_name(name: str) -> None:
 
 def require(asked: Asked, kind: str, vhost: str, name: str) -> None:
     """Raises ApiError where it is not there: AMQP deletes what is not there without a word."""
-    asked.enter_vhost(vhost)
     if not is_there(asked, kind, vhost=vhost, name=name):
         raise object_not_found()
 
@@ -136,7 +134,7 @@ def _check_node(asked: Asked, node: Any) -> None:
     """A queue lives where the broker puts it; a name that is no member is a mistake."""
     if node is None:
         return
-    members = [row["name"] for row in asked.services.objects.read("nodes", None).rows]
+    members = asked.services.node.request("node")["members"]
     if node not in members:
         raise bad_request(f"node {node!r} is no member; there are {', '.join(members)}")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
@@ -35,27 +36,43 @@ def list_vhosts(asked: Asked) -> Answer:
 
 def show_vhost(asked: Asked) -> Answer:
     name = asked.name("vhost")
-    asked.enter_vhost(name)
     return show_object(asked, VHOST, name=name)
 
 
 def put_vhost(asked: Asked) -> Answer:
     name, body = asked.name("vhost"), read_body(asked.body, VhostBody)
-    fields: dict[str, Any] = {"name": name}
+    asked_for = _about(body)
+    known = next((row for row in asked.objects("vhosts").rows if row["name"] == name), None)
+    if known is None:
+        asked.change("vhost.create", name=name, permissions_for=asked.user.name)
+    if asked_for:
+        try:
+            _describe(asked, name, {**(known or {}), **asked_for})
+        except SystemRequestError:
+            if known is None:
+                asked.change("vhost.delete", name=name)
+            raise
+    return created(known is not None)
+
+
+def _about(body: VhostBody) -> dict[str, Any]:
+    """What a body says, and no more."""
+    about: dict[str, Any] = {}
     if body.description is not None:
-        fields["description"] = body.description
+        about["description"] = body.description
     if body.tags is not None:
-        fields["tags"] = tags(body.tags)
+        about["tags"] = tags(body.tags)
     queue_type = body.default_queue_type or body.defaultqueuetype
     if queue_type and queue_type != _UNDEFINED:
-        fields["default_queue_type"] = queue_type
+        about["default_queue_type"] = queue_type
     if body.tracing is not None:
-        fields["tracing"] = flag(body.tracing)
-    was_there = is_there(asked, "vhosts", name=name)
-    if not was_there:
-        fields["permissions_for"] = asked.user.name
-    asked.change("vhost.create", **fields)
-    return created(was_there)
+        about["tracing"] = flag(body.tracing)
+    return about
+
+
+def _describe(asked: Asked, name: str, about: dict[str, Any]) -> None:
+    told = {key: about[key] for key in ("description", "tags", "default_queue_type", "tracing") if key in about}
+    asked.change("definitions.import", definitions={"vhosts": [{"name": name, **told}]})
 
 
 def delete_vhost(asked: Asked) -> Answer:

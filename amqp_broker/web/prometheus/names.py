@@ -94,7 +94,7 @@ CHANNEL: Final = (
 )
 CHANNEL_EXCHANGE: Final = (
     counter("channel_messages_published_total", "publish", "Messages published on channels"),
-    counter("channel_messages_confirmed_total", "confirm", "Messages confirmed on channels"),
+    counter("channel_messages_confirmed_total", "confirm_count", "Messages confirmed on channels"),
     counter("channel_messages_unroutable_returned_total", "return_unroutable", "Mandatory messages that came back"),
     counter("channel_messages_unroutable_dropped_total", "drop_unroutable", "Messages that no queue took"),
 )

@@ -100,14 +100,14 @@ def persister(totals: Mapping[str, Any]) -> Iterator[Family]:
 
 def alarms(health: Mapping[str, Any], totals: Mapping[str, Any]) -> Iterator[Family]:
     """1 while an alarm is on."""
-    said = " ".join(str(each) for each in health.get("local_alarms") or ())
-    kinds = {
-        "free_disk_space_watermark": ("disk",),
-        "memory_used_watermark": ("memory",),
-        "file_descriptor_limit": ("file", "descriptor"),
+    on = {each["resource"] for each in health.get("local_alarms") or ()}
+    resources = {
+        "free_disk_space_watermark": "disk",
+        "memory_used_watermark": "memory",
+        "file_descriptor_limit": "file_descriptors",
     }
-    for name, words in kinds.items():
-        is_on = any(word in said for word in words)
+    for name, resource in resources.items():
+        is_on = resource in on
         yield _one(f"alarms_{name}", GAUGE, "is 1 if the alarm is in effect", int(is_on))
     unreachable = len(totals.get("stale") or ())
     yield _one("unreachable_cluster_peers_count", GAUGE, "Members that do not answer", unreachable)

@@ -1,0 +1,27 @@
+"""NodeFacts: what a node cannot know of itself, and whoever runs it says: where it listens, and where its files are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerFacts:
+    """protocol: as RabbitMQ calls it: amqp, amqp/ssl, clustering."""
+
+    protocol: str
+    ip_address: str
+    port: int
+    tls: bool = False
+
+
+class NodeFacts:
+    """started_at: milliseconds since the epoch. process_id: 0 where nobody said. is_draining: it is about to end."""
+
+    def __init__(self, started_at: int) -> None:
+        self.started_at = started_at
+        self.listeners: tuple[ListenerFacts, ...] = ()
+        self.process_id = 0
+        self.data_dir = ""
+        self.config_files: tuple[str, ...] = ()
+        self.is_draining = False

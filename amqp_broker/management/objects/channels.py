@@ -1,0 +1,112 @@
+"""Channels of this node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.management.objects.connections import Connections
+from amqp_broker.management.objects.kind import DETAILS, Cursor, Kind, Scope, Things
+from amqp_broker.management.objects.values import connection_name
+from amqp_broker.turn.task import Steps
+from queues.consumer import UNLIMITED
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.flow.client import Client
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.request import Request
+
+_NAME = re.compile(r"(.*) \((\d+)\)", re.DOTALL)
+
+
+def channel_name(channel: Channel) -> str:
+    """As RabbitMQ calls it."""
+    return f"{connection_name(channel.connection)} ({channel.channel_id})"
+
+
+class Channels(Kind):
+    """In the order of their connections, then of their numbers. consumers: the kind that its details are of."""
+
+    name = "channels"
+    singular = "channel"
+    cursor = (int, int)
+    is_by_node = True
+    consumers: Kind
+
+    def __init__(self, node: NodeCounts, connections: Connections) -> None:
+        super().__init__(node)
+        self._connections = connections
+        self.columns = {
+            "name": channel_name,
+            "number": lambda one: one.channel_id,
+            "node": lambda one: node.config.node_name,
+            "user": lambda one: one.connection.session.user,
+            "user_who_performed_action": lambda one: one.connection.session.acting or one.connection.session.user,
+            "vhost": lambda one: one.vhost.name,
+            "state": lambda one: "closing" if one.is_closing else ("running" if one.is_flowing else "flow"),
+            "confirm": lambda one: one.is_confirming,
+            "transactional": lambda one: one.transaction is not None,
+            "consumer_count": lambda one: len(one.consumers),
+            "prefetch_count": lambda one: one.consumer_prefetch,
+            "global_prefetch_count": lambda one: one.prefetch,
+            "messages_unacknowledged": _unacknowledged,
+            "messages_unconfirmed": lambda one: one.confirms.published - one.confirms.confirmed,
+            "messages_uncommitted": lambda one: len(one.transaction.messages) if one.transaction is not None else 0,
+            "acks_uncommitted": lambda one: len(one.transaction.settlements) if one.transaction is not None else 0,
+            "connection_details": lambda one: connection_details(one.connection),
+            "publish": lambda one: one.published + one.confirms.published,
+            "confirm_count": lambda one: one.confirms.confirmed,
+            "deliver_get": lambda one: one.first_tag + len(one.unacked) - 1,
+        }
+
+    def things(self, scope: Scope, after: Cursor | None) -> Things:
+        """See Kind."""
+        return self.walk(after, lambda one: self._connections.shows(scope, one))
+
+    def walk(self, after: Cursor | None, is_shown: Callable[[Any], bool]) -> Things:
+        """Those of connections that somebody wants."""
+        if after is not None:
+            one = self.node.clients.connections.get(after[0])
+            if one is not None and is_shown(one):
+                yield from self._of(one, after[1])
+        for found in self._connections.walk(after, is_shown):
+            if found is not None:
+                yield from self._of(found[1], -1)
+            else:
+                yield None
+
+    def _of(self, one: Client, after: int) -> Things:
+        """Those of one connection: at most channel_max."""
+        for number in sorted(one.channels):
+            if number > after and (channel := one.channels.get(number)) is not None:
+                yield (one.number, number), channel
+
+    def is_there(self, thing: Any) -> bool:
+        """See Kind."""
+        return bool(thing.is_open)
+
+    def find(self, scope: Scope, request: Request) -> Steps:
+        """See Kind."""
+        said = _NAME.fullmatch(request.text("name"))
+        one = (yield from self._connections.named(said[1])) if said is not None else None
+        if said is None or one is None or not self._connections.shows(scope, one):
+            return None
+        return one.channels.get(int(said[2]))
+
+    def details(self, scope: Scope, thing: Any) -> Steps:
+        """See Kind: its consumers."""
+        consumers = self.consumers
+        return {"consumer_details": [consumers.row(one) for one in list(thing.consumers.values())[:DETAILS]]}
+        yield
+
+
+def connection_details(one: Client) -> dict[str, Any]:
+    """What is said of the connection of something."""
+    return {"name": connection_name(one), "peer_host": one.peer.host, "peer_port": one.peer.port}
+
+
+def _unacknowledged(one: Channel) -> int:
+    """With what basic.get has fetched."""
+    return one.unacked_deliveries + sum(UNLIMITED - getter.credit for getter in one.getters.values())

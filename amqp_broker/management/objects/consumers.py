@@ -1,0 +1,104 @@
+"""Consumers on channels of this node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.management.objects.channels import Channels, channel_name
+from amqp_broker.management.objects.connections import Connections
+from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
+from amqp_broker.management.objects.values import as_object, connection_name
+from amqp_broker.turn.task import Steps
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.flow.client import Client
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.request import Request
+
+
+class Consumers(Kind):
+    """In the order of their channels, then of their tags."""
+
+    name = "consumers"
+    singular = "consumer"
+    cursor = (int, int, str)
+    is_by_node = True
+
+    def __init__(self, node: NodeCounts, connections: Connections, channels: Channels) -> None:
+        super().__init__(node)
+        self._connections = connections
+        self._channels = channels
+        self.columns = {
+            "consumer_tag": lambda one: one.tag,
+            "queue": lambda one: {"name": one.queue.name, "vhost": one.channel.vhost.name},
+            "ack_required": lambda one: not one.no_ack,
+            "active": _is_active,
+            "activity_status": lambda one: _activity(one),
+            "exclusive": lambda one: one.is_exclusive,
+            "prefetch_count": lambda one: one.prefetch,
+            "arguments": lambda one: as_object(one.arguments),
+            "consumer_timeout": lambda one: node.config.consumer_timeout_ms,
+            "channel_details": self._channel_details,
+        }
+
+    def _channel_details(self, one: ChannelConsumer) -> dict[str, Any]:
+        channel = one.channel
+        connection = channel.connection
+        return {
+            "name": channel_name(channel),
+            "number": channel.channel_id,
+            "connection_name": connection_name(connection),
+            "node": self.node.config.node_name,
+            "peer_host": connection.peer.host,
+            "peer_port": connection.peer.port,
+            "user": connection.session.user,
+        }
+
+    def things(self, scope: Scope, after: Cursor | None) -> Things:
+        """See Kind. Whose virtual host one may see, one sees also the consumers of others in it."""
+
+        def is_shown(one: Client) -> bool:
+            return one.vhost is not None and scope.covers(one.vhost.name)
+
+        if after is not None and (one := self.node.clients.connections.get(after[0])) is not None:
+            channel = one.channels.get(after[1])
+            if channel is not None and is_shown(one):
+                yield from self._of(channel, after[2])
+        for found in self._channels.walk(after, is_shown):
+            if found is not None:
+                yield from self._of(found[1], None)
+            else:
+                yield None
+
+    def _of(self, channel: Channel, after: str | None) -> Things:
+        """Those of one channel: at most max_consumers_per_channel."""
+        number = channel.connection.number
+        for tag in sorted(channel.consumers):
+            if (after is None or tag > after) and (consumer := channel.consumers.get(tag)) is not None:
+                yield (number, channel.channel_id, tag), consumer
+
+    def is_there(self, thing: Any) -> bool:
+        """See Kind."""
+        return not thing.is_cancelled
+
+    def find(self, scope: Scope, request: Request) -> Steps:
+        """See Kind. `name` is the tag, which is that of one consumer on a channel only."""
+        number, tag = request.get("channel"), request.text("name")
+        one = yield from self._connections.named(request.text("connection"))
+        if one is None or number not in one.channels or one.vhost is None or not scope.covers(one.vhost.name):
+            return None
+        return one.channels[number].consumers.get(tag)
+
+
+def _is_active(one: ChannelConsumer) -> bool:
+    dispatcher = getattr(one.queue, "dispatcher", None)
+    return dispatcher is None or not dispatcher.is_single_active or dispatcher.active is one
+
+
+def _activity(one: ChannelConsumer) -> str:
+    dispatcher = getattr(one.queue, "dispatcher", None)
+    if dispatcher is None or not dispatcher.is_single_active:
+        return "up"
+    return "single_active" if dispatcher.active is one else "waiting"

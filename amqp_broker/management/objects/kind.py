@@ -1,0 +1,102 @@
+"""Kind: a kind of object that is listed page by page, with a column for each thing that is known of one.
+
+    things(scope, after) -> (cursor, thing), ...; None: nothing to show among those that were just looked at
+    prepare(things)      -> what has to be asked elsewhere has been asked
+    columns[name](thing) -> a value that JSON can carry
+
+Things stand in an order that does not change while they are there. A cursor says behind which one a page begins; that
+one may have gone meanwhile. So what stays is seen once, whatever comes and goes between two pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amqp_broker.management.access import MANAGEMENT
+from amqp_broker.turn.task import Steps
+
+if TYPE_CHECKING:
+    from amqp_broker.management.access import Asker
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.request import Request
+
+#: Where a page ended.
+Cursor = tuple[Any, ...]
+#: The things behind a cursor, each with its own.
+Things = Iterator[tuple[Cursor, Any] | None]
+#: So many are looked at in one slice, if none of them is shown.
+LOOK = 64
+#: So many things of one are shown with it.
+DETAILS = 200
+
+
+class Scope(NamedTuple):
+    """Whose request it is, and which virtual host it is about (None: all that may be seen)."""
+
+    asker: Asker
+    vhost: str | None
+
+    def covers(self, vhost: str) -> bool:
+        """Whether what is in this virtual host is to be shown."""
+        return self.vhost in (None, vhost) and self.asker.sees(vhost)
+
+
+class Kind:
+    """name: in requests. singular: what a refusal calls one. cursor: the types of what a cursor has. needs_tag: without
+    which a user sees none. is_in_vhosts: each is in a virtual host. is_by_node: each node has its own."""
+
+    name = ""
+    singular = ""
+    cursor: tuple[type, ...] = ()
+    needs_tag = MANAGEMENT
+    is_in_vhosts = False
+    is_by_node = False
+
+    def __init__(self, node: NodeCounts) -> None:
+        self.node = node
+        self.broker = node.broker
+        self.columns: Mapping[str, Callable[[Any], Any]] = {}
+
+    def things(self, scope: Scope, after: Cursor | None) -> Things:
+        """See the module's docstring."""
+        raise NotImplementedError
+
+    def row(self, thing: Any) -> dict[str, Any]:
+        """All columns of one."""
+        return {name: column(thing) for name, column in self.columns.items()}
+
+    def prepare(self, things: list[Any]) -> Steps:
+        """Done before rows are made of these."""
+        return None
+        yield
+
+    def is_there(self, thing: Any) -> bool:
+        """Whether it has not gone since `things` gave it."""
+        return True
+
+    def find(self, scope: Scope, request: Request) -> Steps:
+        """Its result: the one that a request names, None where there is none."""
+        raise NotImplementedError
+
+    def details(self, scope: Scope, thing: Any) -> Steps:
+        """What is shown of one thing besides its columns."""
+        return {}
+        yield
+
+    def vhosts_of(self, scope: Scope, after: str | None) -> Iterator[str | None]:
+        """The names of the virtual hosts that are shown, beginning with `after`; None: some that are not."""
+        names = self.broker.vhost_names
+        if scope.vhost is not None:
+            if after is None or after <= scope.vhost:
+                yield scope.vhost
+            return
+        if after is not None and after in self.broker.vhosts and scope.covers(after):
+            yield after
+        while found := names.after(after, LOOK):
+            for name in found:
+                if name in self.broker.vhosts and scope.covers(name):
+                    yield name
+            after = found[-1]
+            yield None
+

@@ -1,0 +1,197 @@
+"""Queues, of all types, wherever their messages are."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.management.objects.channels import connection_details
+from amqp_broker.management.objects.kind import Kind, Scope
+from amqp_broker.management.objects.queue_counters import COUNTERS
+from amqp_broker.management.objects.values import as_object
+from amqp_broker.management.objects.vhost_things import VhostThings
+from amqp_broker.queue_types.register import QUEUE_TYPES
+from amqp_broker.queue_types.remote.counts import RemoteCounts
+from amqp_broker.turn.task import Steps
+from amqp_broker.vhosts.policies import matching_policies
+
+if TYPE_CHECKING:
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.octets.sorted_keys import SortedKeys
+    from amqp_broker.routing.vhost import VHost
+    from queues.queue import Queue
+
+#: So many consumers of a queue are shown with it; and so many queues are asked about in one slice.
+_CONSUMERS = 200
+_SLICE = 16
+
+
+class Queues(VhostThings):
+    """consumers: the kind that its details are of."""
+
+    name = "queues"
+    singular = "queue"
+    consumers: Kind
+
+    def __init__(self, node: NodeCounts) -> None:
+        super().__init__(node)
+        self._policies: dict[tuple[str, str, str], tuple[int, Any]] = {}
+        self.columns = {
+            "name": lambda one: one.name,
+            "vhost": lambda one: one.declaration.vhost,
+            "type": lambda one: one.declaration.type,
+            "durable": lambda one: bool(one.is_durable),
+            "auto_delete": lambda one: one.declaration.is_auto_delete,
+            "exclusive": self._is_exclusive,
+            "arguments": lambda one: as_object(one.declaration.arguments),
+            "state": self._state,
+            "node": self._node,
+            "policy": lambda one: self._policy(one, 0),
+            "operator_policy": lambda one: self._policy(one, 1),
+            "effective_policy_definition": self._effective,
+            "consumers": lambda one: one.consumer_count(),
+            "messages": lambda one: one.message_count() + one.unacked_count(),
+            "messages_ready": lambda one: one.message_count(),
+            "messages_unacknowledged": lambda one: one.unacked_count(),
+            "message_bytes_ready": lambda one: _figure(one, "message_bytes_ready"),
+            "messages_dlx": lambda one: _figure(one, "dead_letters"),
+            "leased": lambda one: one.leased_count(),
+            "idle_since": self._idle_since,
+            "single_active_consumer_tag": _single_active,
+            "exclusive_consumer_tag": _exclusive_tag,
+            "owner_pid_details": _owner,
+            "leader": self._leader,
+            "members": self._members,
+            "online": self._online,
+            "delivery_limit": _delivery_limit,
+            "oldest_message_age_ms": self._oldest_age,
+            **COUNTERS,
+        }
+
+    # -- which ---------------------------------------------------------------------------------------------------------
+
+    def names(self, vhost: VHost) -> SortedKeys[str]:
+        """See VhostThings."""
+        return vhost.queue_names
+
+    def one(self, vhost: VHost, name: str) -> Any:
+        """See VhostThings."""
+        return vhost.queues.get(name)
+
+    def is_there(self, thing: Any) -> bool:
+        """See Kind."""
+        return not thing.is_deleted
+
+    def prepare(self, things: list[Any]) -> Steps:
+        """See Kind: the homes of those that live elsewhere have counted."""
+        counts = RemoteCounts(self.broker.timers, self.broker.clock.now)
+        for number, queue in enumerate(things):
+            if queue.home:
+                counts.ask(queue)
+            if number % _SLICE == 0:
+                yield None
+        yield counts.asked()
+
+    def details(self, scope: Scope, thing: Any) -> Steps:
+        """See Kind: its consumers on this node."""
+        found = [each for each in islice(_consumers(thing), _CONSUMERS) if isinstance(each, ChannelConsumer)]
+        rows = []
+        for number, consumer in enumerate(found):
+            rows.append(self.consumers.row(consumer))
+            if number % _SLICE == 0:
+                yield None
+        return {"consumer_details": rows, "incoming": [], "deliveries": [], "garbage_collection": {}}
+
+    # -- columns -------------------------------------------------------------------------------------------------------
+
+    def _is_exclusive(self, queue: Queue) -> bool:
+        return queue.declaration.owner is not None
+
+    def _state(self, queue: Any) -> str:
+        if queue.home and not queue.link.is_connected:
+            return "down"
+        return "running"
+
+    def _node(self, queue: Any) -> str:
+        return queue.home or self._leader(queue) or self.broker.own_node
+
+    def _leader(self, queue: Any) -> str | None:
+        if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
+            return None
+        return str(queue.group.raft.leader or "")
+
+    def _members(self, queue: Any) -> list[str] | None:
+        if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
+            return None
+        return sorted(queue.group.raft.members)
+
+    def _online(self, queue: Any) -> list[str] | None:
+        members = self._members(queue)
+        if members is None:
+            return None
+        linked = self.node.membership.is_linked
+        return [name for name in members if name == self.broker.own_node or linked(name)]
+
+    def _matching(self, queue: Queue) -> Any:
+        """The policies that apply to a queue: found again when some policy has changed."""
+        declaration = queue.declaration
+        key, metadata = (declaration.vhost, declaration.type, queue.name), self.broker.metadata
+        known = self._policies.get(key)
+        if known is not None and known[0] == metadata.policy_generation:
+            return known[1]
+        found = matching_policies(metadata, declaration.vhost, QUEUE_TYPES[declaration.type].policy_kind, queue.name)
+        if len(self._policies) >= 10_000:
+            self._policies.clear()
+        self._policies[key] = (metadata.policy_generation, found)
+        return found
+
+    def _policy(self, queue: Queue, which: int) -> str:
+        found = self._matching(queue)[which]
+        return found.name if found is not None else ""
+
+    def _effective(self, queue: Queue) -> dict[str, Any]:
+        policy, operator = self._matching(queue)
+        own = dict(policy.definition) if policy is not None else {}
+        for key, value in (operator.definition if operator is not None else {}).items():
+            known = own.get(key)
+            own[key] = min(known, value) if isinstance(known, int) and isinstance(value, int) else value
+        return own
+
+    def _idle_since(self, queue: Queue) -> int | None:
+        """Milliseconds since the epoch; None while it holds something or has consumers."""
+        is_idle = not (queue.message_count() or queue.unacked_count() or queue.consumer_count())
+        return queue.last_used if is_idle else None
+
+    def _oldest_age(self, queue: Any) -> int | None:
+        arrived = queue.oldest_arrival()
+        return max(0, self.broker.clock.now - arrived) if arrived else None
+
+
+def _figure(queue: Any, name: str) -> int | None:
+    return QUEUE_TYPES[queue.declaration.type].figures(queue).get(name)
+
+
+def _consumers(queue: Any) -> Any:
+    dispatcher = getattr(queue, "dispatcher", None)
+    return iter(dispatcher.consumers if dispatcher is not None else queue.consumers)
+
+
+def _single_active(queue: Any) -> str | None:
+    dispatcher = getattr(queue, "dispatcher", None)
+    active = dispatcher.active if dispatcher is not None and dispatcher.is_single_active else None
+    return getattr(active, "tag", None)
+
+
+def _exclusive_tag(queue: Any) -> str | None:
+    first = next(_consumers(queue), None)
+    return first.tag if first is not None and getattr(first, "is_exclusive", False) else None
+
+
+def _owner(queue: Any) -> dict[str, Any] | None:
+    owner = queue.declaration.owner
+    return connection_details(owner) if owner is not None and hasattr(owner, "peer") else None
+
+
+def _delivery_limit(queue: Any) -> int | None:
+    return queue.settings.delivery_limit if queue.settings is not None else None
