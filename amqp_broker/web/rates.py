@@ -144,11 +144,10 @@ def details(name: str, readings: list[Reading], grid: Grid | None, *, is_counter
 
 
 def _samples(name: str, readings: list[Reading], grid: Grid, now: int) -> list[dict[str, Any]]:
-    """At each time of the grid what was read last before it; none for the time before the first reading."""
+    """From the last reading backwards what was read last at each time; none for the time before the first reading."""
     step = grid.step_s * 1000
-    newest = now // step * step
     found, index = [], len(readings) - 1
-    for at in range(newest, newest - grid.age_s * 1000 - 1, -step):
+    for at in range(now, now - grid.age_s * 1000 - 1, -step):
         while index >= 0 and readings[index].at > at:
             index -= 1
         if index < 0:
