@@ -180,15 +180,9 @@ class Node:
         )
         self._replicate(random_bytes)
         self.homes = self.broker.homes = Homes(
-            self.replication,
-            self.tenants,
-            self.broker.vhosts,
-            self.broker.remove_queue,
-            pager,
-            self.timers,
-            self.background,
-            self.clock,
-        )
+            self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
+            self.background, self.clock,
+        )  # fmt: skip
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
         self._home_links = self.homes.links

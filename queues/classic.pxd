@@ -4,7 +4,9 @@ from queues.letters cimport Letters
 from queues.message cimport Delivery, Entry, Message, make_entry
 from queues.page cimport Page
 from queues.rules cimport QueueRules
+from queues.ready cimport Ready
 from queues.store cimport MessageStore
+from queues.sums cimport QueueSums
 
 cdef object _MAXLEN
 cdef int _TAKEN, _STORED, _REFUSED
@@ -46,6 +48,9 @@ cdef class ClassicQueue(QueueRules):
     @cython.locals(sequence="unsigned long long", entry=Entry)
     cpdef void enqueue(self, Message message, long long expires_at, unsigned int journal_segment, Consumer taker,
                        long long now) except *
+    @cython.locals(ready=Ready)
+    cpdef int add_counts(self, QueueSums sums) except -1
+    cpdef int add_counters(self, QueueSums sums) except -1
     cpdef int became_ready(self) except -1
     @cython.locals(message=Message)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1

@@ -44,6 +44,7 @@ from queues.recovery import RecoveredQueue
 from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
 from queues.store import MessageStore
+from queues.sums import QueueSums
 from queues.timers import Timer, Timers
 
 if TYPE_CHECKING:
@@ -134,6 +135,25 @@ class ClassicQueue(QueueRules):
     def consumer_count(self) -> int:
         """How many consumers there are."""
         return len(self.dispatcher.consumers)
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue."""
+        ready = self.ready
+        sums.ready += ready.count
+        sums.ready_bytes += ready.message_bytes
+        sums.unacked += self.unacked
+        sums.consumers += len(self.dispatcher.consumers)
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        sums.delivering += 1
+        sums.published += self.published
+        sums.delivered += self.delivered - self.fetched - self.fetched_no_ack
+        sums.auto_acked += self.auto_acked
+        sums.redelivered += self.redelivered
+        sums.acked += self.settled_count - self.auto_acked - self.unconsumed - self.fetched_no_ack
+        self.add_gets(sums)
+        self.add_drops(sums)
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -401,15 +421,15 @@ class ClassicQueue(QueueRules):
         """A dead letter is in its new places, or nobody wants it."""
         if entry.sequence == 0:  # it never stood here
             self.pager.used -= entry.message.size
-            return
-        self.unconsumed += 1
-        if self.is_deleted and (entry.journal_segment or entry.page is not None):
+        elif self.is_deleted and (entry.journal_segment or entry.page is not None):
             # A crash may undo the deletion, but not the letter.
+            self.unconsumed += 1
             self.forget(entry)
             self._mark_settled(entry.sequence)
             if self.last_letters is not None and not self.held:
                 self.last_letters.end()
         else:
+            self.unconsumed += 1
             self.forget(entry)
 
     def call_when_posted(self, callback: Callable[[], None]) -> bool:

@@ -1,5 +1,6 @@
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
+from queues.sums cimport QueueSums
 from queues.write_group cimport WriteGroup
 
 cdef class Queue:
@@ -23,3 +24,7 @@ cdef class Queue:
     cpdef int ack(self, Delivery delivery) except -1
     cpdef int reject(self, Delivery delivery, long long now) except -1
     cpdef int put_back(self, list deliveries, long long now) except -1
+    cpdef int add_counts(self, QueueSums sums) except -1
+    cpdef int add_counters(self, QueueSums sums) except -1
+    cpdef int add_own_counters(self, QueueSums sums) except -1
+    cpdef int add_gets(self, QueueSums sums) except -1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from queues.consumer import Consumer
 from queues.message import Message
+from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
 #: Why not, or None.
@@ -91,6 +92,23 @@ class Queue:
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """Add what it holds, if it is this node that counts it: of all nodes, one does."""
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """Add all that is known here of what was done with it."""
+        self.add_gets(sums)
+
+    def add_own_counters(self, sums: QueueSums) -> None:
+        """The same, but for what other nodes count, too."""
+        self.add_counters(sums)
+
+    def add_gets(self, sums: QueueSums) -> None:
+        """Add how basic.get was answered on this node."""
+        sums.got += self.fetched
+        sums.got_no_ack += self.fetched_no_ack
+        sums.got_nothing += self.fetched_nothing
 
     def oldest_arrival(self) -> int:
         """When the broker took the message that is ready first, milliseconds since the epoch; 0 where that is not

@@ -6,6 +6,7 @@ from queues.page cimport packed_size
 from queues.pager cimport Pager
 from queues.queue cimport Queue
 from queues.ready cimport Ready
+from queues.sums cimport QueueSums
 
 cdef unsigned int _MOST_RETURNS
 cdef long long _TIME_MAX
@@ -31,6 +32,8 @@ cdef class QueueRules(Queue):
     cdef public long long unconsumed
     cdef public list drops
 
+    @cython.locals(drops=list)
+    cpdef int add_drops(self, QueueSums sums) except -1
     cpdef int apply_arguments(self, object arguments) except -1
 
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1

@@ -33,6 +33,7 @@ from queues.priority import PriorityReady
 from queues.queue import Queue
 from queues.ready import Ready
 from queues.reason import Reason
+from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
 if not cython.compiled:
@@ -99,6 +100,15 @@ class QueueRules(Queue):
         """See Queue. What is on a page is not unpacked for that."""
         arrivals = [level.head[0].message.timestamp for level in self.levels() if level.head]
         return int(min(arrivals)) if arrivals else 0
+
+    def add_drops(self, sums: QueueSums) -> None:
+        """Add what was published to it and dropped."""
+        drops = self.drops
+        sums.publishing += 1
+        sums.rejected += drops[_REJECTED]
+        sums.expired += drops[_EXPIRED]
+        sums.too_many += drops[_MAXLEN]
+        sums.returned_too_often += drops[_DELIVERY_LIMIT]
 
     # -- what the host does ------------------------------------------------------------------------------------------
 

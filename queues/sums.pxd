@@ -1,9 +1,4 @@
 cimport cython
-from queues.classic cimport ClassicQueue
-from queues.queue cimport Queue
-from queues.ready cimport Ready
-
-cdef int _REJECTED, _EXPIRED, _MAXLEN, _DELIVERY_LIMIT
 
 @cython.final
 cdef class QueueSums:
@@ -23,9 +18,5 @@ cdef class QueueSums:
     cdef public long long expired
     cdef public long long too_many
     cdef public long long returned_too_often
-
-    @cython.locals(ready=Ready)
-    cpdef int add(self, ClassicQueue queue) except -1
-    @cython.locals(drops=list)
-    cpdef int add_gets(self, Queue queue) except -1
-    cpdef int add_counters(self, ClassicQueue queue) except -1
+    cdef public long long publishing
+    cdef public long long delivering

@@ -58,9 +58,9 @@ class Request:
             _fail(key, "text that UTF-8 can carry", value)
         return value
 
-    def number(self, key: str, default: int, least: int, most: int) -> int:
-        """An integer within bounds."""
-        value = self.get(key, default)
+    def number(self, key: str, default: int | None, least: int, most: int) -> int:
+        """An integer within bounds; default: None where it has to be given."""
+        value = self.get(key, _NONE if default is None else default)
         if not isinstance(value, int) or isinstance(value, bool):
             _fail(key, "an integer", value)
         if not least <= value <= most:

@@ -20,6 +20,7 @@ from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.cluster_verbs import ClusterVerbs
+from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS, Importer
 from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, read_password_hash
@@ -79,6 +80,7 @@ class System:
         self._hold = hold
         self._counts = counts
         self._administration = Administration(replication)
+        pages = Pages(counts)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
@@ -98,7 +100,8 @@ class System:
             "operator_policy.delete": self._delete_operator_policy,
             "definitions.export": self._export,
             "definitions.import": self._import,
-            **Pages(counts).verbs,
+            **pages.verbs,
+            **ConnectionVerbs(counts, pages.connections).verbs,
             **Totals(counts).verbs,
             **NodeVerbs(counts, replication).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,

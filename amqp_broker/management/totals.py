@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from amqp_broker.connection.logins import AMQP, HTTP
 from amqp_broker.turn.task import Steps, Task
-from queues.classic import ClassicQueue
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
@@ -45,7 +44,9 @@ class Totals:
         self._task: Task | None = None
         self._found: dict[str, Any] = {}
         self._found_at = -FRESH_MS
-        self.verbs: dict[str, Callable[[Request], Steps]] = {"totals": self._totals}
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "totals": self._totals,
+        }
 
     def _totals(self, request: Request) -> Steps:
         found = yield from self.own()
@@ -75,32 +76,28 @@ class Totals:
         """What is gone is looked at first: so nothing is counted twice, and a queue that goes before the walk comes to
         it is missed this time."""
         broker = self._node.broker
-        sums, gone, quorum, count = QueueSums(), _as_of_now(broker.gone), _Quorum(), 0
+        sums, gone, count = QueueSums(), _as_of_now(broker.gone), 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
                 for each in names:
                     queue = vhost.queues[each]
-                    if isinstance(queue, ClassicQueue):
-                        sums.add(queue)
-                    else:
-                        sums.add_gets(queue)
-                        quorum.add(queue)
+                    queue.add_counts(sums)
+                    queue.add_own_counters(sums)
                 count += len(names)
                 last = names[-1]
                 yield None
         channels = yield from self._add_channels()
-        ready, unacked = sums.ready + quorum.ready, sums.unacked + quorum.unacked
         return {
             **{name: getattr(sums, of) + gone[name] for name, of in _OF_QUEUES.items()},
             **self._plain(),
             **channels,
             "queues": count,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-            "messages": ready + unacked,
+            "messages_ready": sums.ready,
+            "messages_unacknowledged": sums.unacked,
+            "messages": sums.ready + sums.unacked,
             "message_bytes_ready": sums.ready_bytes,
-            "consumers": sums.consumers + quorum.consumers,
+            "consumers": sums.consumers,
         }
 
     def _add_channels(self) -> Steps:
@@ -166,22 +163,6 @@ class Totals:
             "journal_bytes": store.journal.total_bytes,
             "unsynced_bytes": node.backlog_bytes(),
         }
-
-
-class _Quorum:
-    """What queues in groups hold: each counts where its group is led, so that the members together count it once."""
-
-    def __init__(self) -> None:
-        self.ready = self.unacked = self.consumers = 0
-
-    def add(self, queue: Any) -> None:
-        """One more queue that is no classic queue of this node."""
-        if queue.home or not queue.group.raft.is_leader:
-            return
-        figures = queue.statistics()
-        self.ready += figures.ready
-        self.unacked += figures.unacked
-        self.consumers += figures.consumers
 
 
 def _as_of_now(sums: QueueSums) -> dict[str, int]:

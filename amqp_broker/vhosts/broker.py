@@ -36,7 +36,6 @@ from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.background import Background
-from queues.classic import ClassicQueue
 from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
@@ -440,10 +439,7 @@ class Broker:
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
-        if isinstance(queue, ClassicQueue):
-            self.gone.add_counters(queue)
-        else:
-            self.gone.add_gets(queue)
+        queue.add_own_counters(self.gone)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self._type_of(queue).forget(queue.queue_id)

@@ -54,7 +54,8 @@ def sources() -> SourceNames:
 
 def verbs() -> list[str]:
     """The verbs of amq.system."""
-    files = sorted((ROOT / "amqp_broker" / "management").rglob("*.py"))
+    folder = ROOT / "amqp_broker" / "management"
+    files = [*sorted(folder.glob("*.py")), folder / "objects" / "pages.py"]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
 

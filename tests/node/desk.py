@@ -14,11 +14,12 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class Desk:
-    """A connection of its own; an administrator's."""
+    """On a connection of an administrator's, or on the one that is given, where no channel is open yet."""
 
-    def __init__(self, driver: NodeDriver) -> None:
+    def __init__(self, driver: NodeDriver, client: Client | None = None) -> None:
         self._driver = driver
-        self.client: Client = driver.client(1)
+        self.client: Client = client or driver.client()
+        self.client.send(1, methods.ChannelOpen())
         self.client.send(1, consume(REPLY_TO, no_ack=True))
         driver.settle()
         self.client.take()

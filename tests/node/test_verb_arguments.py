@@ -85,9 +85,16 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"kind": _TEXT, "vhost": _TEXT, "limit": _NUMBER, "columns": _TEXTS, "after": _TEXT},
     ),
     "object": (
-        {"kind": "queues", "vhost": "/", "name": "q"},
-        {"kind": _TEXT, "vhost": _TEXT, "name": _TEXT},
+        {"kind": "bindings", "vhost": "/", "source": "", "destination": "q", "properties_key": "q"},
+        {
+            "kind": _TEXT, "vhost": _TEXT, "source": _TEXT, "destination": _TEXT, "destination_type": _TEXT,
+            "properties_key": _TEXT,
+        },
     ),
+    "consumer.cancel": (
+        {"connection": "c", "channel": 1, "tag": "t"}, {"connection": _TEXT, "channel": _NUMBER, "tag": _TEXT},
+    ),
+    "connection.close": ({"user": "u"}, {"name": _TEXT, "user": _TEXT, "reason": _TEXT}),
 }  # fmt: skip
 
 CASES = [

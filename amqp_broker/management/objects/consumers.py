@@ -85,7 +85,7 @@ class Consumers(Kind):
 
     def find(self, scope: Scope, request: Request) -> Steps:
         """See Kind. `name` is the tag, which is that of one consumer on a channel only."""
-        number, tag = request.get("channel"), request.text("name")
+        number, tag = request.number("channel", None, 0, 0xFFFF), request.text("name")
         one = yield from self._connections.named(request.text("connection"))
         if one is None or number not in one.channels or one.vhost is None or not scope.covers(one.vhost.name):
             return None

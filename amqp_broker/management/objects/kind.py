@@ -2,7 +2,7 @@
 
     things(scope, after) -> (cursor, thing), ...; None: nothing to show among those that were just looked at
     prepare(things)      -> what has to be asked elsewhere has been asked
-    columns[name](thing) -> a value that JSON can carry
+    columns[name](look(thing)) -> a value that JSON can carry
 
 Things stand in an order that does not change while they are there. A cursor says behind which one a page begins; that
 one may have gone meanwhile. So what stays is seen once, whatever comes and goes between two pages.
@@ -64,7 +64,12 @@ class Kind:
 
     def row(self, thing: Any) -> dict[str, Any]:
         """All columns of one."""
-        return {name: column(thing) for name, column in self.columns.items()}
+        seen = self.look(thing)
+        return {name: column(seen) for name, column in self.columns.items()}
+
+    def look(self, thing: Any) -> Any:
+        """What columns are given of a thing: read once for all of them."""
+        return thing
 
     def prepare(self, things: list[Any]) -> Steps:
         """Done before rows are made of these."""

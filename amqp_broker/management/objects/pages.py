@@ -36,10 +36,9 @@ MOST_ROWS = 500
 _SLICE = 8
 
 
-def make_kinds(node: NodeCounts) -> dict[str, Kind]:
+def make_kinds(node: NodeCounts, connections: Connections) -> dict[str, Kind]:
     """All kinds, by name."""
     copies = SortedCopies(node.broker.timers, node.broker.clock)
-    connections = Connections(node)
     channels, queues = Channels(node, connections), Queues(node)
     channels.consumers = queues.consumers = consumers = Consumers(node, connections, channels)
     kinds: list[Kind] = [
@@ -56,7 +55,8 @@ class Pages:
 
     def __init__(self, node: NodeCounts) -> None:
         self._node = node
-        self.kinds = make_kinds(node)
+        self.connections = Connections(node)
+        self.kinds = make_kinds(node, self.connections)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,
@@ -99,7 +99,8 @@ class Pages:
         rows: list[JsonText] = []
         for number, thing in enumerate(things):
             if kind.is_there(thing):
-                rows.append(encode_value([column(thing) for column in columns.values()]))
+                seen = kind.look(thing)
+                rows.append(encode_value([column(seen) for column in columns.values()]))
             if number % _SLICE == 0:
                 yield None
         return {

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.management.objects.channels import connection_details
 from amqp_broker.management.objects.kind import Kind, Scope
-from amqp_broker.management.objects.queue_counters import COUNTERS
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
 from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
+from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
@@ -27,6 +28,37 @@ _CONSUMERS = 200
 _SLICE = 16
 
 
+def _of_queue(column: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda seen: column(seen[0])
+
+
+def _published(name: str) -> Callable[[Any], Any]:
+    """What is known of queues whose rules are run here."""
+    return lambda seen: getattr(seen[1], name) if seen[1].publishing else None
+
+
+def _delivered(name: str) -> Callable[[Any], Any]:
+    """What is known of queues that deliver from here."""
+    return lambda seen: getattr(seen[1], name) if seen[1].delivering else None
+
+
+#: What never falls, for the life of a queue and of the node that counts; None where this node does not know it.
+COUNTERS: dict[str, Callable[[Any], Any]] = {
+    "publish": _published("published"),
+    "deliver": _delivered("delivered"),
+    "deliver_no_ack": _delivered("auto_acked"),
+    "get": lambda seen: seen[1].got,
+    "get_no_ack": lambda seen: seen[1].got_no_ack,
+    "get_empty": lambda seen: seen[1].got_nothing,
+    "redeliver": _delivered("redelivered"),
+    "ack": _delivered("acked"),
+    "expired": _published("expired"),
+    "rejected": _published("rejected"),
+    "maxlen_dropped": _published("too_many"),
+    "delivery_limit_dropped": _published("returned_too_often"),
+}
+
+
 class Queues(VhostThings):
     """consumers: the kind that its details are of."""
 
@@ -37,7 +69,7 @@ class Queues(VhostThings):
     def __init__(self, node: NodeCounts) -> None:
         super().__init__(node)
         self._policies: dict[tuple[str, str, str], tuple[int, Any]] = {}
-        self.columns = {
+        columns: dict[str, Callable[[Any], Any]] = {
             "name": lambda one: one.name,
             "vhost": lambda one: one.declaration.vhost,
             "type": lambda one: one.declaration.type,
@@ -66,8 +98,8 @@ class Queues(VhostThings):
             "online": self._online,
             "delivery_limit": _delivery_limit,
             "oldest_message_age_ms": self._oldest_age,
-            **COUNTERS,
         }
+        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **COUNTERS}
 
     # -- which ---------------------------------------------------------------------------------------------------------
 
@@ -82,6 +114,12 @@ class Queues(VhostThings):
     def is_there(self, thing: Any) -> bool:
         """See Kind."""
         return not thing.is_deleted
+
+    def look(self, thing: Any) -> Any:
+        """See Kind: the queue, and what was counted of it."""
+        sums = QueueSums()
+        thing.add_counters(sums)
+        return thing, sums
 
     def prepare(self, things: list[Any]) -> Steps:
         """See Kind: the homes of those that live elsewhere have counted."""

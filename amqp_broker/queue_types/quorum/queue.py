@@ -20,6 +20,7 @@ from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
+from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -98,6 +99,32 @@ class QuorumQueue(QueueProxy):
     def consumer_count(self) -> int:
         """How many consumers there are on all nodes."""
         return self.statistics().consumers
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue: the node that leads its group counts it."""
+        if self.group.raft.is_leader:
+            found = self.statistics()
+            sums.ready += found.ready
+            sums.ready_bytes += found.ready_bytes
+            sums.unacked += found.unacked
+            sums.consumers += found.consumers
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue. All members agree on what was published to it; deliveries they do not count."""
+        self.add_gets(sums)
+        rules = self.group.machine.queue_state(self.queue_id)
+        if rules is not None:
+            sums.published += rules.next_sequence - 1
+            rules.add_drops(sums)
+
+    def add_own_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        self.add_gets(sums)
+
+    def oldest_arrival(self) -> int:
+        """See Queue."""
+        rules = self.group.machine.queue_state(self.queue_id)
+        return rules.oldest_arrival() if rules is not None else 0
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

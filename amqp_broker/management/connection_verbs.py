@@ -1,0 +1,80 @@
+"""ConnectionVerbs: connections are closed, and consumers cancelled, because somebody asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.channel.lifecycle import cancel_consumer
+from amqp_broker.flow.state import CLOSING
+from amqp_broker.management.access import ADMINISTRATOR
+from amqp_broker.management.objects.kind import Scope
+from amqp_broker.management.refused import not_found
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.turn.task import Steps
+
+if TYPE_CHECKING:
+    from amqp_broker.connection.connection import Connection
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.objects.connections import Connections
+    from amqp_broker.management.request import Request
+
+log = logging.getLogger("amqp_broker.connection")
+
+#: RabbitMQ's text where no reason is given.
+_REASON = "Closed via management plugin"
+#: A text in connection.close is a short string, with the code's name in front.
+_MOST_REASON = 200
+#: So many connections are closed in one slice.
+_SLICE = 8
+
+
+class ConnectionVerbs:
+    """close(connection, code, text): Control's. tell_cancelled: Publisher's."""
+
+    def __init__(self, node: NodeCounts, connections: Connections) -> None:
+        self._node = node
+        self._connections = connections
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "connection.close": self._close,
+            "consumer.cancel": self._cancel,
+        }
+
+    def _close(self, request: Request) -> Steps:
+        """One by its name, or all of a user, with 320. Whoever does not administer closes the own ones only."""
+        asker, reason = request.asker, request.text("reason", "")
+        reason = reason.encode("utf-8", "surrogateescape")[:_MOST_REASON].decode("utf-8", "ignore") or _REASON
+        if request.has("name"):
+            name = request.text("name")
+            found = yield from self._connections.named(name)
+            if found is None or not self._connections.shows(Scope(asker, None), found):
+                raise not_found("connection", name)
+            asker.check(None if found.session is not None and found.session.user == asker.name else ADMINISTRATOR)
+            chosen: list[Connection] = [found]
+        else:
+            user = request.text("user")
+            asker.check(None if user == asker.name else ADMINISTRATOR)
+            chosen = list(self._node.clients.users.get(user, ()))
+        closed = 0
+        for number, each in enumerate(chosen):
+            if each.state < CLOSING:
+                log.info("connection %s is closed for user %r: %s", each.peer, asker.name, reason)
+                each.control.close(each, ReplyCode.CONNECTION_FORCED, reason)
+                closed += 1
+            if number % _SLICE == _SLICE - 1:
+                yield None
+        return {"closed": closed}
+
+    def _cancel(self, request: Request) -> Steps:
+        """basic.cancel from the broker: what it holds stays with its channel."""
+        name, number, tag = request.text("connection"), request.number("channel", None, 0, 0xFFFF), request.text("tag")
+        one = yield from self._connections.named(name)
+        channel: Any = one.channels.get(number) if one is not None else None
+        consumer = channel.consumers.get(tag) if channel is not None and not channel.is_closing else None
+        if consumer is None:
+            raise not_found("consumer", tag)
+        log.info("consumer %r on channel %d of %s is cancelled for user %r", tag, number, one.peer, request.asker.name)
+        cancel_consumer(channel, consumer)
+        channel.services.publisher.tell_cancelled([(channel, tag)])
+        return {}

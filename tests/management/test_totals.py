@@ -1,0 +1,168 @@
+"""Totals and counters of queues: they are right, and never fall."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.management.totals import COUNTERS, FRESH_MS
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.desk import Desk
+from tests.node.node_driver import NodeDriver, consume, declare, frame_octets
+from tests.node.one_slice import OneSlice
+
+
+@pytest.fixture
+def driver() -> NodeDriver:
+    return NodeDriver()
+
+
+@pytest.fixture
+def desk(driver: NodeDriver) -> Desk:
+    return Desk(driver)
+
+
+def totals(driver: NodeDriver, desk: Desk) -> dict[str, Any]:
+    driver.wait(FRESH_MS)
+    return desk.ask("totals")
+
+
+def row(desk: Desk, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = desk.ask("object", kind="queues", vhost="/", name=name)["object"]
+    return found
+
+
+def publish_mandatory(driver: NodeDriver, client: Any, queue: str) -> None:
+    octets = encode_method_frame(1, methods.BasicPublish(0, "", queue, True, False))
+    client.send_octets(octets + frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
+
+
+def test_what_is_done_with_a_queue_is_counted_by_what_it_is(driver: NodeDriver, desk: Desk) -> None:
+    client = driver.client(1, 2)
+    client.send(1, declare("q"))
+    for number in range(8):
+        client.publish(1, "q", b"%d" % number)
+    client.send(1, methods.BasicGet(0, "q", True), methods.BasicGet(0, "q", False))
+    driver.settle()
+    client.send(1, methods.BasicAck(2, False))
+    client.send(1, methods.BasicQos(0, 2, False), consume("q", "held"))
+    driver.settle()
+    client.send(1, methods.BasicAck(3, False))
+    client.send(1, methods.BasicReject(4, False))
+    client.send(1, methods.BasicCancel("held", False), methods.BasicReject(5, True), methods.BasicReject(6, True))
+    client.send(2, consume("q", "free", no_ack=True))
+    driver.settle()
+    client.send(1, methods.BasicGet(0, "q", True))
+    driver.settle()
+    found = row(desk, "q")
+    assert {name: found[name] for name in ("publish", "get", "get_no_ack", "get_empty", "rejected")} == {
+        "publish": 8, "get": 1, "get_no_ack": 1, "get_empty": 1, "rejected": 1,
+    }  # fmt: skip
+    # Four to the one who held, of whom two came back; they and the last two to the other.
+    assert (found["deliver"], found["deliver_no_ack"], found["redeliver"], found["ack"]) == (4, 4, 2, 2)
+    sums = totals(driver, desk)
+    for name in ("get", "get_no_ack", "get_empty", "rejected", "deliver", "deliver_no_ack", "redeliver", "ack"):
+        assert sums[name] == found[name], name
+    assert sums["queue_publish"] == 8
+
+
+def test_purged_expired_and_dropped_messages_were_not_acknowledged(driver: NodeDriver, desk: Desk) -> None:
+    client = driver.client(1)
+    client.send(1, declare("long", x_max_length=2), declare("short", x_message_ttl=10), declare("purged"))
+    client.send(1, declare("letters", x_dead_letter_exchange="", x_dead_letter_routing_key="purged", x_max_length=1))
+    for _ in range(5):
+        for name in ("long", "short", "purged", "letters"):
+            client.publish(1, name, b"x")
+    driver.settle()
+    driver.wait(20)
+    client.send(1, methods.QueuePurge(0, "purged", False))
+    driver.settle()
+    assert (row(desk, "long")["maxlen_dropped"], row(desk, "short")["expired"]) == (3, 5)
+    assert row(desk, "letters")["maxlen_dropped"] == 4
+    assert row(desk, "purged")["publish"] == 9
+    assert [row(desk, name)["ack"] for name in ("long", "short", "purged", "letters")] == [0, 0, 0, 0]
+
+
+def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, desk: Desk) -> None:
+    known = totals(driver, desk)
+    for number in range(6):
+        client = driver.client(1, 2)
+        client.send(1, methods.ConfirmSelect(False))
+        client.send(1, declare("q", durable=False), declare(f"q{number}"), consume("q", "t", no_ack=True))
+        for _ in range(3):
+            client.publish(1, "q", b"x")
+            client.publish(2, f"q{number}", b"x")
+        client.send(2, methods.BasicGet(0, f"q{number}", True))
+        publish_mandatory(driver, client, "nowhere")
+        driver.settle()
+        steps: list[Any] = [
+            lambda client=client: client.send(1, methods.QueueDelete(0, "q", False, False, False)),
+            lambda client=client: client.send(2, methods.ChannelClose(200, "", 0, 0)),
+            lambda client=client: driver.lose(client),
+        ]
+        for step in [lambda: None, *steps]:
+            step()
+            driver.settle()
+            found = totals(driver, desk)
+            assert all(found[name] >= known[name] for name in COUNTERS), number
+            known = found
+    assert (known["queue_publish"], known["deliver_no_ack"], known["get_no_ack"]) == (36, 18, 6)
+    assert (known["return_unroutable"], known["drop_unroutable"]) == (6, 0)
+    assert (known["queue_declared"], known["queue_created"], known["queue_deleted"]) == (12, 12, 6)
+    assert (known["connection_created"], known["connection_closed"]) == (7, 6)
+    assert (known["channel_created"], known["channel_closed"]) == (13, 12)
+    assert (known["connections"], known["channels"], known["queues"], known["messages_ready"]) == (1, 1, 6, 12)
+    # What was published to queues, what was returned, and the requests themselves.
+    assert known["confirm"] == 6 * 4
+    assert known["publish"] >= 36 + 6
+
+
+def test_a_queue_that_goes_during_the_walk_does_not_make_a_counter_fall(driver: NodeDriver, desk: Desk) -> None:
+    client = driver.client(1)
+    for start in range(0, 300, 100):
+        client.send(1, *[declare(f"q{number:03}", durable=False) for number in range(start, start + 100)])
+    driver.settle()
+    for number in range(300):
+        client.publish(1, f"q{number:03}", b"x", persistent=False)
+    driver.settle()
+    before = totals(driver, desk)
+    assert before["queue_publish"] == 300
+    driver.wait(FRESH_MS)
+    driver.node.background.set_pace(OneSlice())
+    desk.send("totals", b"{}")
+    driver.turn()
+    for name in ("q000", "q299"):
+        client.send(1, methods.QueueDelete(0, name, False, False, False))
+    driver.settle()
+    (found,) = desk.answers()
+    assert all(found[name] >= before[name] for name in COUNTERS)
+    assert totals(driver, desk)["queue_publish"] == 300
+
+
+def test_octets_are_counted(driver: NodeDriver, desk: Desk) -> None:
+    client = driver.client(1)
+    before = len(client.heard)
+    octets = encode_method_frame(1, declare("q"))
+    counts = client.connection
+    received, sent = counts.received_bytes, counts.sent_bytes
+    client.send_octets(octets[:5])
+    client.send_octets(octets[5:])
+    driver.settle()
+    assert counts.received_bytes - received == len(octets)
+    assert counts.sent_bytes - sent == len(client.heard) - before
+    known = totals(driver, desk)
+    driver.lose(client)
+    found = totals(driver, desk)
+    assert found["recv_oct"] >= known["recv_oct"]
+    assert found["send_oct"] >= known["send_oct"]
+
+
+def test_the_answer_is_kept_for_a_second(driver: NodeDriver, desk: Desk) -> None:
+    first = desk.ask("totals")
+    desk.client.send(1, declare("q"))
+    driver.settle()
+    desk.client.take()
+    assert desk.ask("totals") == first
+    assert totals(driver, desk)["queues"] == first["queues"] + 1
