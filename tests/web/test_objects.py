@@ -16,7 +16,8 @@ from tests.web.http_client import Http, segment
 ANY_NAME = (
     st.binary(min_size=1, max_size=40)
     .map(lambda octets: octets.decode("utf-8", "surrogateescape"))
-    .filter(lambda name: not name.startswith("amq.") and "\0" not in name and name.strip() == name)
+    # Declarations leave out line ends, as RabbitMQ's do.
+    .filter(lambda name: not name.startswith("amq.") and not {"\0", "\r", "\n"} & {*name})
 )
 few = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}

@@ -95,7 +95,7 @@ def queue_infos(services: Services, prefix: str, chosen: Chosen) -> Family:
     rows = [row for row in services.objects.read("queues", None).rows if chosen.takes("queues", row)]
     for row in rows[:MOST_OBJECTS]:
         theirs = f"rabbit_{row.get('type', 'classic')}_queue"
-        membership = "leader" if row.get("leader", row.get("node")) == row.get("node") else "follower"
+        membership = "leader" if (row.get("leader") or row.get("node")) == row.get("node") else "follower"
         family.add(1, {**_queue(row), "queue_type": theirs, "membership": membership})
     return family
 
