@@ -108,12 +108,12 @@ def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: Des
     rows = pages(desk, kind, 3)
     assert rows
     assert set(COLUMNS[kind].split()) <= set(rows[0])
-    assert rows == pages(desk, kind, 500)
-    key = {
-        "connections": "name", "channels": "name", "consumers": "consumer_tag", "bindings": "routing_key",
-        "permissions": "user", "topic_permissions": "exchange", "vhost_limits": "vhost", "user_limits": "user",
-    }.get(kind, "name")  # fmt: skip
-    if kind not in ("connections", "channels"):
+    if kind not in ("connections", "channels"):  # which have said more since
+        key = {
+            "consumers": "consumer_tag", "bindings": "routing_key", "permissions": "user",
+            "topic_permissions": "exchange", "vhost_limits": "vhost", "user_limits": "user",
+        }.get(kind, "name")  # fmt: skip
+        assert rows == pages(desk, kind, 500)
         declared = kind in ("queues", "exchanges")
         assert {name.replace("\n", "") if declared else name for name in names} <= {row[key] for row in rows}
     if kind == "queues":

@@ -43,8 +43,8 @@ class TaggedDesk:
     def __init__(self, driver: NodeDriver) -> None:
         self.desk = Desk(driver)
 
-    def ask_as(self, user: str, verb: str, **fields: object) -> dict[str, Any]:
-        return self.desk.ask(verb, as_user=user, **fields)
+    def ask_as(self, asker: str, verb: str, **fields: object) -> dict[str, Any]:
+        return self.desk.ask(verb, as_user=asker, **fields)
 
 
 __all__ = ["PASSWORD", "USER", "TaggedDesk", "add_user", "log_in"]
