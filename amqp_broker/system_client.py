@@ -69,6 +69,10 @@ class SystemClient:
     def close(self) -> None:
         self._connection.close()
 
+    def abort(self) -> None:
+        """The end of one that does not answer any more."""
+        self._connection.abort()
+
     def __enter__(self) -> Self:
         return self
 

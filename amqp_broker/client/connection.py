@@ -169,6 +169,10 @@ class Connection:
         else:
             self._fail(ConnectionClosed("the connection was closed by this program"))
 
+    def abort(self) -> None:
+        """Closes the transport without a word: for a broker that does not answer any more."""
+        self._fail(ConnectionClosed("the connection was aborted by this program"))
+
     @property
     def is_open(self) -> bool:
         return self._error is None

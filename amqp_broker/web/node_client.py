@@ -44,14 +44,14 @@ class NodeClient:
             try:
                 answer = client.request(verb, timeout=deadline_s, **fields)
             except ClientError as error:
-                _end(client)
+                client.abort()
                 raise NodeGone(f"{verb}: {error}") from error
             except BaseException as error:
                 # A refusal is an answer; anything else leaves the connection in nobody knows which state.
                 if isinstance(error, SystemRequestError) and client.is_open:
                     self._give_back(client)
                 else:
-                    _end(client)
+                    client.abort()
                 raise
             self._give_back(client)
             return answer
@@ -73,7 +73,7 @@ class NodeClient:
                 break
             if client.is_alive():
                 return client
-            _end(client)
+            client.abort()
         try:
             return SystemClient(self.url, timeout=DEADLINE_S)
         except ClientError as error:

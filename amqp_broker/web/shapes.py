@@ -54,8 +54,8 @@ class Shape:
         shown: Row = dict(self.defaults)
         shown.update((key, value) for key, value in row.items() if value is not None)
         nested = MESSAGE_COUNTERS if self.has_message_stats else ()
-        names = {name: self.columns.get(name, name) for name in nested}
-        counters: dict[str, int] = {name: shown.pop(column) for name, column in names.items() if column in shown}
+        columns = {name: self.columns.get(name, name) for name in nested}
+        counters: dict[str, int] = {name: shown.pop(column) for name, column in columns.items() if column in shown}
         if counters and "deliver_get" not in counters and any(name in counters for name in DELIVERED):
             counters["deliver_get"] = sum(counters.get(name, 0) for name in DELIVERED)
         if not view.has_rates:

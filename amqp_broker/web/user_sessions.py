@@ -64,7 +64,7 @@ class UserSessions:
             if is_usable:
                 self._give_back((user, vhost), connection)
             else:
-                _end(connection)
+                connection.abort()
 
     def _take(self, key: tuple[str, str]) -> Connection:
         while True:
@@ -77,7 +77,7 @@ class UserSessions:
             connection = found[2]
             if _is_alive(connection):
                 return connection
-            _end(connection)
+            connection.abort()
         user, vhost = key
         connection = Connection.open(
             self._url, DEADLINE_S, name="management", authorization_identity=user, virtual_host=vhost

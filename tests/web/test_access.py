@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from amqp_broker.web.endpoints.all import api_endpoints
 from tests.web.http_client import Http
+
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web access")
 
 #: Path, then methods with the least tag: - nobody is asked, m management, p policymaker, o monitoring, a administrator.
 TABLE = """

@@ -11,6 +11,9 @@ import pytest
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http
 
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web general rules")
+
 
 def test_heads_and_representations(http: Http) -> None:
     head = http("HEAD", "/overview")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http
+
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web metrics")
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

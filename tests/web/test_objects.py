@@ -13,6 +13,9 @@ from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http, segment
 
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web objects")
+
 ANY_NAME = (
     st.binary(min_size=1, max_size=40)
     .map(lambda octets: octets.decode("utf-8", "surrogateescape"))
@@ -205,6 +208,18 @@ def test_policies_limits_and_the_cluster_name(http: Http) -> None:
     assert http("PUT", "/user-limits/guest/max-channels", {"value": 1000}).status == 204
     assert http.get("/user-limits/guest") == [{"user": "guest", "value": {"max-channels": 1000}}]
     assert http("DELETE", "/user-limits/guest/max-channels").status == 204
+    assert http("PUT", "/global-parameters/mine", {"value": {"a": [1]}}).status == 201
+    assert http.get("/global-parameters/mine") == {"name": "mine", "value": {"a": [1]}}
+    assert http("DELETE", "/global-parameters/mine").status == 204
+    assert http("DELETE", "/global-parameters/mine").status == 404
+    assert http("PUT", "/parameters/shovel/%2F/s", {"value": {}}).reason == (
+        "Validation failed\n\ncomponent shovel not found"
+    )
+    imported = {"parameters": [{"vhost": "/", "component": "shovel", "name": "s", "value": {}}]}
+    assert http("POST", "/definitions", imported).status == 204
+    assert http.get("/parameters/shovel/%2F") == imported["parameters"]
+    assert http("DELETE", "/parameters/shovel/%2F/s").status == 204
+    assert http("DELETE", "/parameters/shovel/%2F/s").status == 404
     assert http("PUT", "/cluster-name", {"name": "warren"}).status == 204
     assert http.get("/cluster-name") == {"name": "warren"} == {"name": http.get("/overview")["cluster_name"]}
 

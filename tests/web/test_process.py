@@ -8,9 +8,14 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
+
 import amqp_broker
 from amqp_broker.client import Connection
 from tests.web.http_client import Http
+
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web process")
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,5 +1,5 @@
-"""Parameters and global parameters, as far as the node has any: operator policies and limits of virtual hosts are
-parameters to RabbitMQ's clients, and the cluster's name is a global one."""
+"""Parameters, which came with definitions and are kept for those who export them; and global ones, of which the name of
+the cluster is one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
+from amqp_broker.web.errors import bad_request
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 
 CLUSTER_NAME = "cluster_name"
@@ -44,12 +45,10 @@ def show_parameter(asked: Asked) -> Answer:
 
 
 def put_parameter(asked: Asked) -> Answer:
-    body = read_body(asked.body, ValueBody)
-    vhost, component, name = asked.name("vhost"), asked.name("component"), asked.name("parameter")
-    rows = asked.objects("parameters", vhost).rows
-    was_there = any((row["component"], row["name"]) == (component, name) for row in rows)
-    asked.change("parameter.put", component=component, vhost=vhost, name=name, value=body.value)
-    return created(was_there)
+    """Components are plugins of RabbitMQ's, and there are none here."""
+    read_body(asked.body, ValueBody)
+    asked.objects("parameters", asked.name("vhost"))
+    raise bad_request(f"Validation failed\n\ncomponent {asked.name('component')} not found")
 
 
 def delete_parameter(asked: Asked) -> Answer:

@@ -12,10 +12,11 @@ from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body, tags
 from amqp_broker.web.endpoint import Endpoint
-from amqp_broker.web.endpoints.lists import is_there, show_object, show_objects, show_rows
+from amqp_broker.web.endpoints.lists import is_there, show_rows
 from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
 from amqp_broker.web.node_client import LONG_DEADLINE_S
-from amqp_broker.web.shapes import VHOST
+from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
 
 _UNDEFINED = "undefined"
 
@@ -31,12 +32,31 @@ class VhostBody(msgspec.Struct):
 
 
 def list_vhosts(asked: Asked) -> Answer:
-    return show_objects(asked, VHOST)
+    wanted, view = read_query(asked.query), read_view(asked.query)
+    found = asked.objects("vhosts")
+    sums = _messages(asked.objects("queues").rows) if view.has_rates else {}
+    rows = [{**row, **sums.get(row["name"], {})} for row in found.rows]
+    readings = asked.services.readings
+    return Answer(value=answer_list([VHOST.finish(row, found.at, readings, view) for row in rows], wanted))
 
 
 def show_vhost(asked: Asked) -> Answer:
-    name = asked.name("vhost")
-    return show_object(asked, VHOST, name=name)
+    name, view = asked.name("vhost"), read_view(asked.query)
+    answer = asked.verb("object", kind="vhosts", name=name)
+    sums = _messages(asked.objects("queues", name).rows)
+    row = {**answer["object"], **sums.get(name, {})}
+    shown = VHOST.finish(row, answer["at"], asked.services.readings, view)
+    return Answer(value=cut(shown, read_columns(asked.query)))
+
+
+def _messages(queues: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What the queues of each virtual host hold together."""
+    sums: dict[str, dict[str, int]] = {}
+    for row in queues:
+        of_vhost = sums.setdefault(row["vhost"], dict.fromkeys(LENGTHS, 0))
+        for name in LENGTHS:
+            of_vhost[name] += row.get(name) or 0
+    return sums
 
 
 def put_vhost(asked: Asked) -> Answer:
