@@ -182,7 +182,7 @@ $(VENV)/installed.stamp: $(VENV)/created.stamp pyproject.toml
 	@$(SHOW_TIME)
 	echo "setup: installing the broker and what it stands on into $(VENV)"
 	$(PIP) install 'setuptools>=77' wheel 'cython>=3.2'
-	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable .
+	AMQP_BROKER_NO_COMPILE=1 $(PIP) install --no-build-isolation --editable '.[management]'
 	touch $@
 
 $(VENV)/compiled.stamp: $(VENV)/installed.stamp setup.py $(HOT_SOURCES)

@@ -69,7 +69,10 @@ class BrokerProcess:
     def start(self) -> None:
         """Start it and wait for its `ready` line; raises BrokerFailed with what it wrote to stderr."""
         log = self.folder / "broker.log"
-        command = [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", self._listen]
+        command = [
+            sys.executable, "-P", "-m", "amqp_broker", "serve",
+            "--management-listen=off", "--prometheus-listen=off", "--listen", self._listen,
+        ]
         command += ["--data-dir", str(self.folder / "data"), *self._flags]
         path = os.pathsep.join(filter(None, [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]))
         with log.open("ab") as stderr:

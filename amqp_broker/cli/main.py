@@ -29,6 +29,7 @@ COMMANDS = {
     "definitions": "amqp_broker.cli.definitions:definitions",
     "drain": "amqp_broker.cli.drain:drain",
     "inspect": "amqp_broker.cli.inspect:inspect",
+    "management": "amqp_broker.cli.management:management",
     "serve": "amqp_broker.cli.serve:serve",
 }
 STATUS_USAGE = 2

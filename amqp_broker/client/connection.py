@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -80,14 +81,19 @@ class Connection:
         name: str = "",
         client_properties: Mapping[str, object] | None = None,
         frame_max: int = c.DEFAULT_FRAME_MAX,
+        authorization_identity: str = "",
+        virtual_host: str | None = None,
     ) -> Self:
         """Connects to amqp://user:password@host:port/virtual-host, logs in and opens the virtual host.
 
         amqps:// speaks TLS, with the standard library's default context unless one is given. `mechanism` is
-        PLAIN or EXTERNAL. Raises ValueError for a bad URL, ConnectFailed with the broker's code where it
-        refuses.
+        PLAIN or EXTERNAL. `authorization_identity` is the user that the session is to be of, where that is another
+        than who logs in (PLAIN, RFC 4616); `virtual_host` takes the place of the URL's. Raises ValueError for a bad
+        URL, ConnectFailed with the broker's code where it refuses.
         """
         address = parse_url(url)
+        if virtual_host is not None:
+            address = replace(address, virtual_host=virtual_host)
         if ssl_context is not None and not address.is_tls:
             raise ValueError(f"{address} is not encrypted although an ssl_context is given: write amqps://")
         if address.is_tls and ssl_context is None:
@@ -99,7 +105,7 @@ class Connection:
         transport = Transport.connect(address.host, address.port, timeout, ssl_context, str(address))
         connection = cls(transport, timeout)
         try:
-            connection._shake_hands(address, mechanism, properties, frame_max)
+            connection._shake_hands(address, mechanism, properties, frame_max, authorization_identity)
         except ClientError as error:
             connection._fail(error)
             if error.reply_code:
@@ -110,7 +116,9 @@ class Connection:
             raise
         return connection
 
-    def _shake_hands(self, address: Address, mechanism: str, properties: Table, frame_max: int) -> None:
+    def _shake_hands(
+        self, address: Address, mechanism: str, properties: Table, frame_max: int, identity: str
+    ) -> None:
         """AMQP 0-9-1 §2.2.4: header, start, tune, open."""
         deadline = deadline_in(self.timeout)
         self._unsent += c.PROTOCOL_HEADER
@@ -119,7 +127,7 @@ class Connection:
         offered = start.mechanisms.decode("ascii", "replace").split()
         if mechanism not in offered:
             raise ClientError(f"mechanism {mechanism} is not among those offered: {' '.join(offered)}")
-        login = f"\0{address.user}\0{address.password}" if mechanism == "PLAIN" else ""
+        login = f"{identity}\0{address.user}\0{address.password}" if mechanism == "PLAIN" else ""
         response = login.encode("utf-8", "surrogateescape")
         self.send(0, m.ConnectionStartOk(properties, mechanism, response, "en_US"))
         tune = self._wait_for_reply(deadline, "the answer to the login", m.ConnectionTune)
@@ -163,6 +171,10 @@ class Connection:
             self._fail(error)
         else:
             self._fail(ConnectionClosed("the connection was closed by this program"))
+
+    def abort(self) -> None:
+        """Closes the transport without a word: for a broker that does not answer any more."""
+        self._fail(ConnectionClosed("the connection was aborted by this program"))
 
     @property
     def is_open(self) -> bool:

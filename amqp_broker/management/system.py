@@ -104,6 +104,8 @@ class System:
             "policy.delete": self._delete_policy,
             "operator_policy.put": self._put_operator_policy,
             "operator_policy.delete": self._delete_operator_policy,
+            "parameter.delete": self._delete_parameter,
+            "global_parameter.delete": self._delete_global_parameter,
             "definitions.export": self._export,
             "definitions.import": self._import,
             **pages.verbs,
@@ -355,6 +357,20 @@ class System:
         return self._execute(
             commands.clear_policy(self._vhost(request).name, request.text("name"), operator=True)
         )
+
+    def _delete_parameter(self, request: Request) -> Steps:
+        """One that came with definitions: nothing here reads parameters of others."""
+        vhost, component, name = self._changed_vhost(request), request.text("component"), request.text("name")
+        known = self._broker.metadata.parameters(vhost)
+        if not any((each.component, each.name) == (component, name) for each in known):
+            raise not_found("parameter", f"{component} {name}", vhost)
+        return self._execute(commands.clear_parameter(vhost, component, name))
+
+    def _delete_global_parameter(self, request: Request) -> Steps:
+        name = request.text("name")
+        if not any(each.name == name for each in self._broker.metadata.global_parameters()):
+            raise not_found("parameter", name)
+        return self._execute(commands.clear_global_parameter(name))
 
     # -- definitions -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """serve: a node on real sockets, a real disk and a real clock, until SIGTERM.
 
     sockets bound -> folder locked -> recovered -> links to other members -> ready: what the cluster knows is known
-    -> clients let in, `ready` printed -> SIGTERM -> leaderships handed over -> clients closed -> everything on the disk
+    -> clients let in, `ready` printed -> the management process is started -> SIGTERM -> leaderships handed over
+    -> clients closed -> everything on the disk
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.descriptors import raise_limit
 from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.listener import Listener, TlsListener
+from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
-from amqp_broker.settings.kinds import show_size
+from amqp_broker.settings.config import is_loopback
+from amqp_broker.settings.kinds import Address, show_size
 from amqp_broker.version import __version__
 from raft.errors import FolderGivenUp
 from storage.disk import FileDisk
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    import socket
     from collections import deque
     from collections.abc import Callable, Coroutine
     from pathlib import Path
@@ -55,6 +59,11 @@ _GC_THRESHOLDS = (3_000, 2, 6000)
 _LOOK_S = 0.02
 #: What to do about a file of load_definitions that cannot be taken over.
 _WAY_OUT = "correct the file or leave load_definitions out"
+#: Hosts that stand for all of the machine's, and where this machine reaches them.
+_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
+#: What the node's own user logs in with.
+_TOKEN_OCTETS = 32
 _FIRST_WORD_S = 1.0
 _LONGEST_SILENCE_S = 10.0
 
@@ -81,7 +90,9 @@ def start_logging(config: Config) -> RepeatedLines:
 
 def _serve(config: Config, lines: RepeatedLines) -> int:
     raise_limit()
-    doors = Doors(config)
+    token = secrets.token_hex(_TOKEN_OCTETS)
+    management = ManagementProcess(config, token)
+    doors = Doors(config, has_own=management.is_wanted)
     cluster = ClusterSide(config)
     reader = started_thread("read")
     disk = FileDisk(config.data_dir, background=reader.submit)
@@ -91,7 +102,7 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         _log_start(config, doors)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
-        node = Node(config, disk, now, secrets.token_bytes)
+        node = Node(config, disk, now, secrets.token_bytes, token)
         node.facts.process_id, node.facts.data_dir = os.getpid(), str(config.data_dir.absolute())
         cluster.prepare(node)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
@@ -101,9 +112,10 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, doors, cluster, lines)
+        run = Run(config, node, disk, doors, cluster, lines, management)
         return _in_loop(run.until_stopped(unverified))
     finally:
+        management.close_sockets()
         cluster.close_sockets()
         doors.close_sockets()
         reader.shutdown(cancel_futures=True)
@@ -120,13 +132,16 @@ def _in_loop(main: Coroutine[object, object, int]) -> int:
 
 class Doors:
     """Where clients come in. Made, the sockets are bound, and nobody else listens there; nobody is let in before
-    `open`."""
+    `open`. has_own: there is one of this machine among them, for who belongs to the node."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, has_own: bool = False) -> None:
         self._config = config
         self._context = tls_context(config) if config.tls_listen else None
+        self._own: list[socket.socket] = []
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
+        if has_own and self.own_address() is None:
+            self._own = bind_all((_LOOPBACK_FREE_PORT,), "--management-listen")
         self._listeners: list[Listener] = []
         self._has_opened = False
 
@@ -134,7 +149,7 @@ class Doors:
         """Let clients in. Returns the URL of the first address."""
         self._has_opened = True
         loop, config = asyncio.get_running_loop(), self._config
-        for listener in self._plain:
+        for listener in (*self._plain, *self._own):
             self._listeners.append(Listener(driver, loop, listener, config.listen_backlog))
         for listener in self._secure:
             self._listeners.append(TlsListener(driver, loop, listener, config.listen_backlog, self._context))
@@ -144,6 +159,14 @@ class Doors:
         """Where clients come in, once it is opened."""
         plain = [f"amqp://{address_of(each)}" for each in self._plain]
         return plain + [f"amqps://{address_of(each)}" for each in self._secure]
+
+    def own_address(self) -> Address | None:
+        """Where this machine reaches the node without leaving it."""
+        for each in (*self._plain, *self._own):
+            address = address_of(each)
+            if is_loopback(address.host) or address.host in _ANY_HOST:
+                return Address(_ANY_HOST.get(address.host, address.host), address.port)
+        return None
 
     def facts(self) -> tuple[ListenerFacts, ...]:
         """Where it listens."""
@@ -159,7 +182,7 @@ class Doors:
     def close_sockets(self) -> None:
         """The end of doors that were never opened. The sockets of others are their listeners' to close."""
         if not self._has_opened:
-            for listener in (*self._plain, *self._secure):
+            for listener in (*self._plain, *self._secure, *self._own):
                 listener.close()
 
 
@@ -167,9 +190,17 @@ class Run:
     """A recovered node on a loop, from its first turn to its last."""
 
     def __init__(
-        self, config: Config, node: Node, disk: FileDisk, doors: Doors, cluster: ClusterSide, lines: RepeatedLines
+        self,
+        config: Config,
+        node: Node,
+        disk: FileDisk,
+        doors: Doors,
+        cluster: ClusterSide,
+        lines: RepeatedLines,
+        management: ManagementProcess,
     ) -> None:
         self._lines = lines
+        self._management = management
         self._config = config
         self._node = node
         self._disk = disk
@@ -193,6 +224,7 @@ class Run:
             if is_ready:
                 self._node.facts.listeners = self._doors.facts()
                 _say(f"ready {self._doors.open(driver)}")
+                self._start_management()
                 await self._end()
             await self._leave()
         finally:
@@ -274,9 +306,15 @@ class Run:
             for each in asked:
                 each.cancel()
 
+    def _start_management(self) -> None:
+        address = self._doors.own_address()
+        if address is not None:
+            self._management.start(address, _say)
+
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
         self._node.facts.is_draining = True
+        await asyncio.to_thread(self._management.stop)
         self._doors.close()
         if self._driver.failed.done():
             return

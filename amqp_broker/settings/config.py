@@ -113,6 +113,18 @@ class Config(ClusterConfig):
     tls_handshake_timeout_ms: int = setting(
         DURATION, 5 * SECOND, NETWORK, "A TLS handshake that takes longer is dropped.", minimum=100
     )
+    management_listen: tuple[Address, ...] = setting(
+        ADDRESSES,
+        (Address("127.0.0.1", 15672),),
+        NETWORK,
+        "Addresses of the HTTP API, served by a process of its own, which nobody misses where they are taken; or off.",
+    )
+    prometheus_listen: tuple[Address, ...] = setting(
+        ADDRESSES,
+        (Address("127.0.0.1", 15692),),
+        NETWORK,
+        "Addresses of the metrics for Prometheus, which ask for no login; served by the same process; or off.",
+    )
     handshake_timeout_ms: int = setting(
         DURATION,
         10 * SECOND,

@@ -208,6 +208,8 @@ def split_list(text: str) -> list[str]:
 
 
 def _parse_addresses(text: str) -> tuple[Address, ...]:
+    if text.strip().lower() == "off":
+        return ()
     return tuple(parse_address(part) for part in split_list(text))
 
 
@@ -241,7 +243,7 @@ FILE = Kind("file", "FILE", "the path of a file, or nothing", _parse_path, _show
 ADDRESSES = Kind(
     "addresses",
     "HOST:PORT",
-    "HOST:PORT, with an IPv6 host in brackets, several with commas",
+    "HOST:PORT, with an IPv6 host in brackets, several with commas, or off",
     _parse_addresses,
     _show_list,
     is_list=True,

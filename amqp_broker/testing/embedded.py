@@ -41,6 +41,9 @@ from amqp_broker.settings.kinds import Address
 from amqp_broker.settings.sources import PREFIX, flags_of
 
 READY = b"ready "
+MANAGEMENT = b"management "
+#: Where the HTTP API and the metrics are, if they are wanted: nobody's usual ports.
+MANAGEMENT_SETTINGS = ("management_listen", "prometheus_listen")
 FREE_PORT = "127.0.0.1:0"
 KEPT_VARIABLES = ("AMQP_BROKER_PLAIN",)
 READ_BYTES = 65536
@@ -103,11 +106,18 @@ class RunningBroker(Startable):
     """
 
     def __init__(
-        self, data_dir: str | os.PathLike[str] | None, start_timeout_s: float, settings: Mapping[str, object]
+        self,
+        data_dir: str | os.PathLike[str] | None,
+        start_timeout_s: float,
+        settings: Mapping[str, object],
+        management: bool = False,
     ) -> None:
         self._wanted_data_dir = None if data_dir is None else Path(data_dir).absolute()
         self._start_timeout_s = start_timeout_s
-        self._settings = dict(settings)
+        self._has_management = management
+        self._management_url = ""
+        settings = {**dict.fromkeys(MANAGEMENT_SETTINGS, FREE_PORT if management else "off"), **settings}
+        self._settings = settings
         self._listen = flags_of({"listen": self._settings.get("listen", FREE_PORT)})[0].partition("=")[2].split(",")
         self._flags = flags_of(
             {key: value for key, value in settings.items() if key != "listen" and key not in SECRETS}
@@ -149,6 +159,13 @@ class RunningBroker(Startable):
         """The url of another virtual host."""
         user, password = quote(self.username, safe=""), quote(self.password, safe="")
         return f"amqp://{user}:{password}@{Address(self._host, self._port)}/{quote(vhost, safe='')}"
+
+    @property
+    def management_url(self) -> str:
+        """http://HOST:PORT/ of the HTTP API. Raises RuntimeError where there is none."""
+        if not self._management_url:
+            raise RuntimeError("this broker has no HTTP API: use running(management=True)")
+        return self._management_url
 
     @property
     def data_dir(self) -> Path:
@@ -249,13 +266,30 @@ class RunningBroker(Startable):
         _ALIVE.add(self)
 
     def _await_ready(self, process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, int]:
-        """Host and port from the line that says that the broker accepts clients."""
+        """Host and port from the line that says that the broker accepts clients. With management, a line says where
+        that is, and that it answers."""
+        lines = self._read_lines(process, 2 if self._has_management else 1, timeout_s)
+        line = lines[0]
+        words = line.split()
+        if self._has_management:
+            if not lines[1].startswith(MANAGEMENT):
+                raise BrokerStartError(f"it said {lines[1]!r}, not where its HTTP API is", None, self.logs)
+            self._management_url = lines[1].removeprefix(MANAGEMENT).decode().strip()
+        if not line.startswith(READY) or len(words) < 2:
+            raise BrokerStartError(f"it said {line!r}, not that it is ready", None, self.logs)
+        address = urlsplit(words[1].decode())
+        if address.hostname is None or address.port is None:
+            raise BrokerStartError(f"it said {line!r}, without a host and a port", None, self.logs)
+        return address.hostname, address.port
+
+    def _read_lines(self, process: subprocess.Popen[bytes], count: int, timeout_s: float) -> list[bytes]:
+        """The first lines that it says. Raises BrokerStartError."""
         assert process.stdout is not None
         output = bytearray()
         deadline = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in output:
+            while output.count(b"\n") < count:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     raise BrokerStartError(f"it was not ready within {timeout_s} s", None, self.logs)
                 chunk = os.read(process.stdout.fileno(), READ_BYTES)
@@ -263,14 +297,7 @@ class RunningBroker(Startable):
                     status = process.wait()
                     raise BrokerStartError(f"it ended with status {status}", status, self.logs)
                 output += chunk
-        line = bytes(output).splitlines()[0]
-        words = line.split()
-        if not line.startswith(READY) or len(words) < 2:
-            raise BrokerStartError(f"it said {line!r}, not that it is ready", None, self.logs)
-        address = urlsplit(words[1].decode())
-        if address.hostname is None or address.port is None:
-            raise BrokerStartError(f"it said {line!r}, without a host and a port", None, self.logs)
-        return address.hostname, address.port
+        return bytes(output).splitlines()
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -297,16 +324,20 @@ class RunningBroker(Startable):
 
 
 def running(
-    data_dir: str | os.PathLike[str] | None = None, *, start_timeout_s: float = 30.0, **settings: object
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    start_timeout_s: float = 30.0,
+    management: bool = False,
+    **settings: object,
 ) -> RunningBroker:
     """A broker in a child process, for `with` and `async with`; or call `start` and `stop`.
 
     `data_dir` is kept; without it the data is temporary. Every setting of Config is a keyword, by its key
     with a text (`memory_budget="64MiB"`, `heartbeat="5s"`) or by its attribute with a number
-    (`heartbeat_ms=5000`). It listens on a free port of 127.0.0.1 unless `listen` says otherwise. Raises
-    ConfigError for a wrong setting.
+    (`heartbeat_ms=5000`). It listens on a free port of 127.0.0.1 unless `listen` says otherwise. With `management` it
+    has the HTTP API too, whose address is `management_url`. Raises ConfigError for a wrong setting.
     """
-    return RunningBroker(data_dir, start_timeout_s, settings)
+    return RunningBroker(data_dir, start_timeout_s, settings, management)
 
 
 def _environment() -> dict[str, str]:

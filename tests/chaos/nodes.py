@@ -77,7 +77,10 @@ class NodeProcess:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *("-P", "-m", "amqp_broker", "serve", "--exit-with-parent"),
+                *(
+                    "-P", "-m", "amqp_broker", "serve",
+                    "--management-listen=off", "--prometheus-listen=off", "--exit-with-parent",
+                ),
                 *(f"--node-name={self.name}", f"--listen={HOST}:{self.port}", f"--data-dir={self.data}"),
                 *self.flags,
                 stdin=asyncio.subprocess.PIPE,

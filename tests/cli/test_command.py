@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("bench", "cluster", "config", "definitions", "drain", "inspect", "serve")
+COMMANDS = ("bench", "cluster", "config", "definitions", "drain", "inspect", "management", "serve")
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:

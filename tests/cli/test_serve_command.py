@@ -21,7 +21,10 @@ TIMEOUT_S = 60
 
 
 def command(*flags: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "amqp_broker", "serve", *flags]
+    return [
+        sys.executable, "-P", "-m", "amqp_broker", "serve",
+        "--management-listen=off", "--prometheus-listen=off", *flags,
+    ]
 
 
 def environment() -> dict[str, str]:

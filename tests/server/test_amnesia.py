@@ -200,7 +200,8 @@ def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path
         before = third.broker.data_dir.rename(third.broker.data_dir.with_name("n3.before"))
         flags = ("--node-name", "n3", "--cluster-listen", third.address, "--cluster-secret-file", secret_of(cluster))
         old = subprocess.Popen(
-            [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0", "--data-dir", str(before),
+            [sys.executable, "-P", "-m", "amqp_broker", "serve",
+            "--management-listen=off", "--prometheus-listen=off", "--listen", "127.0.0.1:0", "--data-dir", str(before),
              *map(str, flags)],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -231,7 +232,8 @@ def test_a_copy_that_was_restored_beside_the_running_cluster_harms_nobody(tmp_pa
         log = tmp_path / "copy.log"
         with log.open("wb") as file:
             copy = subprocess.Popen(
-                [sys.executable, "-P", "-m", "amqp_broker", "serve", "--listen", "127.0.0.1:0",
+                [sys.executable, "-P", "-m", "amqp_broker", "serve",
+                "--management-listen=off", "--prometheus-listen=off", "--listen", "127.0.0.1:0",
                  "--data-dir", str(copied), "--node-name", "n1", "--cluster-listen", str(first.address),
                  "--cluster-secret-file", secret_of(cluster)],
                 stderr=file,

@@ -196,7 +196,8 @@ def test_one_of_three_waits_and_says_for_whom_and_ends_when_asked(tmp_path: Path
         "--cluster=n1=127.0.0.1:1,n2=127.0.0.1:2,n3=127.0.0.1:3", f"--cluster-secret-file={secret}",
     ]  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "amqp_broker", "serve", *flags],
+        [sys.executable, "-P", "-m", "amqp_broker", "serve",
+        "--management-listen=off", "--prometheus-listen=off", *flags],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None

@@ -1,0 +1,176 @@
+"""The programs behind the two listeners: the API with its probes, and Prometheus'.
+
+A request is read with limits of size and time on the loop, and answered in a worker thread: endpoints are plain
+functions that may wait for the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from amqp_broker.client.errors import ClientError
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import JSON, Answer, encode_json
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint, Endpoints
+from amqp_broker.web.errors import (
+    ApiError,
+    bad_request,
+    method_not_allowed,
+    node_gone,
+    object_not_found,
+    of_amqp,
+    of_refused_verb,
+    too_large,
+)
+from amqp_broker.web.login import User
+from amqp_broker.web.node_client import NodeGone
+from amqp_broker.web.path import split_path
+from amqp_broker.web.probes import PROBES
+from amqp_broker.web.services import Services
+
+log = logging.getLogger("amqp_broker.web")
+
+#: How long a body may take to arrive.
+BODY_TIMEOUT_S: Final = 30.0
+_GZIP_FROM_OCTETS: Final = 1024
+_NOBODY: Final = User("", ())
+HEADERS: Final = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'self'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "vary": "accept, accept-encoding, origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+_WE_SPEAK: Final = ("*/*", "application/*", JSON)
+
+
+class Api:
+    """An ASGI program: finds the endpoint of a path, who asks, and the answer. `prefix` comes before each path."""
+
+    def __init__(self, services: Services, endpoints: Endpoints, prefix: str = "/api") -> None:
+        self._services = services
+        self._endpoints = endpoints
+        self._prefix = split_path(prefix)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        answer = await self._respond(request)
+        await answer(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        try:
+            raw = (request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0]
+            segments = split_path(raw.decode("latin-1"))
+            found = self._endpoints.find(segments[len(self._prefix) :])
+            if found is None or segments[: len(self._prefix)] != self._prefix:
+                raise object_not_found()
+            place, names = found
+            if request.method == "OPTIONS":
+                return _response(Answer(200, raw=b"", headers={"allow": place.allowed}), request.headers)
+            endpoint = place.find(request.method)
+            if endpoint is None:
+                raise method_not_allowed(place.allowed)
+            body = await _read(request, endpoint.body_limit_bytes)
+            asked = Asked(
+                services=self._services,
+                user=_NOBODY,
+                method=request.method,
+                path=raw.decode("latin-1"),
+                names=names,
+                query=dict(request.query_params),
+                query_text=request.url.query,
+                headers=request.headers,
+                body=body,
+                host=request.client.host if request.client else "",
+            )
+            return await run_in_threadpool(self._answer, endpoint, asked)
+        except ApiError as error:
+            return refusal(error)
+
+    def _answer(self, endpoint: Endpoint, asked: Asked) -> Response:
+        """In a worker thread."""
+        try:
+            _check_acceptable(endpoint, asked.headers)
+            if endpoint.access is not Access.NOBODY_ASKED:
+                asked.user = self._services.logins.user_of(asked.headers.get("authorization"), asked.host)
+                asked.require(endpoint.access)
+            return _response(endpoint.answer(asked), asked.headers)
+        except ApiError as error:
+            return refusal(error)
+        except NodeGone as error:
+            return refusal(node_gone(str(error)))
+        except SystemRequestError as error:
+            return refusal(of_refused_verb(error))
+        except ClientError as error:
+            return refusal(of_amqp(error))
+        except Exception:  # a fault of ours is one request's, and is written down
+            log.exception("%s %s", asked.method, asked.path)
+            return refusal(ApiError(500, "internal_server_error", "this is a fault of the server; its log says more"))
+
+
+def _check_acceptable(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    accept = headers.get("accept", "")
+    kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
+    if kinds and endpoint.method == "GET" and endpoint.media == JSON and not any(kind in _WE_SPEAK for kind in kinds):
+        raise ApiError(406)
+
+
+async def _read(request: Request, limit_bytes: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit_bytes:
+        raise too_large(limit_bytes)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise too_large(limit_bytes)
+    except TimeoutError:
+        raise ApiError(408, "request_timeout", f"the body was not there in {BODY_TIMEOUT_S:.0f} s") from None
+    except ClientDisconnect:
+        raise bad_request("the body ended early") from None
+    return bytes(body)
+
+
+def _response(answer: Answer, headers: Mapping[str, str]) -> Response:
+    body = answer.body()
+    said = {**HEADERS, **answer.headers}
+    if len(body) >= _GZIP_FROM_OCTETS and "gzip" in headers.get("accept-encoding", ""):
+        body = gzip.compress(body, 1)
+        said["content-encoding"] = "gzip"
+    return Response(body, answer.status, said, media_type=answer.media if body else None)
+
+
+def refusal(error: ApiError) -> Response:
+    """An error as it is answered."""
+    body = b"" if error.body is None else encode_json(error.body)
+    return Response(body, error.status, {**HEADERS, **error.headers}, media_type=JSON if body else None)
+
+
+def _probe_route(path: str, probe: Callable[[Services], Answer], services: Services) -> Route:
+    def respond(request: Request) -> Response:
+        return _response(probe(services), request.headers)
+
+    return Route(path, respond, methods=["GET"])
+
+
+def application(services: Services, api: ASGIApp) -> Starlette:
+    """The probes, and everything else."""
+    app = Starlette(routes=[_probe_route(path, probe, services) for path, probe in PROBES.items()])
+    app.router.default = api
+    return app

@@ -1,0 +1,1 @@
+"""The endpoints of the API, one module a kind of object."""

@@ -1,0 +1,115 @@
+"""What concerns the node and the cluster as a whole: features, settings, statistics, leaderships."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import show_rows
+from amqp_broker.web.endpoints.overview import API_LEVEL
+from amqp_broker.web.errors import object_not_found
+from amqp_broker.web.node_client import LONG_DEADLINE_S
+
+_FEATURES: Final = (
+    "classic_mirrored_queue_version", "classic_queue_type_delivery_support", "direct_exchange_routing_v2",
+    "drop_unroutable_metric", "empty_basic_get_metric", "feature_flags_v2", "implicit_default_bindings",
+    "listener_records_in_ets", "maintenance_mode_status", "message_containers", "quorum_queue",
+    "quorum_queue_non_voters", "rabbit_exchange_type_headers", "stream_queue", "stream_filtering",
+    "tracking_records_in_ets", "user_limits", "virtual_host_metadata", "khepri_db",
+)  # fmt: skip
+
+
+def show_version(asked: Asked) -> Answer:
+    return Answer(value=API_LEVEL)
+
+
+def show_auth(asked: Asked) -> Answer:
+    return Answer(value={"oauth_enabled": False})
+
+
+def list_extensions(asked: Asked) -> Answer:
+    return Answer(value=[])
+
+
+def list_features(asked: Asked) -> Answer:
+    """There is nothing to be switched on: all of it is, whatever of it means something here."""
+    return show_rows(asked, [_feature(name) for name in _FEATURES])
+
+
+def _feature(name: str) -> dict[str, Any]:
+    return {
+        "name": name, "state": "enabled", "desc": "", "doc_url": "", "stability": "required", "provided_by": "rabbit",
+    }  # fmt: skip
+
+
+def enable_feature(asked: Asked) -> Answer:
+    if asked.name("feature") not in _FEATURES:
+        raise object_not_found()
+    return no_content()
+
+
+def list_deprecated(asked: Asked) -> Answer:
+    return Answer(value=[])
+
+
+def rebalance(asked: Asked) -> Answer:
+    asked.change("cluster.rebalance", deadline_s=LONG_DEADLINE_S)
+    return no_content()
+
+
+def reset(asked: Asked) -> Answer:
+    """Forgets what was read for rates; the node's counters never fall."""
+    asked.services.forget()
+    return no_content()
+
+
+def list_attempts(asked: Asked) -> Answer:
+    counted = asked.services.totals.read()["auth_attempts"]
+    rows = [
+        {
+            "protocol": protocol,
+            "auth_attempts": counts["attempts"],
+            "auth_attempts_failed": counts["failed"],
+            "auth_attempts_succeeded": counts["succeeded"],
+        }
+        for protocol, counts in counted.items()
+    ]
+    return show_rows(asked, rows)
+
+
+def list_attempts_by_source(asked: Asked) -> Answer:
+    """Attempts are not counted by where they came from: whoever guesses would fill the memory."""
+    return Answer(value=[])
+
+
+def forget_attempts(asked: Asked) -> Answer:
+    return no_content()
+
+
+def show_settings(asked: Asked) -> Answer:
+    """The settings that are in force, with secrets covered."""
+    facts = asked.verb("node")
+    lines = [f"{key} = {value}\n" for key, value in (facts.get("config") or {}).items()]
+    return Answer(raw="".join(lines).encode(), media="text/plain; charset=utf-8")
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/version", show_version, Access.NOBODY_ASKED),
+    Endpoint("GET", "/auth", show_auth, Access.NOBODY_ASKED),
+    Endpoint("GET", "/extensions", list_extensions),
+    Endpoint("GET", "/feature-flags", list_features),
+    Endpoint("PUT", "/feature-flags/{feature}/enable", enable_feature, Access.ADMINISTRATOR),
+    Endpoint("GET", "/deprecated-features", list_deprecated),
+    Endpoint("GET", "/deprecated-features/used", list_deprecated),
+    Endpoint("POST", "/rebalance/queues", rebalance, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/reset", reset, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/reset/{node}", reset, Access.ADMINISTRATOR),
+    Endpoint("GET", "/auth/attempts/{node}", list_attempts, Access.MONITORING),
+    Endpoint("DELETE", "/auth/attempts/{node}", forget_attempts, Access.MONITORING),
+    Endpoint("GET", "/auth/attempts/{node}/source", list_attempts_by_source, Access.MONITORING),
+    Endpoint("DELETE", "/auth/attempts/{node}/source", forget_attempts, Access.MONITORING),
+    Endpoint("GET", "/config/effective", show_settings, Access.ADMINISTRATOR, media="text/plain"),
+)

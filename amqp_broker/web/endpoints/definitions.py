@@ -1,0 +1,107 @@
+"""Definitions: all that is declared and configured, out and in."""
+
+from __future__ import annotations
+
+import re
+from email.parser import BytesParser
+from email.policy import HTTP
+from typing import Any
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, encode_json, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import read_object
+from amqp_broker.web.endpoint import MIB, Endpoint
+from amqp_broker.web.endpoints.lists import is_there
+from amqp_broker.web.endpoints.overview import API_LEVEL
+from amqp_broker.web.endpoints.parameters import cluster_name_of
+from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.node_client import LONG_DEADLINE_S
+
+BODY_LIMIT_BYTES = 64 * MIB
+_UNSAFE_IN_FILE_NAME = re.compile(r"[^\w.\- ]")
+
+
+def export_all(asked: Asked) -> Answer:
+    answer = asked.verb("definitions.export", deadline_s=LONG_DEADLINE_S)
+    about = {
+        "rabbitmq_definition_format": "cluster",
+        "original_cluster_name": cluster_name_of(asked),
+        "explanation": "Definitions of the whole cluster: users, virtual hosts, and what is in them",
+    }
+    return _file(asked, {**answer["definitions"], **_levels(), **about})
+
+
+def export_vhost(asked: Asked) -> Answer:
+    vhost = asked.name("vhost")
+    _require_vhost(asked, vhost)
+    answer = asked.verb("definitions.export", deadline_s=LONG_DEADLINE_S, vhost=vhost)
+    about = {
+        "rabbitmq_definition_format": "single_virtual_host",
+        "original_vhost_name": vhost,
+        "explanation": f"Definitions of virtual host '{vhost}'",
+    }
+    return _file(asked, {**answer["definitions"], **_levels(), **about})
+
+
+def _levels() -> dict[str, str]:
+    return {"rabbit_version": API_LEVEL, "rabbitmq_version": API_LEVEL}
+
+
+def _file(asked: Asked, definitions: dict[str, Any]) -> Answer:
+    """`?download=NAME` has browsers save it."""
+    name = asked.query.get("download")
+    if name is None:
+        return Answer(value=definitions)
+    name = _UNSAFE_IN_FILE_NAME.sub("_", name).encode("ascii", "replace").decode("ascii")
+    return Answer(raw=encode_json(definitions), headers={"content-disposition": f'attachment; filename="{name}"'})
+
+
+def import_all(asked: Asked) -> Answer:
+    return _import(asked, {"definitions": _uploaded(asked)})
+
+
+def import_vhost(asked: Asked) -> Answer:
+    _require_vhost(asked, asked.name("vhost"))
+    return _import(asked, {"definitions": _uploaded(asked), "vhost": asked.name("vhost")})
+
+
+def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
+    try:
+        asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, **fields)
+    except SystemRequestError as error:
+        if error.code in ("not_found", "precondition"):
+            raise bad_request(error.text) from None
+        raise
+    asked.services.logins.forget()
+    return no_content()
+
+
+def _uploaded(asked: Asked) -> dict[str, Any]:
+    """The body, or the file in a form. Raises ApiError."""
+    kind = asked.headers.get("content-type", "")
+    if not kind.lower().startswith("multipart/form-data"):
+        return read_object(asked.body)
+    head = f"content-type: {kind}\r\n\r\n".encode("latin-1", "replace")
+    form = BytesParser(policy=HTTP).parsebytes(head + asked.body)
+    for part in form.iter_parts() if form.is_multipart() else ():
+        if part.get_param("name", header="content-disposition") == "file":
+            content = part.get_payload(decode=True)
+            return read_object(content if isinstance(content, bytes) else b"")
+    raise bad_request("the form has no field 'file'")
+
+
+def _require_vhost(asked: Asked, vhost: str) -> None:
+    if not is_there(asked, "vhosts", name=vhost):
+        raise object_not_found()
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/definitions", export_all, Access.ADMINISTRATOR),
+    Endpoint("POST", "/definitions", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint("GET", "/all-configuration", export_all, Access.ADMINISTRATOR),
+    Endpoint("POST", "/all-configuration", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint("GET", "/definitions/{vhost}", export_vhost, Access.ADMINISTRATOR),
+    Endpoint("POST", "/definitions/{vhost}", import_vhost, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+)

@@ -1,0 +1,70 @@
+"""What all lists of objects have in common, and all single objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.answer import Answer
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.errors import kind_not_found, object_not_found
+from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
+from amqp_broker.web.objects import Objects
+from amqp_broker.web.shapes import Shape, read_view
+
+Row = dict[str, Any]
+
+
+def show_objects(asked: Asked, shape: Shape, keep: Callable[[Row], bool] | None = None) -> Answer:
+    """The list of a kind: of the virtual host that is named, or of all."""
+    wanted, view = read_query(asked.query), read_view(asked.query)
+    found = read_objects(asked, shape.kind)
+    rows = found.rows if keep is None else [row for row in found.rows if keep(row)]
+    readings = asked.services.readings
+    value = answer_list([shape.finish(row, found.at, readings, view) for row in rows], wanted)
+    return Answer(value=value, headers=stale_headers(found))
+
+
+def show_rows(asked: Asked, rows: Iterable[Row]) -> Answer:
+    """A list of what has no statistics."""
+    return Answer(value=answer_list(rows, read_query(asked.query)))
+
+
+def read_objects(asked: Asked, kind: str) -> Objects:
+    """The rows of a kind, of the virtual host that is named, or of all."""
+    return asked.objects(kind, asked.vhost)
+
+
+def show_object(asked: Asked, shape: Shape, **ident: Any) -> Answer:
+    """One object, with what lists leave out."""
+    view = read_view(asked.query)
+    answer = asked.verb("object", kind=shape.kind, **ident)
+    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view)
+    return Answer(value=cut(shown, read_columns(asked.query)))
+
+
+def find_row(asked: Asked, kind: str, vhost: str | None = None, **fields: str) -> Row:
+    """The row that has these values. Raises ApiError."""
+    for row in asked.objects(kind, vhost).rows:
+        if all(row.get(name) == value for name, value in fields.items()):
+            return row
+    raise object_not_found()
+
+
+def is_there(asked: Asked, kind: str, **ident: Any) -> bool:
+    """Whether there is such an object. Raises ApiError where not even its virtual host is."""
+    try:
+        asked.verb("object", kind=kind, **ident)
+    except SystemRequestError as error:
+        if error.code != "not_found":
+            raise
+        if error.kind == "vhost" and kind != "vhosts":
+            raise kind_not_found("vhost") from None
+        return False
+    return True
+
+
+def stale_headers(found: Objects) -> dict[str, str]:
+    """Which members of the cluster did not answer, so that theirs is missing."""
+    return {"x-stale-nodes": ", ".join(found.stale)} if found.stale else {}

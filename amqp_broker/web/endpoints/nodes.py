@@ -1,0 +1,173 @@
+"""Nodes: the members of the cluster, and what the one here uses of its machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import show_rows
+from amqp_broker.web.endpoints.overview import (
+    API_LEVEL,
+    CHURN,
+    EXCHANGE_TYPES,
+    PRODUCT,
+    contexts,
+    python_version,
+)
+from amqp_broker.web.errors import object_not_found
+from amqp_broker.web.listing import cut, read_columns
+from amqp_broker.web.machine import Usage, usage_of
+from amqp_broker.web.rates import Reading, details
+from amqp_broker.web.shapes import View, read_view
+
+#: What RabbitMQ counts and a broker without its parts does not: clients with types want to find them.
+_ZEROS: Final = (
+    "msg_store_read_count", "msg_store_write_count", "queue_index_read_count", "queue_index_write_count",
+    "io_read_count", "io_read_bytes", "io_read_avg_time", "io_write_count", "io_write_bytes", "io_write_avg_time",
+    "io_sync_count", "io_sync_avg_time", "gc_num", "gc_bytes_reclaimed",
+)  # fmt: skip
+_GAUGES: Final = ("fd_used", "sockets_used", "mem_used", "disk_free", "proc_used")
+_MEMORY_CLASSES: Final = (
+    "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
+    "quorum_queue_procs", "stream_queue_procs", "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs",
+    "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia", "quorum_ets", "metadata_store_ets",
+    "other_ets", "binary", "msg_index", "code", "atom", "other_system", "allocated_unused", "reserved_unallocated",
+)  # fmt: skip
+_RELATIVE: Final = 100
+
+
+def list_nodes(asked: Asked) -> Answer:
+    view = read_view(asked.query)
+    facts = asked.verb("node")
+    return show_rows(asked, [_show(asked, name, facts, view) for name in facts["members"]])
+
+
+def show_node(asked: Asked) -> Answer:
+    facts = _facts(asked)
+    shown = _show(asked, asked.name("node"), facts, read_view(asked.query))
+    if asked.query.get("memory") == "true":
+        shown["memory"] = _memory(asked)
+    return Answer(value=cut(shown, read_columns(asked.query)))
+
+
+def _facts(asked: Asked) -> dict[str, Any]:
+    """What the node says of itself. Raises ApiError where the path names no member."""
+    facts = asked.verb("node")
+    if asked.name("node") not in facts["members"]:
+        raise object_not_found()
+    return facts
+
+
+def _show(asked: Asked, name: str, facts: dict[str, Any], view: View) -> dict[str, Any]:
+    """Of members elsewhere only whether they run; of the one here what it and its machine say."""
+    if name not in facts["running"]:
+        return {"name": name, "type": "disc", "running": False}
+    is_here = name == facts["name"]
+    told = facts if is_here else {}
+    usage = usage_of(int(facts["os_pid"]), facts["data_dir"]) if is_here else Usage()
+    shown = {**_about(asked, usage, told), "name": name}
+    shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
+    counters = (*_ZEROS, *CHURN, "context_switches")
+    totals = asked.services.totals.read() if is_here else {}
+    shown.update({each: totals.get(each, 0) for each in CHURN})
+    values = {each: shown.get(each) or 0 for each in (*counters, *_GAUGES)}
+    readings = asked.services.readings.add("nodes", name, facts["at"], values)
+    pair = [each for each in readings if each is not None]
+    shown.update(_details(pair, counters, view))
+    return shown
+
+
+#: What the node says itself takes the place of what is thought of it here.
+_TOLD: Final = (
+    "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "sockets_used", "config_files",
+)  # fmt: skip
+
+
+def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "disc",
+        "running": True,
+        "being_drained": False,
+        "os_pid": str(facts.get("os_pid", "")),
+        "uptime": facts.get("at", 0) - facts.get("started_at", 0),
+        "processors": os.cpu_count() or 1,
+        "run_queue": 0,
+        "partitions": [],
+        "fd_used": usage.descriptors,
+        "fd_total": usage.descriptors_limit,
+        "sockets_used": usage.sockets,
+        "sockets_total": usage.descriptors_limit,
+        "mem_used": usage.resident_bytes,
+        "mem_limit": usage.memory_bytes,
+        "mem_alarm": False,
+        "disk_free": usage.disk_free_bytes,
+        "disk_free_limit": 0,
+        "disk_free_alarm": False,
+        "proc_used": usage.threads,
+        "proc_total": usage.threads_limit,
+        "context_switches": usage.context_switches,
+        **dict.fromkeys(_ZEROS, 0),
+        "rates_mode": "basic",
+        "exchange_types": EXCHANGE_TYPES,
+        "auth_mechanisms": [
+            {"name": name, "description": f"SASL {name}", "enabled": True}
+            for name in facts.get("auth_mechanisms", ())
+        ],
+        "applications": [{"name": "amqp_broker", "description": PRODUCT, "version": API_LEVEL}],
+        "contexts": contexts(asked),
+        "log_files": [],
+        "db_dir": str(facts.get("data_dir", "")),
+        "config_files": [],
+        "net_ticktime": 60,
+        "enabled_plugins": [],
+        "mem_calculation_strategy": "rss",
+        "ra_open_file_metrics": {"ra_log_wal": 0, "ra_log_segment_writer": 0},
+        "rabbitmq_version": API_LEVEL,
+        "erlang_version": python_version(),
+        "erlang_full_version": python_version(),
+        "cluster_links": [],
+        "metrics_gc_queue_length": {},
+    }
+
+
+def _details(pair: list[Reading], counters: tuple[str, ...], view: View) -> dict[str, Any]:
+    grid = view.grids.get("node_stats")
+    found = {f"{name}_details": details(name, pair, grid) for name in counters}
+    return found | {f"{name}_details": details(name, pair, grid, is_counter=False) for name in _GAUGES}
+
+
+def show_memory(asked: Asked) -> Answer:
+    _facts(asked)
+    return Answer(value={"memory": _memory(asked)})
+
+
+def show_relative_memory(asked: Asked) -> Answer:
+    _facts(asked)
+    memory = _memory(asked)
+    whole = memory["total"]["rss"] or 1
+    shares = {name: memory[name] * _RELATIVE // whole for name in _MEMORY_CLASSES}
+    return Answer(value={"memory": {**shares, "total": _RELATIVE}})
+
+
+def _memory(asked: Asked) -> dict[str, Any]:
+    """The classes are RabbitMQ's: messages are `binary`, quorum queues' `quorum_queue_procs`, and the rest is code."""
+    totals, facts = asked.services.totals.read(), asked.verb("node")
+    used = usage_of(int(facts.get("os_pid") or 0), None).resident_bytes
+    quorum = int(totals.get("memory_quorum_queues") or 0)
+    messages = max(0, int(totals.get("memory_used") or 0) - quorum)
+    classes = dict.fromkeys(_MEMORY_CLASSES, 0)
+    classes |= {"quorum_queue_procs": quorum, "binary": messages}
+    classes["other_system"] = max(0, used - quorum - messages)
+    return {**classes, "strategy": "rss", "total": {"rss": used, "allocated": used, "erlang": used}}
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/nodes", list_nodes, Access.MONITORING),
+    Endpoint("GET", "/nodes/{node}", show_node, Access.MONITORING),
+    Endpoint("GET", "/nodes/{node}/memory", show_memory, Access.MONITORING),
+    Endpoint("GET", "/nodes/{node}/memory/relative", show_relative_memory, Access.MONITORING),
+)

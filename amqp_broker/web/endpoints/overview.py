@@ -1,0 +1,147 @@
+"""The overview: what the whole broker counts, and what it is."""
+
+from __future__ import annotations
+
+import platform
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from amqp_broker.version import __version__
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.parameters import cluster_name_of
+from amqp_broker.web.listing import cut, read_columns
+from amqp_broker.web.rates import Grid, Reading, details
+from amqp_broker.web.shapes import DELIVERED, LENGTHS, nest, read_view
+
+#: The API that is emulated: clients look for a number that begins so.
+API_LEVEL: Final = "4.2.0"
+PRODUCT: Final = "amqp-broker"
+CHURN: Final = (
+    "connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_created",
+    "queue_deleted",
+)  # fmt: skip
+MESSAGES: Final = (
+    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get", "get_no_ack",
+    "get_empty", "redeliver", "ack", "disk_reads", "disk_writes",
+)  # fmt: skip
+OBJECTS: Final = ("channels", "connections", "consumers", "exchanges", "queues")
+RETENTION: Final = {"global": [600, 3600], "basic": [600, 3600], "detailed": [600]}
+EXCHANGE_TYPES: Final = [
+    {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+    for name in ("direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message")
+]
+
+
+def python_version() -> str:
+    """What stands where RabbitMQ names its Erlang."""
+    return f"{platform.python_implementation()} {platform.python_version()}"
+
+
+def show_overview(asked: Asked) -> Answer:
+    view, totals = read_view(asked.query), asked.services.totals.read()
+    known = asked.services.totals.history.readings()
+    stats = {name: totals.get(name, 0) for name in MESSAGES}
+    stats["deliver_get"] = sum(stats[name] for name in DELIVERED)
+    for reading in known:
+        reading.values = {**reading.values, "deliver_get": sum(reading.values.get(name, 0) for name in DELIVERED)}
+    shown: dict[str, Any] = {
+        **_about(asked, totals),
+        "message_stats": nest(stats, known, view.grids.get("msg_rates")),
+        "churn_rates": _with_details(totals, CHURN, known, view.grids.get("msg_rates")),
+        "queue_totals": _lengths(asked, totals, known, view.grids.get("lengths")),
+        "object_totals": _object_totals(asked, totals),
+        "statistics_db_event_queue": 0,
+    }
+    if asked.has(Access.MONITORING):
+        shown["listeners"] = listeners(asked)
+        shown["contexts"] = contexts(asked)
+    else:
+        shown["listeners"] = []
+    return Answer(value=cut(shown, read_columns(asked.query)))
+
+
+def _about(asked: Asked, totals: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "management_version": API_LEVEL,
+        "rates_mode": "basic",
+        "sample_retention_policies": RETENTION,
+        "exchange_types": EXCHANGE_TYPES,
+        "product_name": PRODUCT,
+        "product_version": __version__,
+        "rabbitmq_version": API_LEVEL,
+        "cluster_name": cluster_name_of(asked),
+        "cluster_tags": {},
+        "node_tags": {},
+        "erlang_version": python_version(),
+        "erlang_full_version": f"{python_version()} on {platform.system()}",
+        "crypto_lib_version": ssl.OPENSSL_VERSION,
+        "release_series_support_status": "supported",
+        "disable_stats": False,
+        "default_queue_type": "classic",
+        "is_op_policy_updating_enabled": True,
+        "enable_queue_totals": False,
+        "node": totals.get("node", ""),
+    }
+
+
+def _with_details(
+    totals: Mapping[str, Any], names: tuple[str, ...], known: list[Reading], grid: Grid | None, is_counter: bool = True
+) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name in names:
+        shown[name] = totals.get(name, 0)
+        shown[f"{name}_details"] = details(name, known, grid, is_counter=is_counter)
+    return shown
+
+
+def _lengths(asked: Asked, totals: Mapping[str, Any], known: list[Reading], grid: Grid | None) -> dict[str, Any]:
+    """Who does not see everything is told what his virtual hosts hold."""
+    if asked.has(Access.MONITORING):
+        return _with_details(totals, LENGTHS, known, grid, is_counter=False)
+    rows = asked.objects("queues").rows
+    own = {name: sum(row.get(name) or 0 for row in rows) for name in LENGTHS}
+    return _with_details(own, LENGTHS, [], None, is_counter=False)
+
+
+def _object_totals(asked: Asked, totals: Mapping[str, Any]) -> dict[str, int]:
+    if asked.has(Access.MONITORING):
+        return {name: totals.get(name, 0) for name in OBJECTS}
+    return {name: len(asked.objects(name).rows) for name in OBJECTS}
+
+
+def listeners(asked: Asked) -> list[dict[str, Any]]:
+    """Where clients come in: those of the node, and of this process."""
+    health = asked.services.node.request("health")
+    node = asked.services.totals.read().get("node", "")
+    found = [
+        {
+            "node": each.get("node", node),
+            "protocol": each["protocol"],
+            "ip_address": each["ip_address"],
+            "port": each["port"],
+            "tls": each.get("tls", False),
+            "socket_opts": [],
+        }
+        for each in health.get("listeners", ())
+    ]
+    return found + [
+        {"node": node, "protocol": protocol, "ip_address": host, "port": port, "tls": False, "socket_opts": []}
+        for protocol, host, port in asked.services.places
+    ]
+
+
+def contexts(asked: Asked) -> list[dict[str, Any]]:
+    """The programs behind the HTTP listeners."""
+    node = asked.services.totals.read().get("node", "")
+    described = {"http": "RabbitMQ Management", "http/prometheus": "Prometheus"}
+    return [
+        {"node": node, "description": described[protocol], "path": "/", "ip": host, "port": str(port), "ssl_opts": []}
+        for protocol, host, port in asked.services.places
+    ]
+
+
+ENDPOINTS = (Endpoint("GET", "/overview", show_overview),)

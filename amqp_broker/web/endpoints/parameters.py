@@ -1,0 +1,120 @@
+"""Parameters, which came with definitions and are kept for those who export them; and global ones, of which the name of
+the cluster is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, created, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import read_body
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
+from amqp_broker.web.errors import bad_request
+from amqp_broker.web.node_client import LONG_DEADLINE_S
+
+CLUSTER_NAME = "cluster_name"
+
+
+class ValueBody(msgspec.Struct):
+    """Any JSON."""
+
+    value: Any
+
+
+class NameBody(msgspec.Struct):
+    """A name."""
+
+    name: str
+
+
+def list_parameters(asked: Asked) -> Answer:
+    component = asked.names.get("component")
+    rows = read_objects(asked, "parameters").rows
+    return show_rows(asked, rows if component is None else [row for row in rows if row["component"] == component])
+
+
+def show_parameter(asked: Asked) -> Answer:
+    vhost = asked.name("vhost")
+    return Answer(
+        value=find_row(asked, "parameters", vhost, component=asked.name("component"), name=asked.name("parameter"))
+    )
+
+
+def put_parameter(asked: Asked) -> Answer:
+    """Components are plugins of RabbitMQ's, and there are none here."""
+    read_body(asked.body, ValueBody)
+    asked.objects("parameters", asked.name("vhost"))
+    raise bad_request(f"Validation failed\n\ncomponent {asked.name('component')} not found")
+
+
+def delete_parameter(asked: Asked) -> Answer:
+    vhost, component, name = asked.name("vhost"), asked.name("component"), asked.name("parameter")
+    find_row(asked, "parameters", vhost, component=component, name=name)
+    asked.change("parameter.delete", component=component, vhost=vhost, name=name)
+    return no_content()
+
+
+def list_global(asked: Asked) -> Answer:
+    return show_rows(asked, asked.objects("global_parameters").rows)
+
+
+def show_global(asked: Asked) -> Answer:
+    return Answer(value=find_row(asked, "global_parameters", name=asked.name("parameter")))
+
+
+def put_global(asked: Asked) -> Answer:
+    value, name = read_body(asked.body, ValueBody).value, asked.name("parameter")
+    was_there = any(row["name"] == name for row in asked.objects("global_parameters").rows)
+    _set_global(asked, name, value)
+    return created(was_there)
+
+
+def delete_global(asked: Asked) -> Answer:
+    name = asked.name("parameter")
+    find_row(asked, "global_parameters", name=name)
+    asked.change("global_parameter.delete", name=name)
+    return no_content()
+
+
+def _set_global(asked: Asked, name: str, value: Any) -> None:
+    definitions = {"global_parameters": [{"name": name, "value": value}]}
+    asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, definitions=definitions)
+
+
+def cluster_name_of(asked: Asked) -> str:
+    """What the cluster was named, or else the node's name."""
+    for row in asked.services.objects.read("global_parameters", None).rows:
+        if row["name"] == CLUSTER_NAME and isinstance(row["value"], str):
+            return row["value"]
+    return str(asked.services.totals.read().get("node", ""))
+
+
+def show_cluster_name(asked: Asked) -> Answer:
+    return Answer(value={"name": cluster_name_of(asked)})
+
+
+def put_cluster_name(asked: Asked) -> Answer:
+    _set_global(asked, CLUSTER_NAME, read_body(asked.body, NameBody).name)
+    return no_content()
+
+
+_ONE = "/parameters/{component}/{vhost}/{parameter}"
+_GLOBAL = "/global-parameters/{parameter}"
+ENDPOINTS = (
+    Endpoint("GET", "/parameters", list_parameters, Access.POLICYMAKER),
+    Endpoint("GET", "/parameters/{component}", list_parameters, Access.POLICYMAKER),
+    Endpoint("GET", "/parameters/{component}/{vhost}", list_parameters, Access.POLICYMAKER),
+    Endpoint("GET", _ONE, show_parameter, Access.POLICYMAKER),
+    Endpoint("PUT", _ONE, put_parameter, Access.POLICYMAKER),
+    Endpoint("DELETE", _ONE, delete_parameter, Access.POLICYMAKER),
+    Endpoint("GET", "/global-parameters", list_global, Access.POLICYMAKER),
+    Endpoint("GET", _GLOBAL, show_global, Access.POLICYMAKER),
+    Endpoint("PUT", _GLOBAL, put_global, Access.ADMINISTRATOR),
+    Endpoint("DELETE", _GLOBAL, delete_global, Access.ADMINISTRATOR),
+    Endpoint("GET", "/cluster-name", show_cluster_name),
+    Endpoint("PUT", "/cluster-name", put_cluster_name, Access.ADMINISTRATOR),
+)

@@ -1,0 +1,124 @@
+"""Permissions and topic permissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, created, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import read_body
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import find_row, show_rows
+from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.listing import cut, read_columns
+
+
+class PermissionBody(msgspec.Struct):
+    """Patterns of names."""
+
+    configure: str
+    write: str
+    read: str
+
+
+class TopicBody(msgspec.Struct):
+    """Patterns of routing keys, of one exchange."""
+
+    exchange: str
+    write: str
+    read: str
+
+
+def list_permissions(asked: Asked) -> Answer:
+    return show_rows(asked, asked.objects("permissions").rows)
+
+
+def show_permission(asked: Asked) -> Answer:
+    row = find_row(asked, "permissions", user=asked.name("user"), vhost=asked.name("vhost"))
+    return Answer(value=cut(row, read_columns(asked.query)))
+
+
+def put_permission(asked: Asked) -> Answer:
+    body, where = read_body(asked.body, PermissionBody), _where(asked)
+    was_there = _is_there(asked, "permissions")
+    _change(asked, "permission.put", **where, configure=body.configure, write=body.write, read=body.read)
+    return created(was_there)
+
+
+def delete_permission(asked: Asked) -> Answer:
+    if not _is_there(asked, "permissions"):
+        raise object_not_found()
+    _change(asked, "permission.delete", **_where(asked))
+    return no_content()
+
+
+def list_topic_permissions(asked: Asked) -> Answer:
+    return show_rows(asked, asked.objects("topic_permissions").rows)
+
+
+def list_topic_permissions_of(asked: Asked) -> Answer:
+    where = _where(asked)
+    rows = asked.objects("topic_permissions").rows
+    found = [row for row in rows if all(row[key] == value for key, value in where.items())]
+    if not found:
+        raise object_not_found()
+    return show_rows(asked, found)
+
+
+def put_topic_permission(asked: Asked) -> Answer:
+    body, where = read_body(asked.body, TopicBody), _where(asked)
+    was_there = _is_there(asked, "topic_permissions", exchange=body.exchange)
+    _change(asked, "topic_permission.put", **where, exchange=body.exchange, write=body.write, read=body.read)
+    return created(was_there)
+
+
+def delete_topic_permissions(asked: Asked) -> Answer:
+    """Those of one exchange, or of all."""
+    where = _where(asked)
+    if "exchange" in asked.names:
+        where["exchange"] = asked.name("exchange")
+    rows = asked.objects("topic_permissions").rows
+    found = [row for row in rows if all(row[key] == value for key, value in where.items())]
+    if not found:
+        raise object_not_found()
+    for row in found:
+        _change(asked, "topic_permission.delete", **_where(asked), exchange=row["exchange"])
+    return no_content()
+
+
+def _where(asked: Asked) -> dict[str, str]:
+    return {"vhost": asked.name("vhost"), "user": asked.name("user")}
+
+
+def _is_there(asked: Asked, kind: str, **more: str) -> bool:
+    wanted = {**_where(asked), **more}
+    return any(all(row[key] == value for key, value in wanted.items()) for row in asked.objects(kind).rows)
+
+
+def _change(asked: Asked, verb: str, **fields: Any) -> None:
+    try:
+        asked.change(verb, **fields)
+    except SystemRequestError as error:
+        if error.code == "not_found":
+            raise bad_request("vhost_or_user_not_found") from None
+        raise
+    asked.services.sessions.end_of(asked.name("user"))
+
+
+_ONE = "/permissions/{vhost}/{user}"
+_TOPICS = "/topic-permissions/{vhost}/{user}"
+ENDPOINTS = (
+    Endpoint("GET", "/permissions", list_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", _ONE, show_permission, Access.ADMINISTRATOR),
+    Endpoint("PUT", _ONE, put_permission, Access.ADMINISTRATOR),
+    Endpoint("DELETE", _ONE, delete_permission, Access.ADMINISTRATOR),
+    Endpoint("GET", "/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", _TOPICS, list_topic_permissions_of, Access.ADMINISTRATOR),
+    Endpoint("PUT", _TOPICS, put_topic_permission, Access.ADMINISTRATOR),
+    Endpoint("DELETE", _TOPICS, delete_topic_permissions, Access.ADMINISTRATOR),
+    Endpoint("DELETE", f"{_TOPICS}/{{exchange}}", delete_topic_permissions, Access.ADMINISTRATOR),
+)

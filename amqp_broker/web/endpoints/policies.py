@@ -1,0 +1,107 @@
+"""Policies and operator policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, created, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import integer, read_body
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import find_row, is_there, read_objects, show_rows
+from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
+from amqp_broker.web.listing import cut, read_columns
+
+_FIELDS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+
+
+class PolicyBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
+    """A policy."""
+
+    pattern: Any
+    definition: Any
+    priority: Any = 0
+    apply_to: Any = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEndpoints:
+    """The endpoints of one of the two kinds."""
+
+    path: str
+    kind: str
+    verb: str
+    access: Access
+
+    def list_all(self, asked: Asked) -> Answer:
+        if asked.vhost is not None and not is_there(asked, "vhosts", name=asked.vhost):
+            raise object_not_found()
+        return show_rows(asked, map(_shown, read_objects(asked, self.kind).rows))
+
+    def show(self, asked: Asked) -> Answer:
+        vhost = asked.name("vhost")
+        row = find_row(asked, self.kind, vhost, name=asked.name("policy"))
+        return Answer(value=cut(_shown(row), read_columns(asked.query)))
+
+    def put(self, asked: Asked) -> Answer:
+        vhost, name = asked.name("vhost"), asked.name("policy")
+        body = read_body(asked.body, PolicyBody)
+        if not is_there(asked, "vhosts", name=vhost):
+            raise kind_not_found("vhost")
+        was_there = any(row["name"] == name for row in asked.objects(self.kind, vhost).rows)
+        self.change(
+            asked,
+            vhost=vhost,
+            name=name,
+            pattern=body.pattern,
+            definition=body.definition,
+            priority=integer(body.priority, "priority"),
+            apply_to=body.apply_to,
+        )
+        return created(was_there)
+
+    def change(self, asked: Asked, **fields: Any) -> None:
+        """Raises ApiError, with the words of RabbitMQ before those of the node."""
+        try:
+            asked.change(f"{self.verb}.put", **fields)
+        except SystemRequestError as error:
+            if error.code in ("bad_request", "failed"):
+                raise bad_request(f"Validation failed\n\n{error.text}") from None
+            raise
+
+    def delete(self, asked: Asked) -> Answer:
+        vhost, name = asked.name("vhost"), asked.name("policy")
+        find_row(asked, self.kind, vhost, name=name)
+        asked.change(f"{self.verb}.delete", vhost=vhost, name=name)
+        return no_content()
+
+    def all(self) -> tuple[Endpoint, ...]:
+        one = f"{self.path}/{{vhost}}/{{policy}}"
+        get: tuple[tuple[str, Callable[[Asked], Answer]], ...] = (
+            (self.path, self.list_all),
+            (f"{self.path}/{{vhost}}", self.list_all),
+            (one, self.show),
+        )
+        return (
+            *(Endpoint("GET", path, answer) for path, answer in get),
+            Endpoint("PUT", one, self.put, self.access),
+            Endpoint("DELETE", one, self.delete, self.access),
+        )
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    named = {**row, "apply-to": row.get("apply-to", row.get("apply_to", "all"))}
+    return {name: named[name] for name in _FIELDS if name in named}
+
+
+POLICIES = PolicyEndpoints("/policies", "policies", "policy", Access.POLICYMAKER)
+OPERATOR_POLICIES = PolicyEndpoints(
+    "/operator-policies", "operator_policies", "operator_policy", Access.ADMINISTRATOR
+)
+ENDPOINTS = (*POLICIES.all(), *OPERATOR_POLICIES.all())

@@ -1,0 +1,155 @@
+"""Virtual hosts: lists, one, made, changed and removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer, created, no_content
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import flag, read_body, tags
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoints.lists import is_there, show_rows
+from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
+from amqp_broker.web.node_client import LONG_DEADLINE_S
+from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
+
+_UNDEFINED = "undefined"
+
+
+class VhostBody(msgspec.Struct):
+    """What is told of a virtual host."""
+
+    description: str | None = None
+    tags: Any = None
+    default_queue_type: str | None = None
+    defaultqueuetype: str | None = None
+    tracing: Any = None
+
+
+def list_vhosts(asked: Asked) -> Answer:
+    wanted, view = read_query(asked.query), read_view(asked.query)
+    found = asked.objects("vhosts")
+    sums = _messages(asked.objects("queues").rows) if view.has_rates else {}
+    rows = [{**row, **sums.get(row["name"], {})} for row in found.rows]
+    readings = asked.services.readings
+    return Answer(value=answer_list([VHOST.finish(row, found.at, readings, view) for row in rows], wanted))
+
+
+def show_vhost(asked: Asked) -> Answer:
+    name, view = asked.name("vhost"), read_view(asked.query)
+    answer = asked.verb("object", kind="vhosts", name=name)
+    sums = _messages(asked.objects("queues", name).rows)
+    row = {**answer["object"], **sums.get(name, {})}
+    shown = VHOST.finish(row, answer["at"], asked.services.readings, view)
+    return Answer(value=cut(shown, read_columns(asked.query)))
+
+
+def _messages(queues: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What the queues of each virtual host hold together."""
+    sums: dict[str, dict[str, int]] = {}
+    for row in queues:
+        of_vhost = sums.setdefault(row["vhost"], dict.fromkeys(LENGTHS, 0))
+        for name in LENGTHS:
+            of_vhost[name] += row.get(name) or 0
+    return sums
+
+
+def put_vhost(asked: Asked) -> Answer:
+    name, body = asked.name("vhost"), read_body(asked.body, VhostBody)
+    asked_for = _about(body)
+    known = next((row for row in asked.objects("vhosts").rows if row["name"] == name), None)
+    if known is None:
+        asked.change("vhost.create", name=name, permissions_for=asked.user.name)
+    if asked_for:
+        try:
+            _describe(asked, name, {**(known or {}), **asked_for})
+        except SystemRequestError:
+            if known is None:
+                asked.change("vhost.delete", name=name)
+            raise
+    return created(known is not None)
+
+
+def _about(body: VhostBody) -> dict[str, Any]:
+    """What a body says, and no more."""
+    about: dict[str, Any] = {}
+    if body.description is not None:
+        about["description"] = body.description
+    if body.tags is not None:
+        about["tags"] = tags(body.tags)
+    queue_type = body.default_queue_type or body.defaultqueuetype
+    if queue_type and queue_type != _UNDEFINED:
+        about["default_queue_type"] = queue_type
+    if body.tracing is not None:
+        about["tracing"] = flag(body.tracing)
+    return about
+
+
+def _describe(asked: Asked, name: str, about: dict[str, Any]) -> None:
+    told = {key: about[key] for key in ("description", "tags", "default_queue_type", "tracing") if key in about}
+    asked.change("definitions.import", definitions={"vhosts": [{"name": name, **told}]})
+
+
+def delete_vhost(asked: Asked) -> Answer:
+    asked.change("vhost.delete", deadline_s=LONG_DEADLINE_S, name=asked.name("vhost"))
+    return no_content()
+
+
+def list_permissions(asked: Asked) -> Answer:
+    return _rows_of(asked, "permissions")
+
+
+def list_topic_permissions(asked: Asked) -> Answer:
+    return _rows_of(asked, "topic_permissions")
+
+
+def _rows_of(asked: Asked, kind: str) -> Answer:
+    name = asked.name("vhost")
+    _require(asked, name)
+    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name])
+
+
+def show_protection(asked: Asked) -> Answer:
+    """No virtual host is protected from deletion."""
+    _require(asked, asked.name("vhost"))
+    return Answer(value={"protected_from_deletion": False})
+
+
+def protect(asked: Asked) -> Answer:
+    _require(asked, asked.name("vhost"))
+    raise bad_request("virtual hosts cannot be protected from deletion here: keep the tag administrator to few users")
+
+
+def unprotect(asked: Asked) -> Answer:
+    _require(asked, asked.name("vhost"))
+    return no_content()
+
+
+def start_vhost(asked: Asked) -> Answer:
+    """It runs wherever the node does."""
+    _require(asked, asked.name("vhost"))
+    return no_content()
+
+
+def _require(asked: Asked, name: str) -> None:
+    if not is_there(asked, "vhosts", name=name):
+        raise object_not_found()
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/vhosts", list_vhosts),
+    Endpoint("GET", "/vhosts/{vhost}", show_vhost),
+    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/permissions", list_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
+    Endpoint("GET", "/vhosts/{vhost}/deletion/protection", show_protection, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/deletion/protection", protect, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/vhosts/{vhost}/deletion/protection", unprotect, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/start/{node}", start_vhost, Access.ADMINISTRATOR),
+)

@@ -1,0 +1,83 @@
+"""Values of AMQP's fields as JSON, and properties of messages both ways.
+
+JSON has no octets, times and decimals: they become texts and numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from calendar import timegm
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from amqp_broker.protocol.errors import EncodeError
+from amqp_broker.protocol.fields import Table, encode_table
+from amqp_broker.protocol.properties import PROPERTY_NAMES, Properties, encode_properties
+from amqp_broker.web.errors import bad_request
+
+_NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
+
+
+def to_json(value: object) -> Any:
+    """A value of a field table as JSON shows it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, datetime):
+        return timegm(value.utctimetuple())
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    return value
+
+
+def to_table(values: Any, name: str) -> Table:
+    """The field table of a JSON object; an empty list counts as one, as some languages write it. Raises ApiError."""
+    if values is None or values == []:
+        values = {}
+    if not isinstance(values, dict):
+        raise bad_request([f"{name}_not_object", values])
+    for key, value in values.items():
+        try:
+            encode_table({key: value})
+        except (EncodeError, ValueError) as error:
+            raise bad_request(f"{name}.{key}: {error}") from None
+    return Table(values)
+
+
+def show_properties(properties: Properties) -> dict[str, Any]:
+    """Those that a message has."""
+    named = ((name, getattr(properties, name)) for name in PROPERTY_NAMES)
+    return {name: to_json(value) for name, value in named if value is not None}
+
+
+def read_properties(values: Any) -> bytes:
+    """The property section of a JSON object. Raises ApiError."""
+    if values is None or values == []:
+        values = {}
+    if not isinstance(values, dict):
+        raise bad_request(["properties_not_object", values])
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in PROPERTY_NAMES:
+            continue
+        if name == "headers":
+            found[name] = to_table(value, "headers")
+        elif name in _NUMBERS:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise bad_request(["not_integer", {name: value}])
+            found[name] = value
+        elif not isinstance(value, str):
+            raise bad_request(["not_string", {name: value}])
+        else:
+            found[name] = value
+    try:
+        return encode_properties(found)
+    except (EncodeError, ValueError, OverflowError) as error:
+        raise bad_request(f"properties: {error}") from None

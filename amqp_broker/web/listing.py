@@ -1,0 +1,197 @@
+"""Lists: filtered by name, sorted, cut into pages and columns, as the query of a request asks.
+
+A regex comes from outside, and Python's `re` cannot be interrupted: what could run for ever is refused before it runs
+(`safe_pattern`), and names are cut to what AMQP lets them have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from amqp_broker.web.errors import bad_request
+
+DEFAULT_PAGE_SIZE: Final = 100
+MAX_PAGE_SIZE: Final = 500
+MAX_PATTERN_CHARACTERS: Final = 1024
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_INSIDE_GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()*+?{}|]|.", re.DOTALL)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a query asks of a list."""
+
+    page: int | None
+    page_size: int
+    matches: Callable[[str], bool] | None
+    sort: tuple[str, ...] | None
+    is_reversed: bool
+    columns: tuple[tuple[str, ...], ...]
+
+
+def read_query(query: Mapping[str, str]) -> Wanted:
+    """Raises ApiError."""
+    page = _number(query, "page")
+    size = _number(query, "page_size")
+    if page == 0 or size == 0 or (size or 0) > MAX_PAGE_SIZE:
+        raise _invalid_pagination()
+    sort = query.get("sort")
+    return Wanted(
+        page=page,
+        page_size=DEFAULT_PAGE_SIZE if size is None else size,
+        matches=_name_test(query) if page is not None else None,
+        sort=None if sort is None else tuple(sort.split(".")) if sort else (),
+        is_reversed=query.get("sort_reverse") == "true",
+        columns=read_columns(query),
+    )
+
+
+def read_columns(query: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(part.split(".")) for part in query.get("columns", "").split(",") if part)
+
+
+def answer_list(rows: Iterable[Row], wanted: Wanted) -> Any:
+    """The array, or the page with its counts."""
+    found = list(rows)
+    if wanted.page is None:
+        return [cut(row, wanted.columns) for row in _sorted(found, wanted)]
+    matches = wanted.matches
+    filtered = found if matches is None else [row for row in found if matches(str(row.get("name", "")))]
+    ordered = _sorted(filtered, wanted)
+    pages = max(1, -(-len(ordered) // wanted.page_size))
+    if wanted.page > pages:
+        raise bad_request(
+            f"page_out_of_range: page {wanted.page} was asked for, and there are {pages} of {wanted.page_size}"
+        )
+    start = (wanted.page - 1) * wanted.page_size
+    items = ordered[start : start + wanted.page_size]
+    return {
+        "filtered_count": len(filtered),
+        "item_count": len(items),
+        "items": [cut(row, wanted.columns) for row in items],
+        "page": wanted.page,
+        "page_count": pages,
+        "page_size": wanted.page_size,
+        "total_count": len(found),
+    }
+
+
+def cut(row: Row, columns: tuple[tuple[str, ...], ...]) -> Row:
+    """Only these columns, nested as they were; all of them where none are named."""
+    if not columns:
+        return row
+    kept: Row = {}
+    for path in columns:
+        value = value_at(row, path)
+        if value is None:
+            continue
+        inner = kept
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                break
+        else:
+            inner[path[-1]] = value
+    return kept
+
+
+def value_at(row: Any, path: tuple[str, ...]) -> Any:
+    """What lies at a dotted path; None where nothing does."""
+    for part in path:
+        if not isinstance(row, Mapping):
+            return None
+        row = row.get(part)
+    return row
+
+
+def _sorted(rows: list[Row], wanted: Wanted) -> list[Row]:
+    """By vhost and name unless something else is asked for; `sort=` leaves them as they came."""
+    path = wanted.sort
+    if path == ():
+        return rows[::-1] if wanted.is_reversed else rows
+    if path is None:
+        return sorted(
+            rows, key=lambda row: (str(row.get("vhost", "")), str(row.get("name", ""))), reverse=wanted.is_reversed
+        )
+    return sorted(rows, key=lambda row: _rank(value_at(row, path)), reverse=wanted.is_reversed)
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Values of different types have an order, too: nothing, numbers, texts, the rest."""
+    if value is None:
+        return (0, 0)
+    if isinstance(value, (bool, int, float)):
+        return (1, value)
+    return (2, value) if isinstance(value, str) else (3, repr(value))
+
+
+def _number(query: Mapping[str, str], key: str) -> int | None:
+    text = query.get(key)
+    if text is None:
+        return None
+    if not _WHOLE_NUMBER.fullmatch(text):
+        raise _invalid_pagination()
+    return int(text)
+
+
+def _invalid_pagination() -> Exception:
+    return bad_request(
+        f"invalid_pagination_parameters: page is a number from 1, page_size one from 1 to {MAX_PAGE_SIZE}"
+    )
+
+
+def _name_test(query: Mapping[str, str]) -> Callable[[str], bool] | None:
+    part = query.get("name", "")
+    if not part:
+        return None
+    if query.get("use_regex") != "true":
+        lowered = part.lower()
+        return lambda name: lowered in name.lower()
+    pattern = safe_pattern(part)
+    return lambda name: pattern.search(name) is not None
+
+
+def safe_pattern(text: str) -> re.Pattern[str]:
+    """A regex that is done soon with any name: no repetition of what itself repeats or has alternatives, no
+    look-around, no back reference, few repetitions. Raises ApiError."""
+    if len(text) > MAX_PATTERN_CHARACTERS:
+        raise bad_request(f"a regex has at most {MAX_PATTERN_CHARACTERS} characters, not {len(text)}")
+    reason = _danger(text)
+    if reason:
+        raise bad_request(f"regex '{text}' is not accepted: {reason}")
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise bad_request(f"regex '{text}' is not valid: {error}") from None
+
+
+#: A name has at most 255 octets, and each repetition may try all of its lengths.
+_MOST_REPETITIONS: Final = 3
+
+
+def _danger(text: str) -> str:
+    if "(?" in text.replace("(?:", "").replace("(?i)", "") or re.search(r"\\[1-9]", text):
+        return "it looks around or back"
+    tokens = _INSIDE_GROUP.findall(text)
+    groups: list[bool] = []
+    repetitions = 0
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if token == "(":
+            groups.append(False)
+        elif token == ")":
+            repeats = groups.pop() if groups else False
+            if following in ("*", "+", "{") and repeats:
+                return "it repeats what repeats or has alternatives; write one repetition"
+            if groups:
+                groups[-1] = groups[-1] or repeats or following in ("*", "+", "{")
+        elif token in ("*", "+", "{", "|", "?"):
+            repetitions += token in ("*", "+", "{")
+            if groups:
+                groups[-1] = True
+    return f"it has more than {_MOST_REPETITIONS} repetitions" if repetitions > _MOST_REPETITIONS else ""

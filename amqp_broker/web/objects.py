@@ -1,0 +1,88 @@
+"""Objects: lists of the node's objects, read page by page as the user who asks, and reused for a second.
+
+Invariant: of several requests for the same list at the same time, one reads it and the others wait for that.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from amqp_broker.web.node_client import NodeClient
+
+REUSED_S: Final = 1.0
+PAGE_ROWS: Final = 500
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Objects:
+    """The objects of one kind, as they were `at` (milliseconds); `stale`: members that did not answer."""
+
+    rows: list[Row] = field(default_factory=list)
+    at: int = 0
+    stale: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Kept:
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    until: float = 0.0
+    objects: Objects | None = None
+
+
+class ObjectLists:
+    """Reads through one node. clock: seconds that only grow."""
+
+    def __init__(self, node: NodeClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._node = node
+        self._clock = clock
+        self._kept: dict[tuple[str, str | None, str | None], _Kept] = {}
+        self._guard = threading.Lock()
+
+    def read(self, kind: str, user: str | None, vhost: str | None = None) -> Objects:
+        """What a user may see, of one virtual host or of all; without a user all there is. Rows are shared: whoever
+        changes one makes a copy. Raises SystemRequestError, NodeGone."""
+        key = (kind, user, vhost)
+        with self._guard:
+            self._drop_old()
+            kept = self._kept.setdefault(key, _Kept())
+        with kept.guard:
+            if kept.objects is None or self._clock() >= kept.until:
+                kept.objects = self._read(kind, user, vhost)
+                kept.until = self._clock() + REUSED_S
+            return kept.objects
+
+    def forget(self) -> None:
+        """Something was changed through here: who changed it sees that at once."""
+        with self._guard:
+            self._kept.clear()
+
+    def _drop_old(self) -> None:
+        now = self._clock()
+        old = [key for key, kept in self._kept.items() if kept.until + REUSED_S < now and not kept.guard.locked()]
+        for key in old:
+            del self._kept[key]
+
+    def _read(self, kind: str, user: str | None, vhost: str | None) -> Objects:
+        asked: dict[str, Any] = {"kind": kind, "limit": PAGE_ROWS}
+        if user is not None:
+            asked["as_user"] = user
+        if vhost is not None:
+            asked["vhost"] = vhost
+        found = Objects()
+        stale: set[str] = set()
+        while True:
+            page = self._node.request("objects.page", **asked)
+            columns = page["columns"]
+            found.rows += [dict(zip(columns, row, strict=True)) for row in page["rows"]]
+            found.at = page.get("at", 0)
+            stale.update(page.get("stale") or ())
+            if page.get("next") is None:
+                found.stale = sorted(stale)
+                return found
+            asked["after"] = page["next"]

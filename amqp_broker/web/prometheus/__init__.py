@@ -1,0 +1,1 @@
+"""Prometheus' text: totals, single objects, and families by name."""

@@ -1,0 +1,191 @@
+"""The paths of the second listener: `/metrics` and its relatives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint, Endpoints
+from amqp_broker.web.endpoints.parameters import cluster_name_of
+from amqp_broker.web.errors import bad_request
+from amqp_broker.web.listing import safe_pattern
+from amqp_broker.web.machine import Usage, usage_of
+from amqp_broker.web.prometheus import names as n
+from amqp_broker.web.prometheus.objects import (
+    GROUPS,
+    Chosen,
+    cluster_families,
+    families_of,
+    oldest_ages,
+    queue_infos,
+)
+from amqp_broker.web.prometheus.text import GAUGE, MEDIA, Family, write
+from amqp_broker.web.prometheus.whole import (
+    OWN_PREFIX,
+    PREFIX,
+    alarms,
+    globals_of,
+    identity,
+    number,
+    persister,
+    process,
+    simple,
+)
+
+DETAILED_PREFIX: Final = "rabbitmq_detailed_"
+_MOST_VHOSTS: Final = 100
+#: Families of the whole that `/metrics/detailed` takes, too.
+_WHOLE: Final = {"connection_churn_metrics": n.CHURN, "auth_attempt_metrics": n.AUTH, "totals": n.TOTALS}
+_CLUSTER_WIDE: Final = frozenset({"vhost_status", "exchange_names", "exchange_name", "exchange_bindings"})
+_OF_THE_NODE: Final = frozenset({"node_coarse_metrics", "node_metrics", "node_persister_metrics"})
+#: What `/metrics` sums up over all objects.
+_BY_OBJECT: Final[tuple[tuple[n.Metric, ...], ...]] = (
+    n.QUEUE_COARSE, n.QUEUE_CONSUMERS, n.QUEUE, n.QUEUE_DELIVERY, n.EXCHANGE, n.CHANNEL, n.CHANNEL_EXCHANGE,
+    n.CHANNEL_QUEUE, n.CONNECTION_COARSE, n.CONNECTION,
+)  # fmt: skip
+#: Families that RabbitMQ has, and we have nothing to say in.
+_EMPTY: Final = frozenset(
+    {"queue_exchange_metrics", "channel_queue_exchange_metrics", "ra_metrics", "stream_consumer_metrics",
+     "channel_process_metrics", "connection_process_metrics"}
+)  # fmt: skip
+
+
+def show_totals(asked: Asked) -> Answer:
+    return _text(asked, "aggregated", _whole(asked))
+
+
+def show_objects(asked: Asked) -> Answer:
+    """The totals that have no objects, and the rest by object."""
+    return _text(asked, "per-object", (*_without_objects(asked), *_objects(asked, tuple(GROUPS), PREFIX, Chosen())))
+
+
+def show_detailed(asked: Asked) -> Answer:
+    """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
+    asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
+    wanted = asked_for.get("family", [])
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY}
+    unknown = [each for each in wanted if each not in known]
+    if unknown:
+        raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
+    vhosts = asked_for.get("vhost", [])
+    if len(vhosts) > _MOST_VHOSTS:
+        raise bad_request(f"at most {_MOST_VHOSTS} virtual hosts at a time")
+    pattern = safe_pattern(asked_for["queue"][0]) if asked_for.get("queue") else None
+    chosen = Chosen(frozenset(vhosts), pattern)
+    return _text(asked, "detailed", _detailed(asked, wanted, chosen))
+
+
+def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Family]:
+    totals = asked.services.totals.read()
+    for name, metrics in _WHOLE.items():
+        if name in wanted:
+            yield from simple(DETAILED_PREFIX, metrics, _with_attempts(totals))
+    if _OF_THE_NODE & set(wanted):
+        yield from (_renamed(family) for family in _process(asked))
+    groups = tuple(name for name in GROUPS if name in wanted)
+    if groups:
+        yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)
+    if any(GROUPS[name].kind == "queues" for name in groups):
+        yield queue_infos(asked.services, DETAILED_PREFIX, chosen)
+    yield from cluster_families(asked.services, set(wanted), chosen)
+
+
+def _renamed(family: Family) -> Family:
+    family.name = DETAILED_PREFIX + family.name.removeprefix(PREFIX)
+    return family
+
+
+def show_memory(asked: Asked) -> Answer:
+    totals, used = asked.services.totals.read(), _usage(asked, _facts(asked)).resident_bytes
+    parts = {"rss": used, "quorum_queue_procs": number(totals.get("memory_quorum_queues"))}
+    parts["binary"] = max(0, number(totals.get("memory_used")) - parts["quorum_queue_procs"])
+    families = []
+    for name, value in parts.items():
+        family = Family(f"{PREFIX}memory_{name}_bytes", GAUGE, "Memory of the node")
+        family.add(value)
+        families.append(family)
+    return _text(asked, "memory-breakdown", families)
+
+
+def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
+    began = time.monotonic()
+    node = str(asked.services.totals.read().get("node", ""))
+    found = [*identity(node, cluster_name_of(asked), endpoint), *families]
+    took = Family(f"{OWN_PREFIX}management_scrape_seconds", GAUGE, "How long this scrape took")
+    took.add(time.monotonic() - began)
+    return Answer(raw=write([*found, took]), media=MEDIA)
+
+
+def _whole(asked: Asked) -> Iterator[Family]:
+    totals = _with_attempts(asked.services.totals.read())
+    yield from _without_objects(asked)
+    for group in _BY_OBJECT:
+        yield from simple(PREFIX, group, totals)
+
+
+def _without_objects(asked: Asked) -> Iterator[Family]:
+    services = asked.services
+    totals = services.totals.read()
+    for group in (n.TOTALS, n.CHURN, n.AUTH):
+        yield from simple(PREFIX, group, _with_attempts(totals))
+    yield from _process(asked)
+    yield from persister(totals)
+    yield from alarms(services.node.request("health"), totals)
+    yield from globals_of(totals)
+    yield from simple(OWN_PREFIX, n.OWN, totals)
+
+
+def _with_attempts(totals: dict[str, Any]) -> dict[str, Any]:
+    """By protocol the node says, as a sum the dashboards ask."""
+    counted = totals["auth_attempts"].values()
+    sums = {name: sum(each[name] for each in counted) for name in ("attempts", "failed", "succeeded")}
+    return {
+        **totals,
+        "confirm_count": totals.get("confirm", 0),
+        "auth_attempts": sums["attempts"],
+        "auth_attempts_failed": sums["failed"],
+        "auth_attempts_succeeded": sums["succeeded"],
+    }
+
+
+def _process(asked: Asked) -> Iterator[Family]:
+    facts = _facts(asked)
+    uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
+    yield from process(_usage(asked, facts), facts, uptime_ms)
+
+
+def _facts(asked: Asked) -> dict[str, Any]:
+    """Without a login: what the node tells the management process itself."""
+    try:
+        return asked.services.node.request("node")
+    except SystemRequestError:
+        return {}
+
+
+def _usage(asked: Asked, facts: dict[str, Any]) -> Usage:
+    return usage_of(int(facts.get("os_pid") or 0), facts.get("data_dir"))
+
+
+def _objects(asked: Asked, groups: tuple[str, ...], prefix: str, chosen: Chosen) -> Iterator[Family]:
+    yield from families_of(asked.services, groups, prefix, chosen)
+    yield queue_infos(asked.services, prefix, chosen)
+    yield from oldest_ages(asked.services, chosen)
+
+
+def metrics_endpoints() -> Endpoints:
+    """The table of the second listener: nobody logs in there."""
+    paths = {
+        "/metrics": show_totals,
+        "/metrics/per-object": show_objects,
+        "/metrics/detailed": show_detailed,
+        "/metrics/memory-breakdown": show_memory,
+    }
+    return Endpoints(
+        Endpoint("GET", path, answer, Access.NOBODY_ASKED, media="text/plain") for path, answer in paths.items()
+    )

@@ -1,0 +1,171 @@
+"""Families of the node as a whole: identity, totals, churn, the process, alarms, and what is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from amqp_broker.version import __version__
+from amqp_broker.web.endpoints.overview import API_LEVEL, PRODUCT, python_version
+from amqp_broker.web.machine import Usage
+from amqp_broker.web.prometheus import names as n
+from amqp_broker.web.prometheus.text import COUNTER, GAUGE, HISTOGRAM, Family
+
+PREFIX: Final = "rabbitmq_"
+GLOBAL_PREFIX: Final = "rabbitmq_global_"
+OWN_PREFIX: Final = "amqp_broker_"
+_PROTOCOL: Final = {"protocol": "amqp091"}
+_MS: Final = 1000
+
+
+def identity(node: str, cluster: str, endpoint: str) -> Iterator[Family]:
+    """Exactly once a scrape: dashboards join on them."""
+    found = Family(f"{PREFIX}identity_info", GAUGE, "RabbitMQ node and cluster identity info")
+    found.add(
+        1,
+        {
+            "rabbitmq_node": node,
+            "rabbitmq_cluster": cluster,
+            "rabbitmq_cluster_permanent_id": f"rabbitmq-cluster-id-{cluster}",
+            "rabbitmq_endpoint": endpoint,
+        },
+    )
+    yield found
+    build = Family(f"{PREFIX}build_info", GAUGE, "RabbitMQ and Erlang/OTP version info")
+    build.add(
+        1,
+        {
+            "rabbitmq_version": API_LEVEL,
+            "prometheus_plugin_version": API_LEVEL,
+            "prometheus_client_version": __version__,
+            "erlang_version": python_version(),
+            "product_name": PRODUCT,
+            "product_version": __version__,
+        },
+    )
+    yield build
+
+
+def simple(prefix: str, metrics: Iterable[n.Metric], values: Mapping[str, Any]) -> Iterator[Family]:
+    """One sample each, without labels."""
+    for metric in metrics:
+        family = Family(prefix + metric.name, metric.kind, metric.help)
+        family.add(number(values.get(metric.field)))
+        yield family
+
+
+def number(value: Any) -> int | float:
+    return value if isinstance(value, (int, float)) else 0
+
+
+def _one(name: str, kind: str, text: str, value: int | float) -> Family:
+    family = Family(PREFIX + name, kind, text)
+    family.add(value)
+    return family
+
+
+def process(usage: Usage, facts: Mapping[str, Any], uptime_ms: int) -> Iterator[Family]:
+    """What RabbitMQ calls node metrics."""
+    yield _one("process_open_fds", GAUGE, "Open file descriptors", usage.descriptors)
+    yield _one("process_max_fds", GAUGE, "Open file descriptors limit", usage.descriptors_limit)
+    yield _one("process_resident_memory_bytes", GAUGE, "Memory used in bytes", usage.resident_bytes)
+    limit = number(facts.get("mem_limit")) or usage.memory_bytes
+    yield _one("resident_memory_limit_bytes", GAUGE, "Memory high watermark in bytes", limit)
+    yield _one("disk_space_available_bytes", GAUGE, "Disk space available in bytes", usage.disk_free_bytes)
+    low = number(facts.get("disk_free_limit"))
+    yield _one("disk_space_available_limit_bytes", GAUGE, "Free disk space low watermark in bytes", low)
+    yield _one("erlang_processes_used", GAUGE, "Threads of the node", usage.threads)
+    yield _one("erlang_processes_limit", GAUGE, "Threads that the node may have", usage.threads_limit)
+    yield _one("erlang_uptime_seconds", GAUGE, "Node uptime", uptime_ms / _MS)
+    yield _one("erlang_scheduler_run_queue", GAUGE, "Always 0", 0)
+    yield _one("erlang_net_ticktime_seconds", GAUGE, "Always 60", 60)
+    switches = "erlang_scheduler_context_switches_total"
+    yield _one(switches, COUNTER, "Context switches of the node's process", usage.context_switches)
+    yield _one("erlang_gc_runs_total", COUNTER, "Always 0", 0)
+    yield _one("erlang_gc_reclaimed_bytes_total", COUNTER, "Always 0", 0)
+
+
+def persister(totals: Mapping[str, Any]) -> Iterator[Family]:
+    """Input and output: what the node does not count apart is 0."""
+    for each in ("read", "write", "sync", "seek", "reopen"):
+        value = number(totals.get(f"io_{each}_count"))
+        yield _one(f"io_{each}_ops_total", COUNTER, f"Input and output: operations of kind {each}", value)
+    for each in ("read", "write"):
+        value = number(totals.get(f"io_{each}_bytes"))
+        yield _one(f"io_{each}_bytes_total", COUNTER, f"Input and output: octets of kind {each}", value)
+    for each in ("read", "write", "sync", "seek"):
+        seconds = number(totals.get(f"io_{each}_ms")) / _MS
+        yield _one(f"io_{each}_time_seconds_total", COUNTER, f"Input and output: time of kind {each}", seconds)
+
+
+def alarms(health: Mapping[str, Any], totals: Mapping[str, Any]) -> Iterator[Family]:
+    """1 while an alarm is on."""
+    on = {each["resource"] for each in health.get("local_alarms") or ()}
+    resources = {
+        "free_disk_space_watermark": "disk",
+        "memory_used_watermark": "memory",
+        "file_descriptor_limit": "file_descriptors",
+    }
+    for name, resource in resources.items():
+        is_on = resource in on
+        yield _one(f"alarms_{name}", GAUGE, "is 1 if the alarm is in effect", int(is_on))
+    unreachable = len(totals.get("stale") or ())
+    yield _one("unreachable_cluster_peers_count", GAUGE, "Members that do not answer", unreachable)
+
+
+def globals_of(totals: Mapping[str, Any]) -> Iterator[Family]:
+    """Counters of the node by protocol and type of queue."""
+    for metric in n.GLOBAL:
+        family = Family(GLOBAL_PREFIX + metric.name, metric.kind, metric.help)
+        value = totals.get(metric.field)
+        if value is None and metric.name == "messages_routed_total":
+            value = number(totals.get("publish")) - number(totals.get("drop_unroutable"))
+        family.add(number(value), _PROTOCOL)
+        yield family
+    by_type = _by_type(totals)
+    delivered = Family(f"{GLOBAL_PREFIX}messages_delivered_total", COUNTER, "Messages delivered or got, in any mode")
+    for theirs, values in by_type.items():
+        total = sum(number(values.get(name)) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
+        delivered.add(total, {**_PROTOCOL, "queue_type": theirs})
+    yield delivered
+    for metric in n.GLOBAL_BY_TYPE:
+        family = Family(GLOBAL_PREFIX + metric.name, metric.kind, metric.help)
+        for theirs, values in by_type.items():
+            family.add(number(values.get(metric.field)), {**_PROTOCOL, "queue_type": theirs})
+        yield family
+    yield from _dead_letters(totals, by_type)
+    yield _sizes(totals)
+
+
+def _by_type(totals: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What a node does not count by type counts as that of the first, which most are."""
+    told = totals.get("by_type")
+    if isinstance(told, Mapping):
+        return {theirs: told.get(ours) or {} for theirs, ours in n.QUEUE_TYPES.items()}
+    first = next(iter(n.QUEUE_TYPES))
+    return {theirs: totals if theirs is first else {} for theirs in n.QUEUE_TYPES}
+
+
+def _dead_letters(totals: Mapping[str, Any], by_type: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
+    for reason, text in n.DEAD_LETTERS.items():
+        family = Family(f"{GLOBAL_PREFIX}messages_dead_lettered_{reason}_total", COUNTER, f"Dead letters: {text}")
+        for theirs, values in by_type.items():
+            told = number(values.get(f"dead_lettered_{reason}"))
+            for strategy in n.STRATEGIES:
+                labels = {"queue_type": theirs, "dead_letter_strategy": strategy}
+                family.add(told if strategy == "at_most_once" else 0, labels)
+        yield family
+
+
+def _sizes(totals: Mapping[str, Any]) -> Family:
+    """What the node tells of sizes: all messages in the bucket of their mean, where it tells no more."""
+    family = Family(f"{PREFIX}message_size_bytes", HISTOGRAM, "Size of messages received from publishers")
+    count, octets = number(totals.get("publish")), number(totals.get("publish_oct"))
+    told = totals.get("message_sizes")
+    mean = octets / count if count else 0
+    for index, bound in enumerate(n.SIZE_BUCKETS):
+        within = told[index] if isinstance(told, list) else count if bound == "+Inf" or mean <= float(bound) else 0
+        family.add(within, {**_PROTOCOL, "le": bound}, "_bucket")
+    family.add(count, _PROTOCOL, "_count")
+    family.add(octets, _PROTOCOL, "_sum")
+    return family

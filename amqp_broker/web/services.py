@@ -1,0 +1,55 @@
+"""Services: what the endpoints share, one object a process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.login import Logins
+from amqp_broker.web.node_client import NodeClient, NodeGone
+from amqp_broker.web.objects import ObjectLists
+from amqp_broker.web.rates import SAMPLE_EVERY_S, Readings
+from amqp_broker.web.totals import Totals
+from amqp_broker.web.user_sessions import UserSessions
+
+
+class Services:
+    """`url` is where the node is, with a user who has the tag administrator. `places` are the HTTP listeners, for those
+    who ask what there is."""
+
+    def __init__(self, url: str, places: tuple[tuple[str, str, int], ...] = ()) -> None:
+        self.node = NodeClient(url)
+        self.logins = Logins(self.node)
+        self.objects = ObjectLists(self.node)
+        self.readings = Readings()
+        self.totals = Totals(self.node)
+        self.sessions = UserSessions(url)
+        self.places = places
+        self.began_at = time.time()
+        self.was_ready = False
+        self._stop = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="totals", daemon=True)
+
+    def start(self) -> None:
+        """From here on the totals are read every few seconds, whether anybody asks or not."""
+        self._sampler.start()
+
+    def forget(self) -> None:
+        """Something was changed: nothing that was read before is shown."""
+        self.objects.forget()
+        self.totals.forget()
+
+    def close(self) -> None:
+        self._stop.set()
+        self.sessions.close()
+        self.node.close()
+
+    def _sample(self) -> None:
+        while True:
+            with suppress(NodeGone, SystemRequestError):  # who asks for the totals is told
+                self.totals.sample()
+            self.sessions.close_idle()
+            if self._stop.wait(SAMPLE_EVERY_S):
+                return

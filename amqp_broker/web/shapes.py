@@ -1,0 +1,130 @@
+"""Shapes: from a row of the node, flat and with plain counters, to an object of the API, with `message_stats` and
+`X_details`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from amqp_broker.web.rates import Grid, Reading, Readings, details, read_grid
+
+Row = dict[str, Any]
+
+#: Counters of messages as the node names them, which the API nests.
+MESSAGE_COUNTERS: Final = (
+    "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get", "get_no_ack",
+    "get_empty", "deliver_get", "redeliver", "ack", "disk_reads", "disk_writes", "publish_in", "publish_out",
+)  # fmt: skip
+#: What `deliver_get` is the sum of.
+DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+OCTETS: Final = ("recv_oct", "send_oct")
+FAMILIES: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a request wants statistics: none at all, or with samples."""
+
+    has_rates: bool = True
+    grids: Mapping[str, Grid | None] = field(default_factory=dict)
+
+
+def read_view(query: Mapping[str, str]) -> View:
+    """Raises ApiError."""
+    return View(query.get("disable_stats") != "true", {family: read_grid(query, family) for family in FAMILIES})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`ident` tells objects of a kind apart; `columns` are what counters are called in rows where that is not their own
+    name; `defaults` are what clients with types have to find."""
+
+    kind: str
+    ident: Callable[[Row], str]
+    lengths: tuple[str, ...] = ()
+    octets: tuple[str, ...] = ()
+    has_message_stats: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def finish(self, row: Row, at: int, readings: Readings, view: View) -> Row:
+        """The object that is shown. The row stays as it is."""
+        shown: Row = dict(self.defaults)
+        shown.update((key, value) for key, value in row.items() if value is not None)
+        nested = MESSAGE_COUNTERS if self.has_message_stats else ()
+        columns = {name: self.columns.get(name, name) for name in nested}
+        counters: dict[str, int] = {name: shown.pop(column) for name, column in columns.items() if column in shown}
+        if counters and "deliver_get" not in counters and any(name in counters for name in DELIVERED):
+            counters["deliver_get"] = sum(counters.get(name, 0) for name in DELIVERED)
+        if not view.has_rates:
+            return shown
+        values = {**counters, **{name: shown.get(name, 0) for name in (*self.lengths, *self.octets)}}
+        known = [each for each in readings.add(self.kind, self.ident(row), at, values) if each is not None]
+        for names, family, is_counter in ((self.lengths, "lengths", False), (self.octets, "data_rates", True)):
+            for name in names:
+                shown.setdefault(name, 0)
+                shown[f"{name}_details"] = details(name, known, view.grids.get(family), is_counter=is_counter)
+        if any(counters.values()):
+            shown["message_stats"] = nest(counters, known, view.grids.get("msg_rates"))
+        return shown
+
+
+def nest(counters: Mapping[str, int], known: list[Reading], grid: Grid | None) -> Row:
+    """Counters, each with its details."""
+    stats: Row = {}
+    for name, value in counters.items():
+        stats[name] = value
+        stats[f"{name}_details"] = details(name, known, grid)
+    return stats
+
+
+def by_vhost_and_name(row: Row) -> str:
+    return f"{row.get('vhost')}\0{row.get('name')}"
+
+
+def by_name(row: Row) -> str:
+    return str(row.get("name"))
+
+
+QUEUE: Final = Shape(
+    "queues", by_vhost_and_name, LENGTHS, has_message_stats=True,
+    defaults={
+        "arguments": {}, "auto_delete": False, "consumer_capacity": 0, "consumer_utilisation": 0, "consumers": 0,
+        "durable": True, "effective_policy_definition": {}, "exclusive": False, "garbage_collection": {},
+        "memory": 0, "message_bytes": 0, "policy": None, "operator_policy": None, "reductions": 0,
+        "reductions_details": {"rate": 0.0}, "state": "running",
+    },
+)  # fmt: skip
+EXCHANGE: Final = Shape(
+    "exchanges", by_vhost_and_name, has_message_stats=True,
+    defaults={
+        "arguments": {}, "auto_delete": False, "durable": True, "internal": False,
+        "user_who_performed_action": "rmq-internal",
+    },
+)  # fmt: skip
+CONNECTION: Final = Shape(
+    "connections", by_name, octets=OCTETS,
+    defaults={
+        "client_properties": {}, "protocol": "AMQP 0-9-1", "type": "network", "state": "running", "reductions": 0,
+        "garbage_collection": {}, "connected_at": 0, "recv_cnt": 0, "send_cnt": 0, "send_pend": 0,
+    },
+)  # fmt: skip
+CHANNEL: Final = Shape(
+    "channels", by_name, has_message_stats=True,
+    columns={"confirm": "confirm_count"},  # `confirm` says whether the channel is in that mode
+    defaults={
+        "acks_uncommitted": 0, "confirm": False, "connection_details": {}, "consumer_count": 0,
+        "global_prefetch_count": 0, "messages_unacknowledged": 0, "messages_uncommitted": 0,
+        "messages_unconfirmed": 0, "pending_raft_commands": 0, "prefetch_count": 0, "state": "running",
+        "transactional": False, "reductions": 0, "garbage_collection": {},
+    },
+)  # fmt: skip
+VHOST: Final = Shape(
+    "vhosts", by_name, LENGTHS, OCTETS, has_message_stats=True,
+    defaults={
+        "cluster_state": {}, "default_queue_type": "classic", "description": "", "protected_from_deletion": False,
+        "tags": [], "tracing": False,
+    },
+)  # fmt: skip

@@ -1,0 +1,76 @@
+"""A small HTTP client for the tests of the management process."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> Any:
+        return self.json["reason"]
+
+
+class Http:
+    """One connection to the process at a URL, as one user; with another one the same requests by `as_user`."""
+
+    def __init__(self, url: str, user: str = "guest", password: str = "guest") -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        self.host, self.port = parts.hostname, parts.port
+        self.url = url
+        self._login = base64.b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
+        self._connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT_S)
+
+    def as_user(self, user: str, password: str) -> Http:
+        return Http(self.url, user, password)
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        prefix: str = "/api",
+        **headers: str,
+    ) -> Said:
+        """`body` becomes JSON; `raw` is sent as it is. Headers have underscores for dashes."""
+        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        said = {"authorization": f"Basic {self._login}"}
+        said |= {name.replace("_", "-"): value for name, value in headers.items()}
+        self._connection.request(method, prefix + path, data, {name: value for name, value in said.items() if value})
+        response = self._connection.getresponse()
+        return Said(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+
+    def get(self, path: str) -> Any:
+        """What a GET answers that succeeds."""
+        said = self("GET", path)
+        assert said.status == 200, said
+        return said.json
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def segment(name: str) -> str:
+    """A name in a path."""
+    return quote(name, safe="", errors="surrogateescape")

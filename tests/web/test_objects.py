@@ -1,0 +1,306 @@
+"""Objects over HTTP: made, seen, refused and removed, with the statuses and bodies that RabbitMQ's clients know."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from amqp_broker.client import Connection
+from amqp_broker.testing.embedded import RunningBroker
+from tests.web.http_client import Http, segment
+
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web objects")
+
+ANY_NAME = (
+    st.binary(min_size=1, max_size=40)
+    .map(lambda octets: octets.decode("utf-8", "surrogateescape"))
+    # Declarations leave out line ends, as RabbitMQ's do.
+    .filter(lambda name: not name.startswith("amq.") and not {"\0", "\r", "\n"} & {*name})
+)
+few = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
+
+
+@few
+@given(ANY_NAME)
+def test_any_name_survives(http: Http, name: str) -> None:
+    """Made, made again, in the list, alone, and gone: of each kind of object."""
+    one = segment(name)
+    made: list[tuple[str, dict[str, Any], str, dict[str, str]]] = [
+        (f"/vhosts/{one}", {}, "/vhosts", {"name": name}),
+        (f"/users/{one}", {"password": "p", "tags": ""}, "/users", {"name": name}),
+        (f"/permissions/{one}/{one}", {"configure": "", "write": "", "read": ""}, "/permissions", {"user": name}),
+        (f"/policies/{one}/{one}", {"pattern": "x", "definition": {"max-length": 1}}, "/policies", {"name": name}),
+        (f"/queues/{one}/{one}", {"durable": True}, "/queues", {"name": name, "vhost": name}),
+        (f"/exchanges/{one}/{one}", {"type": "topic"}, f"/exchanges/{one}", {"name": name, "vhost": name}),
+    ]
+    for path, body, _, _ in made:
+        assert http("PUT", path, body).status == 201, path
+        assert http("PUT", path, body).status == 204, path
+    bound = http("POST", f"/bindings/{one}/e/{one}/q/{one}", {"routing_key": name, "arguments": {"x": 5}})
+    assert bound.status == 201, bound
+    binding = f"/bindings/{one}/e/{one}/q/{bound.headers['location']}"
+    assert http.get(binding)["routing_key"] == name
+    for path, _, listed, fields in made:
+        assert any(fields.items() <= row.items() for row in http.get(listed)), listed
+        assert fields.items() <= http.get(path).items()
+    assert http("DELETE", binding).status == 204
+    for path, *_ in reversed(made):
+        assert http("DELETE", path).status == 204, path
+        assert http("DELETE", path).status in (404, 400), path
+        assert http("GET", path).status == 404, path
+
+
+def test_a_queue_from_its_declaration_to_its_end(http: Http) -> None:
+    path = "/queues/%2F/orders"
+    assert http("PUT", path, {"durable": "true", "arguments": {"x-max-length": 5}}).status == 201
+    other = http("PUT", path, {"durable": False})
+    assert other.status == 400
+    assert "inequivalent arg 'durable'" in other.reason
+    assert http("PUT", path, {"durable": "nope"}).reason == ["not_boolean", "nope"]
+    assert http("PUT", path, {"durable": True, "node": "elsewhere"}).status == 400
+    assert http("PUT", f"/queues/%2F/{'q' * 256}", {}).status == 400
+    assert http("PUT", "/queues/%2F/amq.mine", {}).json == {"error": "not_authorised", "reason": "Access refused."}
+    assert http("PUT", "/queues/nowhere/q", {}).json == {"error": "not_found", "reason": "vhost_not_found"}
+    queue = http.get(path)
+    assert (queue["name"], queue["type"], queue["arguments"]) == ("orders", "classic", {"x-max-length": 5})
+    message = {"routing_key": "orders", "properties": {}, "payload": "hi", "payload_encoding": "string"}
+    assert http("POST", "/exchanges/%2F/amq.default/publish", message).json == {"routed": True}
+    assert "not empty" in http("DELETE", f"{path}?if-empty=true").reason
+    assert http("DELETE", f"{path}/contents").status == 204
+    assert http("DELETE", f"{path}?if-empty=true&if-unused=true").status == 204
+    assert http("DELETE", path).json == NOT_FOUND
+    assert http("DELETE", f"{path}/contents").json == NOT_FOUND
+
+
+def test_get_and_publish(http: Http) -> None:
+    http("PUT", "/queues/%2F/inbox", {"durable": True})
+    headers = {"s": "text", "i": 5, "l": [1, True], "t": {"a": None}}
+    for payload, encoding in (("grün", "string"), (base64.b64encode(b"\xff\xfe").decode(), "base64")):
+        properties = {"headers": headers, "delivery_mode": 2, "timestamp": 1700000000, "content_type": "text/plain"}
+        said = http("POST", "/exchanges/%2F/amq.default/publish", {
+            "routing_key": "inbox", "properties": properties, "payload": payload, "payload_encoding": encoding,
+        })  # fmt: skip
+        assert said.json == {"routed": True}
+    wanted = {"count": "5", "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 2}
+    first, second = http("POST", "/queues/%2F/inbox/get", wanted).json
+    assert (first["payload"], first["payload_bytes"], first["payload_encoding"]) == ("gr", 5, "string")
+    assert first["properties"]["headers"] == headers
+    assert (first["properties"]["timestamp"], first["message_count"], first["redelivered"]) == (1700000000, 1, False)
+    assert (second["payload"], second["payload_encoding"]) == (base64.b64encode(b"\xff\xfe").decode(), "base64")
+    again = http("POST", "/queues/%2F/inbox/get", {**wanted, "ackmode": "reject_requeue_false"}).json
+    assert [each["payload_bytes"] for each in again] == [5, 2], "they were put back where they were"
+    assert http("POST", "/queues/%2F/inbox/get", wanted).json == []
+    assert http("POST", "/queues/%2F/nothing/get", wanted).json == {"error": "not_found", "reason": "queue_not_found"}
+    for wrong in ({"count": 1}, {**wanted, "ackmode": "x"}, {**wanted, "encoding": "x"}, {**wanted, "count": 0}):
+        assert http("POST", "/queues/%2F/inbox/get", wrong).status == 400
+    http("DELETE", "/queues/%2F/inbox")
+
+
+def test_what_cannot_be_published(http: Http) -> None:
+    message = {"routing_key": "nobody", "properties": {}, "payload": "", "payload_encoding": "string"}
+    assert http("POST", "/exchanges/%2F/amq.topic/publish", message).json == {"routed": False}
+    for wrong, reason in (
+        ({"payload": 5}, "payload_not_string"), ({"payload_encoding": "x"}, ["unsupported_encoding", "x"]),
+        ({"payload": "%", "payload_encoding": "base64"}, "payload is not base64"),
+        ({"properties": {"priority": "high"}}, ["not_integer", {"priority": "high"}]),
+        ({"properties": {"headers": 5}}, ["headers_not_object", 5]),
+    ):  # fmt: skip
+        said = http("POST", "/exchanges/%2F/amq.topic/publish", {**message, **wrong})
+        assert (said.status, said.reason) == (400, reason)
+    missing = http("POST", "/exchanges/%2F/nothing/publish", message)
+    assert (missing.status, missing.reason) == (404, "exchange_not_found")
+    assert http("POST", "/exchanges/nowhere/x/publish", message).reason == "vhost_not_found"
+
+
+def test_bindings(http: Http) -> None:
+    http("PUT", "/queues/%2F/bound", {"durable": True})
+    http("PUT", "/exchanges/%2F/from", {"type": "headers", "durable": True})
+    http("PUT", "/exchanges/%2F/to", {"type": "fanout", "durable": True})
+    path = "/bindings/%2F/e/from/q/bound"
+    plain = http("POST", path, raw=b"")
+    assert (plain.status, plain.headers["location"], plain.body) == (201, "bound/~", b"")
+    keyed = http("POST", path, {"routing_key": "a b/c~", "arguments": {"x-match": "any", "n": 5}})
+    listed = http.get(path)
+    assert {"~", keyed.headers["location"].partition("/")[2].replace("%25", "%").replace("%2B", "+")} >= {
+        row["properties_key"] for row in listed if not row["arguments"]
+    }
+    for row in listed:
+        one = f"{path}/{segment(row['properties_key'])}"
+        assert http.get(one) == row
+    assert http.get("/queues/%2F/bound/bindings")[0]["source"] == ""
+    assert len(http.get("/queues/%2F/bound/bindings")) == 3
+    assert http("POST", "/bindings/%2F/e/from/e/to", {}).status == 201
+    assert [row["destination"] for row in http.get("/exchanges/%2F/from/bindings/source")].count("to") == 1
+    assert len(http.get("/exchanges/%2F/to/bindings/destination")) == 1
+    for row in listed:
+        one = f"{path}/{segment(row['properties_key'])}"
+        assert http("DELETE", one).status == 204
+        assert http("DELETE", one).json == NOT_FOUND
+    assert http("POST", "/bindings/%2F/e/nothing/q/bound", {}).json == NOT_FOUND
+    assert http("POST", path, raw=b"x" * 6000).status == 413
+    for gone in ("/queues/%2F/bound", "/exchanges/%2F/from", "/exchanges/%2F/to"):
+        http("DELETE", gone)
+
+
+def test_users_and_what_they_may(http: Http) -> None:
+    assert http("PUT", "/users/ann", {"password": "p", "tags": ["management", "x"]}).status == 201
+    assert http.get("/users/ann")["tags"] == ["management", "x"]
+    ann = http.as_user("ann", "p")
+    assert ann.get("/whoami") == {"name": "ann", "tags": ["management", "x"], "is_internal_user": True}
+    assert ann.get("/vhosts") == [], "nothing is hers yet"
+    assert ann("GET", "/queues/%2F").reason == "User not authorised to access virtual host"
+    assert ann("PUT", "/queues/%2F/q", {}).status == 401
+    hashed = http.get("/auth/hash_password/other")["ok"]
+    assert http("PUT", "/users/ann", {"password_hash": hashed, "tags": "management"}).status == 204
+    assert ann("GET", "/whoami").status == 401, "the old password is forgotten at once"
+    ann = http.as_user("ann", "other")
+    assert ann.get("/whoami")["name"] == "ann"
+    nobody = {"configure": "", "write": "", "read": ""}
+    assert http("PUT", "/permissions/%2F/nobody", nobody).reason == "vhost_or_user_not_found"
+    assert http("PUT", "/permissions/nowhere/ann", nobody).reason == "vhost_or_user_not_found"
+    assert http("PUT", "/permissions/%2F/ann", {**nobody, "read": "("}).status == 400
+    assert http("PUT", "/permissions/%2F/ann", {"configure": ""}).reason == [{"key_missing": "write"}]
+    assert http("PUT", "/permissions/%2F/ann", {**nobody, "configure": "^ann"}).status == 201
+    assert ann("PUT", "/queues/%2F/bob", {}).json == {"error": "not_authorised", "reason": "Access refused."}
+    assert ann("PUT", "/queues/%2F/ann-1", {}).status == 201
+    assert [row["name"] for row in ann.get("/vhosts")] == ["/"]
+    topic = {"exchange": "amq.topic", "write": "^a", "read": ".*"}
+    assert http("PUT", "/topic-permissions/%2F/ann", topic).status == 201
+    assert http.get("/topic-permissions/%2F/ann") == [{"user": "ann", "vhost": "/", **topic}]
+    assert http("DELETE", "/topic-permissions/%2F/ann").status == 204
+    assert http.get("/users/ann/permissions")[0]["configure"] == "^ann"
+    assert "ann" in [row["user"] for row in http.get("/vhosts/%2F/permissions")]
+    assert ann("DELETE", "/queues/%2F/ann-1").status == 204
+    assert http("POST", "/users/bulk-delete", {"users": ["ann", "never-was"]}).status == 204
+    assert http("GET", "/users/ann").json == NOT_FOUND
+    assert ann("GET", "/whoami").json == {"error": "not_authorized", "reason": "Not_Authorized"}
+    assert http("DELETE", "/users/guest").status == 400, "somebody has to administer"
+
+
+def test_policies_limits_and_the_cluster_name(http: Http) -> None:
+    policy = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 3, "apply-to": "queues"}
+    assert http("PUT", "/policies/%2F/five", policy).status == 201
+    assert http.get("/policies/%2F/five") == {"vhost": "/", "name": "five", **policy}
+    bad = http("PUT", "/policies/%2F/bad", {"pattern": "(", "definition": {"max-length": 5}})
+    assert bad.status == 400
+    assert bad.reason.startswith("Validation failed\n\n")
+    assert http("PUT", "/policies/%2F/bad", {"definition": {}}).reason == [{"key_missing": "pattern"}]
+    assert http("PUT", "/policies/nowhere/p", policy).reason == "vhost_not_found"
+    assert http("PUT", "/operator-policies/%2F/op", {"pattern": "x", "definition": {"expires": 5000}}).status == 201
+    assert [row["name"] for row in http.get("/operator-policies")] == ["op"]
+    for path in ("/policies/%2F/five", "/operator-policies/%2F/op"):
+        assert http("DELETE", path).status == 204
+        assert http("DELETE", path).status == 404
+    assert http("PUT", "/vhost-limits/%2F/max-queues", {"value": 100}).status == 204
+    assert http("PUT", "/vhost-limits/%2F/max-connections", {"value": "50"}).status == 204
+    assert http.get("/vhost-limits/%2F") == [{"vhost": "/", "value": {"max-queues": 100, "max-connections": 50}}]
+    assert http("DELETE", "/vhost-limits/%2F/max-queues").status == 204
+    assert http.get("/vhost-limits") == [{"vhost": "/", "value": {"max-connections": 50}}]
+    assert http("DELETE", "/vhost-limits/%2F/max-connections").status == 204
+    assert http("PUT", "/vhost-limits/%2F/max-x", {"value": 1}).status == 400
+    assert http("PUT", "/vhost-limits/%2F/max-queues", {"value": "x"}).status == 400
+    assert http("PUT", "/user-limits/guest/max-channels", {"value": 1000}).status == 204
+    assert http.get("/user-limits/guest") == [{"user": "guest", "value": {"max-channels": 1000}}]
+    assert http("DELETE", "/user-limits/guest/max-channels").status == 204
+    assert http("PUT", "/global-parameters/mine", {"value": {"a": [1]}}).status == 201
+    assert http.get("/global-parameters/mine") == {"name": "mine", "value": {"a": [1]}}
+    assert http("DELETE", "/global-parameters/mine").status == 204
+    assert http("DELETE", "/global-parameters/mine").status == 404
+    assert http("PUT", "/parameters/shovel/%2F/s", {"value": {}}).reason == (
+        "Validation failed\n\ncomponent shovel not found"
+    )
+    imported = {"parameters": [{"vhost": "/", "component": "shovel", "name": "s", "value": {}}]}
+    assert http("POST", "/definitions", imported).status == 204
+    assert http.get("/parameters/shovel/%2F") == imported["parameters"]
+    assert http("DELETE", "/parameters/shovel/%2F/s").status == 204
+    assert http("DELETE", "/parameters/shovel/%2F/s").status == 404
+    assert http("PUT", "/cluster-name", {"name": "warren"}).status == 204
+    assert http.get("/cluster-name") == {"name": "warren"} == {"name": http.get("/overview")["cluster_name"]}
+
+
+def test_vhosts(http: Http) -> None:
+    assert http("PUT", "/vhosts/v", {"description": "d", "tags": "a, b", "default_queue_type": "quorum"}).status == 201
+    vhost = http.get("/vhosts/v")
+    about = {"description": "d", "tags": ["a", "b"], "default_queue_type": "quorum"}
+    assert vhost["metadata"] == about
+    assert about.items() <= vhost.items()
+    assert http("PUT", "/vhosts/v", {"description": "other"}).status == 204
+    assert http.get("/vhosts/v")["tags"] == ["a", "b"], "what is not named stays"
+    assert http("PUT", "/vhosts/w", {"default_queue_type": "nope"}).status == 400
+    assert http("GET", "/vhosts/w").status == 404
+    assert http("PUT", "/queues/v/q", {"durable": True}).status == 201
+    assert http.get("/queues/v/q")["type"] == "quorum"
+    assert http.get("/queues?columns=name")[0].keys() == {"name"}
+    assert http("GET", "/queues", x_vhost="v").json[0]["name"] == "q"
+    assert http("DELETE", "/vhosts/v").status == 204
+    assert http("GET", "/queues/v").json == NOT_FOUND
+
+
+def test_connections_and_channels(http: Http, broker: RunningBroker) -> None:
+    with Connection.open(broker.url, name="mine") as connection, connection.channel() as channel:
+        http("PUT", "/queues/%2F/watched", {})
+        channel.consume("watched", consumer_tag="tag", prefetch_count=7)
+        mine = [row for row in http.get("/connections") if row["client_properties"].get("connection_name") == "mine"]
+        (row,) = mine
+        one = f"/connections/{segment(row['name'])}"
+        assert http.get(one)["user"] == "guest"
+        (seen,) = http.get(f"{one}/channels")
+        assert (seen["number"], seen["confirm"], seen["connection_details"]["name"]) == (1, False, row["name"])
+        assert http.get(f"/channels/{segment(seen['name'])}")["consumer_details"][0]["consumer_tag"] == "tag"
+        (consumer,) = [each for each in http.get("/consumers/%2F") if each["queue"]["name"] == "watched"]
+        assert (consumer["consumer_tag"], consumer["prefetch_count"]) == ("tag", 7)
+        assert consumer["channel_details"]["connection_name"] == row["name"]
+        assert http.get("/queues/%2F/watched")["consumer_details"][0]["consumer_tag"] == "tag"
+        assert row["name"] in [each["name"] for each in http.get("/connections/username/guest")]
+        assert http("DELETE", one, X_Reason="because").status == 204
+        with pytest.raises(Exception, match=r"320 .*because"):
+            connection.channel()
+        assert http("DELETE", one).status == 404
+
+
+def test_definitions(http: Http) -> None:
+    http("PUT", "/vhosts/old", {})
+    http("PUT", "/queues/old/q", {"durable": True})
+    http("POST", "/bindings/old/e/amq.topic/q/q", {"routing_key": "a.*"})
+    whole = http.get("/definitions")
+    assert whole["rabbitmq_definition_format"] == "cluster"
+    assert {"users", "vhosts", "permissions", "queues", "exchanges", "bindings", "policies"} <= whole.keys()
+    one = http.get("/definitions/old")
+    assert (one["original_vhost_name"], [row["name"] for row in one["queues"]]) == ("old", ["q"])
+    assert "vhost" not in one["queues"][0]
+    saved = http("GET", "/definitions?download=my%22file.json")
+    assert saved.headers["content-disposition"] == 'attachment; filename="my_file.json"'
+    http("PUT", "/vhosts/new", {})
+    assert http("POST", "/definitions/new", one).status == 204
+    assert http.get("/queues/new/q")["durable"] is True
+    http("DELETE", "/vhosts/new")
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="d.json"\r\n\r\n'
+    form = head + saved.body + b"\r\n--x--\r\n"
+    assert http("POST", "/definitions", raw=form, content_type="multipart/form-data; boundary=x").status == 204
+    bad = http("POST", "/definitions", {"queues": [{"name": "q", "vhost": "nowhere"}]})
+    assert (bad.status, bad.json["error"]) == (400, "bad_request")
+    assert http("POST", "/definitions", raw=b"[").reason == "not_json"
+    assert http("POST", "/definitions/nowhere", {}).status == 404
+    http("DELETE", "/vhosts/old")
+
+
+def test_lists_are_paged_by_the_server(http: Http) -> None:
+    for number in range(12):
+        http("PUT", f"/queues/%2F/paged-{number:02}", {})
+    page = http.get("/queues?page=2&page_size=5&name=^paged&use_regex=true&sort=name&sort_reverse=true&columns=name")
+    assert [row["name"] for row in page["items"]] == [f"paged-{number:02}" for number in range(6, 1, -1)]
+    counts = (page["filtered_count"], page["item_count"], page["page_count"], page["page"])
+    assert counts == (12, 5, 3, 2)
+    assert "page_out_of_range" in http("GET", "/queues?page=9&page_size=5").reason
+    assert "invalid_pagination_parameters" in http("GET", "/queues?page=0").reason
+    plain = http.get("/queues/%2F?disable_stats=true&enable_queue_totals=true")
+    assert {"name", "vhost", "type", "node", "state", "messages"} <= plain[0].keys()
+    assert "messages_details" not in plain[0]
+    for number in range(12):
+        http("DELETE", f"/queues/%2F/paged-{number:02}")
