@@ -82,7 +82,7 @@ LOGGERS = {
 def statistics_fields() -> list[str]:
     """Of the verb `statistics`, as a node answers it."""
     driver = NodeDriver()
-    task = Task(driver.node.background, count_node(driver.node))
+    task = Task(driver.node.background, count_node(driver.node.system.counts))
     driver.settle()
     return list(task.result)
 

@@ -26,7 +26,7 @@ def driver() -> NodeDriver:
 
 
 def statistics(driver: NodeDriver) -> dict[str, Any]:
-    task = Task(driver.node.background, count_node(driver.node))
+    task = Task(driver.node.background, count_node(driver.node.system.counts))
     driver.turn()
     assert task.is_done
     return dict(task.result)
