@@ -202,7 +202,7 @@ class Node:
         )
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.hold, self,
+            self.answers.hold, self, self.tenants,
         )
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)

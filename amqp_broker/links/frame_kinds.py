@@ -23,3 +23,4 @@ class FrameKind(IntEnum):
     LEASE_ANSWER = 10
     MEMBERS = 11
     ACQUAINTANCE = 12
+    MANAGEMENT = 13

@@ -26,6 +26,7 @@ from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, read_password_hash
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
+from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.refused import BAD_REQUEST, Refused, not_found, precondition
 from amqp_broker.management.request import Request, encode, encode_value, list_of, object_of
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.hold import Hold
     from amqp_broker.leases.service import Leases
+    from amqp_broker.links.tenants import Tenants
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
@@ -72,6 +74,7 @@ class System:
         leases: Leases,
         hold: Callable[[Client, str], Hold],
         counts: NodeCounts,
+        tenants: Tenants,
     ) -> None:
         self._broker = broker
         self._replication = replication
@@ -80,7 +83,8 @@ class System:
         self._hold = hold
         self._counts = counts
         self._administration = Administration(replication)
-        pages = Pages(counts)
+        peers = PeerQuestions(broker, tenants, replication, membership)
+        pages = Pages(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
@@ -103,8 +107,8 @@ class System:
             "definitions.export": self._export,
             "definitions.import": self._import,
             **pages.verbs,
-            **ConnectionVerbs(counts, pages.connections).verbs,
-            **Totals(counts).verbs,
+            **ConnectionVerbs(counts, pages.connections, peers).verbs,
+            **Totals(counts, peers).verbs,
             **NodeVerbs(counts, replication).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }

@@ -18,6 +18,7 @@ from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.management.request import Request
 
 #: So long an answer is given again, milliseconds.
@@ -39,8 +40,10 @@ COUNTERS = (*_OF_QUEUES, "recv_oct", "send_oct", "publish", "confirm", "deliver_
 class Totals:
     """Of one node."""
 
-    def __init__(self, node: NodeCounts) -> None:
+    def __init__(self, node: NodeCounts, peers: PeerQuestions) -> None:
         self._node = node
+        self._peers = peers
+        peers.verbs["totals"] = self._serve
         self._task: Task | None = None
         self._found: dict[str, Any] = {}
         self._found_at = -FRESH_MS
@@ -49,9 +52,21 @@ class Totals:
         }
 
     def _totals(self, request: Request) -> Steps:
+        others = self._peers.others()
+        asked = {name: self._peers.ask(name, "totals", {}, request.asker) for name in others}
         found = yield from self.own()
-        name = self._node.config.node_name
-        return {"node": name, "nodes": {name: found}, "stale": [], **found}
+        nodes, stale = {self._peers.own_node: found}, []
+        for name, question in asked.items():
+            answer = yield question
+            if answer is None:
+                stale.append(name)
+            else:
+                nodes[name] = answer.fields
+        return {"node": self._peers.own_node, "nodes": nodes, "stale": stale, **found}
+
+    def _serve(self, request: Request) -> Steps:
+        found = yield from self.own()
+        return found, ""
 
     def own(self) -> Steps:
         """Those of this node; at most a second old."""

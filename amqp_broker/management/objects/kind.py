@@ -1,7 +1,6 @@
 """Kind: a kind of object that is listed page by page, with a column for each thing that is known of one.
 
-    things(scope, after) -> (cursor, thing), ...; None: nothing to show among those that were just looked at
-    prepare(things)      -> what has to be asked elsewhere has been asked
+    things(scope, after)       -> (cursor, thing), ...; None: nothing to show among those that were just looked at
     columns[name](look(thing)) -> a value that JSON can carry
 
 Things stand in an order that does not change while they are there. A cursor says behind which one a page begins; that
@@ -71,10 +70,17 @@ class Kind:
         """What columns are given of a thing: read once for all of them."""
         return thing
 
-    def prepare(self, things: list[Any]) -> Steps:
-        """Done before rows are made of these."""
-        return None
-        yield
+    def home_of(self, thing: Any) -> str:
+        """The node that has to be asked for its row, "" where this one makes it."""
+        return ""
+
+    def key_of(self, thing: Any) -> list[str]:
+        """What names it to its home."""
+        raise NotImplementedError
+
+    def keyed(self, key: tuple[Any, ...]) -> Any:
+        """The one that `key_of` names, None where there is none."""
+        raise NotImplementedError
 
     def is_there(self, thing: Any) -> bool:
         """Whether it has not gone since `things` gave it."""

@@ -12,7 +12,6 @@ from amqp_broker.management.objects.kind import Kind, Scope
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
 from amqp_broker.queue_types.register import QUEUE_TYPES
-from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
 from queues.sums import QueueSums
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from queues.queue import Queue
 
-#: So many consumers of a queue are shown with it; and so many queues are asked about in one slice.
+#: So many consumers of a queue are shown with it; so many of them are described in one slice.
 _CONSUMERS = 200
 _SLICE = 16
 
@@ -121,15 +120,18 @@ class Queues(VhostThings):
         thing.add_counters(sums)
         return thing, sums
 
-    def prepare(self, things: list[Any]) -> Steps:
-        """See Kind: the homes of those that live elsewhere have counted."""
-        counts = RemoteCounts(self.broker.timers, self.broker.clock.now)
-        for number, queue in enumerate(things):
-            if queue.home:
-                counts.ask(queue)
-            if number % _SLICE == 0:
-                yield None
-        yield counts.asked()
+    def home_of(self, thing: Any) -> str:
+        """See Kind."""
+        return str(thing.home)
+
+    def key_of(self, thing: Any) -> list[str]:
+        """See Kind."""
+        return [thing.declaration.vhost, thing.name]
+
+    def keyed(self, key: tuple[Any, ...]) -> Any:
+        """See Kind."""
+        vhost = self.broker.vhosts.get(key[0])
+        return vhost.queues.get(key[1]) if vhost is not None else None
 
     def details(self, scope: Scope, thing: Any) -> Steps:
         """See Kind: its consumers on this node."""

@@ -1,0 +1,37 @@
+"""Rows: those of a page as text, each on a line of its own, so that what another node has made is handed on unread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from amqp_broker.management.objects.kind import Kind
+from amqp_broker.management.request import JsonText, encode_value
+from amqp_broker.turn.task import Steps
+
+#: So many rows are made in one slice.
+_SLICE = 8
+
+
+def make_rows(kind: Kind, things: list[Any], columns: Mapping[str, Callable[[Any], Any]]) -> Steps:
+    """Its result: a row of each, None of one that has gone meanwhile."""
+    rows: list[JsonText | None] = []
+    for number, thing in enumerate(things):
+        if kind.is_there(thing):
+            seen = kind.look(thing)
+            rows.append(encode_value([column(seen) for column in columns.values()]))
+        else:
+            rows.append(None)
+        if number % _SLICE == 0:
+            yield None
+    return rows
+
+
+def as_lines(rows: list[JsonText | None]) -> str:
+    """JSON in ASCII has no line's end in it."""
+    return "\n".join("null" if row is None else row for row in rows)
+
+
+def of_lines(text: str) -> list[JsonText | None]:
+    """What `as_lines` was given."""
+    return [None if line == "null" else JsonText(line) for line in text.split("\n")] if text else []

@@ -1,0 +1,159 @@
+"""PeerQuestions: what a node asks the others for somebody who wants to see the whole cluster.
+
+    question  u8 version 1, u8 0, u64 number, JSON: {"verb", "fields", "name", "tags"}
+    answer    u8 version 1, u8 1, u64 number, JSON in ASCII, LF, text (rows.py: rows, each on a line of its own)
+
+The others answer with what is theirs; they take the asker's word for as whom it asks, as members do. Who has not
+answered in time, or has no link, is shown as stale: nobody's page waits for a node that is gone. A frame of another
+version is passed over, so that the answer is the same as none.
+
+Invariants:
+1. Each question is answered once: by the other node, or when its time is up.
+2. So many questions to one node wait for their answers at most; others are not asked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.management.access import Asker
+from amqp_broker.management.request import Request, encode
+from amqp_broker.turn.task import Steps, Task
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.links.tenants import Tenants
+    from amqp_broker.vhosts.broker import Broker
+    from queues.timers import Timer
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: A node that has not answered by then is stale, milliseconds.
+PATIENCE_MS = 1000
+#: Questions to one node that are not answered.
+_MOST_OPEN = 64
+_VERSION = 1
+_QUESTION, _ANSWER = 0, 1
+_HEAD_BYTES = 10
+
+
+class PeerAnswer(NamedTuple):
+    """fields: of the answer. text: what goes on as it is."""
+
+    fields: dict[str, Any]
+    text: str
+
+
+class _Open:
+    """A question that is not answered; an Awaited (turn/task.py)."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.is_done = False
+        self.result: PeerAnswer | None = None
+        self.timer: Timer | None = None
+        self._then: list[Callable[[Any], None]] = []
+
+    def when_done(self, then: Callable[[Any], None]) -> None:
+        """Call `then(answer)`, None where there is none; at once if it is done already."""
+        if self.is_done:
+            then(self.result)
+        else:
+            self._then.append(then)
+
+    def finish(self, result: PeerAnswer | None) -> None:
+        """It is answered, or will not be."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.is_done, self.result = True, result
+        then, self._then = self._then, []
+        for each in then:
+            each(result)
+
+
+class PeerQuestions:
+    """verbs: what others may ask this node: a request to steps whose result is fields and a text."""
+
+    def __init__(self, broker: Broker, tenants: Tenants, replication: Replication, membership: Membership) -> None:
+        self._broker = broker
+        self._replication = replication
+        self._membership = membership
+        self._send = tenants.register(FrameKind.MANAGEMENT, self._receive)
+        self._open: dict[int, _Open] = {}
+        self._next = 1
+        self.verbs: dict[str, Callable[[Request], Steps]] = {}
+
+    @property
+    def own_node(self) -> str:
+        """This node's name."""
+        return self._replication.own_node
+
+    def others(self) -> list[str]:
+        """The other members, linked or not."""
+        members = {*self._broker.metadata.members(), *self._replication.members()}
+        return sorted(members - {self.own_node})
+
+    def ask(self, node: str, verb: str, fields: dict[str, Any], asker: Asker) -> _Open:
+        """Its result is the answer of a node, None where there is none in time."""
+        question = _Open(node)
+        number, self._next = self._next, self._next + 1
+        said = encode({"verb": verb, "fields": fields, "name": asker.name, "tags": list(asker.tags)})
+        octets = bytes([_VERSION, _QUESTION]) + number.to_bytes(8, "big") + said.encode("ascii")
+        is_open = sum(each.node == node for each in self._open.values()) < _MOST_OPEN
+        if not is_open or not self._membership.is_linked(node) or not self._send(node, octets):
+            question.finish(None)
+            return question
+        self._open[number] = question
+        until = self._broker.clock.now + PATIENCE_MS
+        question.timer = self._broker.timers.at(until, lambda now: self._settle(number, None))
+        return question
+
+    def ask_all(self, nodes: Iterable[str], verb: str, fields: dict[str, Any], asker: Asker) -> Steps:
+        """Its result: by node, its answer or None. They are asked all at once."""
+        asked = {node: self.ask(node, verb, fields, asker) for node in nodes}
+        found = {}
+        for node, question in asked.items():
+            found[node] = yield question
+        return found
+
+    def _settle(self, number: int, answer: PeerAnswer | None) -> None:
+        question = self._open.pop(number, None)
+        if question is not None:
+            question.finish(answer)
+
+    def _receive(self, node: str, payload: bytes, now: int) -> None:
+        if len(payload) < _HEAD_BYTES or payload[0] != _VERSION:
+            log.error("%s sends a question of management of version %s, which is not known", node, payload[:1].hex())
+            return
+        number, rest = int.from_bytes(payload[2:_HEAD_BYTES], "big"), payload[_HEAD_BYTES:]
+        try:
+            if payload[1] == _QUESTION:
+                self._serve(node, number, json.loads(rest))
+            elif number in self._open and self._open[number].node == node:
+                fields, _, text = rest.decode("ascii").partition("\n")
+                self._settle(number, PeerAnswer(json.loads(fields), text))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            log.error("%s sends what is no question or answer of management: %s", node, error)
+
+    def _serve(self, node: str, number: int, said: dict[str, Any]) -> None:
+        verb = self.verbs.get(said["verb"])
+        if verb is None:
+            return  # of a newer version
+        request = Request(dict(said["fields"]))
+        request.asker = Asker(self._broker.metadata, str(said["name"]), tuple(said["tags"]))
+        task = Task(self._broker.background, verb(request))
+
+        def answer(result: Any) -> None:
+            if task.error is not None:
+                log.warning("a question of %s, %s, ended with: %s", node, said["verb"], task.error)
+                return
+            fields, text = result
+            octets = bytes([_VERSION, _ANSWER]) + number.to_bytes(8, "big")
+            self._send(node, octets + f"{encode(fields)}\n{text}".encode("ascii"))
+
+        task.when_done(answer)
