@@ -91,9 +91,8 @@ def by_name(row: Row) -> str:
 QUEUE: Final = Shape(
     "queues", by_vhost_and_name, LENGTHS, has_message_stats=True,
     defaults={
-        "arguments": {}, "auto_delete": False, "consumer_capacity": 0, "consumer_utilisation": 0, "consumers": 0,
-        "durable": True, "effective_policy_definition": {}, "exclusive": False, "garbage_collection": {},
-        "memory": 0, "message_bytes": 0, "policy": None, "operator_policy": None, "reductions": 0,
+        "arguments": {}, "auto_delete": False, "consumers": 0, "durable": True, "effective_policy_definition": {},
+        "exclusive": False, "garbage_collection": {}, "policy": None, "operator_policy": None, "reductions": 0,
         "reductions_details": {"rate": 0.0}, "state": "running",
     },
 )  # fmt: skip
