@@ -91,7 +91,7 @@ class System:
             **pages.verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
-            **NodeVerbs(counts, replication).verbs,
+            **NodeVerbs(counts, replication, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 
