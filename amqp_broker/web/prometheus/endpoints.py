@@ -90,7 +90,7 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
         if name in wanted:
             yield from simple(DETAILED_PREFIX, metrics, _with_attempts(totals))
     if _OF_THE_NODE & set(wanted):
-        yield from (_renamed(family) for family in _process(asked))
+        yield from (_renamed(family) for family in _process(asked, _facts(asked)))
     groups = tuple(name for name in GROUPS if name in wanted)
     if groups:
         yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)
@@ -139,9 +139,11 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     totals = services.totals.read()
     for group in (n.TOTALS, n.CHURN, n.AUTH):
         yield from simple(PREFIX, group, _with_attempts(totals))
-    yield from _process(asked)
+    facts = _facts(asked)
+    yield from _process(asked, facts)
     yield from persister(totals)
-    yield from alarms(services.node.request("health"), totals)
+    unreachable = len(facts.get("members", ())) - len(facts.get("running", ()))
+    yield from alarms(services.node.request("health"), unreachable)
     yield from globals_of(totals)
     yield from simple(OWN_PREFIX, n.OWN, totals)
 
@@ -159,8 +161,7 @@ def _with_attempts(totals: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _process(asked: Asked) -> Iterator[Family]:
-    facts = _facts(asked)
+def _process(asked: Asked, facts: dict[str, Any]) -> Iterator[Family]:
     uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
     yield from process(_usage(asked, facts), facts, uptime_ms)
 
