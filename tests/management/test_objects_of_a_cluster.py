@@ -12,9 +12,9 @@ from amqp_broker.links.tenants import head_of
 from amqp_broker.management.peer_questions import PATIENCE_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from tests.node.desk import Desk
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare
+from tests.node.system_service import SystemService
 
 
 class ClusterDesk:
@@ -22,7 +22,7 @@ class ClusterDesk:
 
     def __init__(self, cluster: NodeCluster) -> None:
         self.cluster = cluster
-        self.desks = {name: Desk(driver) for name, driver in cluster.nodes.items()}
+        self.desks = {name: SystemService(driver) for name, driver in cluster.nodes.items()}
 
     def ask(self, node: str, verb: str, **fields: object) -> dict[str, Any]:
         desk = self.desks[node]
