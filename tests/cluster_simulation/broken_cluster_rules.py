@@ -47,7 +47,7 @@ class _Hasty(Node):
             channel.synced(_FAR)
         turn.dirty.extend(self.take_dirty())
         self.homes.synced(_FAR)
-        self.homes.end_turn(self.store.journal.position, self.alarms.is_on, now)
+        self.homes.end_turn(now)
         turn.peers = [*turn.peers, *self.take_peers()]
         return turn
 

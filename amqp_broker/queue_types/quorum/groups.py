@@ -217,7 +217,7 @@ class QuorumGroups:
 
     # -- the end of a turn ---------------------------------------------------------------------------------------------
 
-    def begin_end_of_turn(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
         for group_id in self._changed:
             if group_id in self.all:
