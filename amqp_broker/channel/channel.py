@@ -33,6 +33,7 @@ from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
+from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.channel.basic_methods import ReplyConsumer
@@ -389,8 +390,8 @@ class Channel:
             self._ack_until_tag(tag)
         else:
             entry = self.take_one(tag)
-            consumer = entry.consumer
-            queue = consumer.queue
+            consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
+            queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
             queue.ack(entry)
             self._give_credit(consumer)
         if self._to_dispatch or self._shares_out:
@@ -419,8 +420,9 @@ class Channel:
             entry = cython.cast(Delivery, unacked[index]) if cython.compiled else unacked[index]
             if entry is not None:
                 unacked[index] = None
-                consumer = entry.consumer
-                queue = consumer.queue
+                # Unchecked as well: a channel holds deliveries of its own consumers only.
+                consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
+                queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
                 queue.ack(entry)
                 self._give_credit(consumer)
             index += 1
