@@ -530,7 +530,7 @@ class Node:
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
-        self.clock.now = now
+        self.clock.set(now)
 
     # -- waiting for the disk ----------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ _SLICE = 8
 class ConnectionVerbs:
     """They may be connections of other nodes, which do it then."""
 
-    def __init__(self, node: NodeCounts, connections: Connections, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, connections: Connections, peers: PeerQuestions) -> None:
+        self._clients = counts.clients
         self._peers = peers
         self._connections = connections
         self.verbs: dict[str, Callable[[Request], Steps]] = {
@@ -75,7 +75,7 @@ class ConnectionVerbs:
             asker.check(None if found.session is not None and found.session.user == asker.name else ADMINISTRATOR)
             chosen: list[Connection] = [found]
         else:
-            chosen = list(self._node.clients.users.get(request.text("user"), ()))
+            chosen = list(self._clients.users.get(request.text("user"), ()))
         closed = 0
         for number, each in enumerate(chosen):
             if each.state < CLOSING:

@@ -80,7 +80,10 @@ class PeerQuestions:
     """verbs: what others may ask this node: a request to steps whose result is fields and a text."""
 
     def __init__(self, broker: Broker, tenants: Tenants, replication: Replication, membership: Membership) -> None:
-        self._broker = broker
+        self._background = broker.background
+        self._metadata = broker.metadata
+        self._clock = broker.clock
+        self._timers = broker.timers
         self._replication = replication
         self._membership = membership
         self._send = tenants.register(FrameKind.MANAGEMENT, self._receive)
@@ -95,7 +98,7 @@ class PeerQuestions:
 
     def others(self) -> list[str]:
         """The other members, linked or not."""
-        members = {*self._broker.metadata.members(), *self._replication.members()}
+        members = {*self._metadata.members(), *self._replication.members()}
         return sorted(members - {self.own_node})
 
     def ask(self, node: str, verb: str, fields: dict[str, Any], asker: Asker) -> _Open:
@@ -109,8 +112,8 @@ class PeerQuestions:
             question.finish(None)
             return question
         self._open[number] = question
-        until = self._broker.clock.now + PATIENCE_MS
-        question.timer = self._broker.timers.at(until, lambda now: self._settle(number, None))
+        until = self._clock.now + PATIENCE_MS
+        question.timer = self._timers.at(until, lambda now: self._settle(number, None))
         return question
 
     def ask_all(self, nodes: Iterable[str], verb: str, fields: dict[str, Any], asker: Asker) -> Steps:
@@ -145,8 +148,8 @@ class PeerQuestions:
         if verb is None:
             return  # of a newer version
         request = Request(dict(said["fields"]))
-        request.asker = Asker(self._broker.metadata, str(said["name"]), tuple(said["tags"]))
-        task = Task(self._broker.background, verb(request))
+        request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
+        task = Task(self._background, verb(request))
 
         def answer(result: Any) -> None:
             if task.error is not None:

@@ -22,8 +22,8 @@ class Users(Records):
     singular = "user"
     needs_tag = ADMINISTRATOR
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         names = ("name", "password_hash", "hashing_algorithm", "tags", "limits")
         self.columns = {name: lambda one, name=name: describe_user(one)[name] for name in names}  # type: ignore[misc]
 
@@ -45,8 +45,8 @@ class Permissions(Records):
     is_in_vhosts = True
     names = ("vhost", "user")
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         names = ("user", "vhost", "configure", "write", "read")
         self.columns = {name: lambda one, name=name: getattr(one, name) for name in names}  # type: ignore[misc]
 
@@ -69,8 +69,8 @@ class TopicPermissions(Records):
     is_in_vhosts = True
     names = ("vhost", "user", "exchange")
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         names = ("user", "vhost", "exchange", "write", "read")
         self.columns = {name: lambda one, name=name: getattr(one, name) for name in names}  # type: ignore[misc]
 

@@ -34,8 +34,8 @@ class Bindings(Kind):
     cursor = (str, str, str, str, str)
     is_in_vhosts = True
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts)
         self._copies = copies
         self.columns = {
             "source": lambda one: one.source,

@@ -35,13 +35,13 @@ class Channels(Kind):
     is_by_node = True
     consumers: Kind
 
-    def __init__(self, node: NodeCounts, connections: Connections) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, connections: Connections) -> None:
+        super().__init__(counts)
         self._connections = connections
         self.columns = {
             "name": channel_name,
             "number": lambda one: one.channel_id,
-            "node": lambda one: node.config.node_name,
+            "node": lambda one: self.node_name,
             "user": lambda one: one.connection.session.user,
             "user_who_performed_action": lambda one: one.connection.session.acting or one.connection.session.user,
             "vhost": lambda one: one.vhost.name,
@@ -65,7 +65,7 @@ class Channels(Kind):
     def _oldest_age(self, one: Channel) -> int | None:
         """Since the broker took the message that the channel has held for longest."""
         first = one.unacked[one.head] if one.head < len(one.unacked) else None
-        return max(0, self.broker.clock.now - first.message.timestamp) if first is not None else None
+        return max(0, self.clock.now - first.message.timestamp) if first is not None else None
 
     def things(self, scope: Scope, after: Cursor | None) -> Things:
         """See Kind."""
@@ -74,7 +74,7 @@ class Channels(Kind):
     def walk(self, after: Cursor | None, is_shown: Callable[[Any], bool]) -> Things:
         """Those of connections that somebody wants."""
         if after is not None:
-            one = self.node.clients.connections.get(after[0])
+            one = self.clients.connections.get(after[0])
             if one is not None and is_shown(one):
                 yield from self._of(one, after[1])
         for found in self._connections.walk(after, is_shown):

@@ -30,11 +30,12 @@ class Connections(Kind):
     cursor = (int,)
     is_by_node = True
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        self._alarms = counts.alarms
         self.columns = {
             "name": connection_name,
-            "node": lambda one: node.config.node_name,
+            "node": lambda one: self.node_name,
             "user": _of_session("user", ""),
             "user_who_performed_action": lambda one: (one.session.acting or one.session.user) if one.session else "",
             "vhost": _of_session("vhost", ""),
@@ -65,7 +66,7 @@ class Connections(Kind):
             return "starting"
         if one.state >= CLOSING:
             return "closed" if one.state == CLOSED else "closing"
-        if one.has_published and self.node.alarms.is_on:
+        if one.has_published and self._alarms.is_on:
             return "blocked" if one.paused_for & Reason.GATE else "blocking"
         return "flow" if one.paused_for & (_FLOW | Reason.GATE) else "running"
 
@@ -82,7 +83,7 @@ class Connections(Kind):
 
     def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things:
         """As `things`, of those that somebody wants."""
-        clients = self.node.clients
+        clients = self.clients
         last = after[0] if after is not None else None
         while numbers := clients.numbers.after(last, LOOK):
             for number in numbers:

@@ -26,8 +26,8 @@ class Consumers(Kind):
     cursor = (int, int, str)
     is_by_node = True
 
-    def __init__(self, node: NodeCounts, connections: Connections, channels: Channels) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, connections: Connections, channels: Channels) -> None:
+        super().__init__(counts)
         self._connections = connections
         self._channels = channels
         self.columns = {
@@ -39,7 +39,7 @@ class Consumers(Kind):
             "exclusive": lambda one: one.is_exclusive,
             "prefetch_count": lambda one: one.prefetch,
             "arguments": lambda one: as_object(one.arguments),
-            "consumer_timeout": lambda one: node.config.consumer_timeout_ms,
+            "consumer_timeout": lambda one: counts.config.consumer_timeout_ms,
             "channel_details": self._channel_details,
         }
 
@@ -50,7 +50,7 @@ class Consumers(Kind):
             "name": channel_name(channel),
             "number": channel.channel_id,
             "connection_name": connection_name(connection),
-            "node": self.node.config.node_name,
+            "node": self.node_name,
             "peer_host": connection.peer.host,
             "peer_port": connection.peer.port,
             "user": connection.session.user,
@@ -62,7 +62,7 @@ class Consumers(Kind):
         def is_shown(one: Client) -> bool:
             return one.vhost is not None and scope.covers(one.vhost.name)
 
-        if after is not None and (one := self.node.clients.connections.get(after[0])) is not None:
+        if after is not None and (one := self.clients.connections.get(after[0])) is not None:
             channel = one.channels.get(after[1])
             if channel is not None and is_shown(one):
                 yield from self._of(channel, after[2])

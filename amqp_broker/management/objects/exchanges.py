@@ -20,8 +20,8 @@ class Exchanges(VhostThings):
     name = "exchanges"
     singular = "exchange"
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
         self.columns = {
             "name": lambda one: one[1].name,
             "vhost": lambda one: one[0].name,
@@ -50,5 +50,5 @@ class Exchanges(VhostThings):
         return thing[0].router.get(thing[1].name) is thing[1]
 
     def _policy(self, one: Any) -> str:
-        policy, _ = matching_policies(self.broker.metadata, one[0].name, EXCHANGES, one[1].name)
+        policy, _ = matching_policies(self.metadata, one[0].name, EXCHANGES, one[1].name)
         return policy.name if policy is not None else ""

@@ -52,9 +52,12 @@ class Kind:
     is_in_vhosts = False
     is_by_node = False
 
-    def __init__(self, node: NodeCounts) -> None:
-        self.node = node
-        self.broker = node.broker
+    def __init__(self, counts: NodeCounts) -> None:
+        self.broker = counts.broker
+        self.metadata = counts.broker.metadata
+        self.clock = counts.broker.clock
+        self.clients = counts.clients
+        self.node_name = counts.config.node_name
         self.columns: Mapping[str, Callable[[Any], Any]] = {}
 
     def things(self, scope: Scope, after: Cursor | None) -> Things:

@@ -21,8 +21,8 @@ class VhostLimits(VhostRecords):
     singular = "limit"
     names = ("vhost",)
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {"vhost": lambda one: one.name, "value": lambda one: dict(one.limits)}
 
     def keys_in(self, vhost: str) -> Iterable[Cursor]:
@@ -42,8 +42,8 @@ class UserLimits(Records):
     singular = "limit"
     names = ("user",)
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {"user": lambda one: one.name, "value": lambda one: dict(one.limits)}
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:

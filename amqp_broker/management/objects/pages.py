@@ -22,6 +22,7 @@ from amqp_broker.management.objects.limits import UserLimits, VhostLimits
 from amqp_broker.management.objects.parameters import GlobalParameters, Parameters
 from amqp_broker.management.objects.policies import OperatorPolicies, Policies
 from amqp_broker.management.objects.queues import Queues
+from amqp_broker.management.objects.records import Records
 from amqp_broker.management.objects.rows import as_lines, make_rows, of_lines
 from amqp_broker.management.objects.sorted_copies import SortedCopies
 from amqp_broker.management.objects.vhosts import VHosts
@@ -39,16 +40,18 @@ MOST_ROWS = 500
 Columns = Mapping[str, Callable[[Any], Any]]
 
 
-def make_kinds(node: NodeCounts, connections: Connections) -> dict[str, Kind]:
+def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, Kind]:
     """All kinds, by name."""
-    copies = SortedCopies(node.broker.timers, node.broker.clock)
-    channels, queues = Channels(node, connections), Queues(node)
-    channels.consumers = queues.consumers = consumers = Consumers(node, connections, channels)
+    copies = SortedCopies(counts.broker.timers, counts.broker.clock)
+    channels, queues = Channels(counts, connections), Queues(counts)
+    channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
+    records: list[type[Records]] = [
+        Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
+        GlobalParameters,
+    ]  # fmt: skip
     kinds: list[Kind] = [
-        connections, channels, consumers, queues, Exchanges(node), Bindings(node, copies), VHosts(node),
-        Users(node, copies), Permissions(node, copies), TopicPermissions(node, copies), Policies(node, copies),
-        OperatorPolicies(node, copies), VhostLimits(node, copies), UserLimits(node, copies), Parameters(node, copies),
-        GlobalParameters(node, copies),
+        connections, channels, consumers, queues, Exchanges(counts), Bindings(counts, copies), VHosts(counts),
+        *(each(counts, copies) for each in records),
     ]  # fmt: skip
     return {kind.name: kind for kind in kinds}
 
@@ -56,11 +59,12 @@ def make_kinds(node: NodeCounts, connections: Connections) -> dict[str, Kind]:
 class Pages:
     """See the module's docstring."""
 
-    def __init__(self, node: NodeCounts, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
+        self._vhosts = counts.broker.vhosts
+        self._clock = counts.broker.clock
         self._peers = peers
-        self.connections = Connections(node)
-        self.kinds = make_kinds(node, self.connections)
+        self.connections = Connections(counts)
+        self.kinds = make_kinds(counts, self.connections)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,
@@ -80,7 +84,7 @@ class Pages:
         if not is_wanted and not request.has("vhost"):
             return Scope(request.asker, None)
         name = request.text("vhost")
-        if name not in self._node.broker.vhosts:
+        if name not in self._vhosts:
             raise not_found("vhost", name)
         request.asker.check_vhost(name)
         return Scope(request.asker, name)
@@ -101,7 +105,7 @@ class Pages:
             "columns": list(columns),
             "rows": list_of([row for row in rows if row is not None]),
             "next": json.dumps(following) if following is not None else None,
-            "at": self._node.broker.clock.now,
+            "at": self._clock.now,
             "node": self._peers.own_node,
             "stale": stale,
         }
@@ -193,13 +197,13 @@ class Pages:
         answers = yield from self._peers.ask_all(asked, "object", request.fields, request.asker)
         for name, answer in answers.items():
             if answer is not None and answer.text:
-                return {"object": JsonText(answer.text), "at": self._node.broker.clock.now, "node": name, "stale": []}
+                return {"object": JsonText(answer.text), "at": self._clock.now, "node": name, "stale": []}
         if not is_here:
             names = [request.text(each) for each in ("name", "user", "component", "source") if request.has(each)]
             raise not_found(kind.singular, " ".join(names), scope.vhost)
         return {
             "object": (yield from self._describe(kind, scope, thing)),
-            "at": self._node.broker.clock.now,
+            "at": self._clock.now,
             "node": self._peers.own_node,
             "stale": [name for name, answer in answers.items() if answer is None],
         }

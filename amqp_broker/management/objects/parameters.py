@@ -22,8 +22,8 @@ class Parameters(VhostRecords):
     needs_tag = POLICYMAKER
     names = ("vhost", "component", "name")
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {
             "vhost": lambda one: one.vhost,
             "component": lambda one: one.component,
@@ -47,8 +47,8 @@ class GlobalParameters(Records):
     singular = "global parameter"
     needs_tag = POLICYMAKER
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {"name": lambda one: one.name, "value": lambda one: one.value}
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:

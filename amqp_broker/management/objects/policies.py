@@ -20,8 +20,8 @@ class Policies(VhostRecords):
     name = "policies"
     singular = "policy"
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {
             "vhost": lambda one: one.vhost,
             "name": lambda one: one.name,

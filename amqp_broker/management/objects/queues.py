@@ -65,8 +65,9 @@ class Queues(VhostThings):
     singular = "queue"
     consumers: Kind
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        self._membership = counts.membership
         self._policies: dict[tuple[str, str, str], tuple[int, Any]] = {}
         columns: dict[str, Callable[[Any], Any]] = {
             "name": lambda one: one.name,
@@ -130,8 +131,8 @@ class Queues(VhostThings):
 
     def keyed(self, key: tuple[Any, ...]) -> Any:
         """See Kind."""
-        vhost = self.broker.vhosts.get(key[0])
-        return vhost.queues.get(key[1]) if vhost is not None else None
+        vhosts = self.broker.vhosts
+        return vhosts[key[0]].queues.get(key[1]) if key[0] in vhosts else None
 
     def details(self, scope: Scope, thing: Any) -> Steps:
         """See Kind: its consumers on this node."""
@@ -170,13 +171,13 @@ class Queues(VhostThings):
         members = self._members(queue)
         if members is None:
             return None
-        linked = self.node.membership.is_linked
+        linked = self._membership.is_linked
         return [name for name in members if name == self.broker.own_node or linked(name)]
 
     def _matching(self, queue: Queue) -> Any:
         """The policies that apply to a queue: found again when some policy has changed."""
         declaration = queue.declaration
-        key, metadata = (declaration.vhost, declaration.type, queue.name), self.broker.metadata
+        key, metadata = (declaration.vhost, declaration.type, queue.name), self.metadata
         known = self._policies.get(key)
         if known is not None and known[0] == metadata.policy_generation:
             return known[1]
@@ -205,7 +206,7 @@ class Queues(VhostThings):
 
     def _oldest_age(self, queue: Any) -> int | None:
         arrived = queue.oldest_arrival()
-        return max(0, self.broker.clock.now - arrived) if arrived else None
+        return max(0, self.clock.now - arrived) if arrived else None
 
 
 def _figure(queue: Any, name: str) -> int | None:

@@ -19,10 +19,9 @@ class Records(Kind):
 
     names: tuple[str, ...] = ("name",)
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts)
         self._copies = copies
-        self.metadata = node.broker.metadata
         self.cursor = (str,) * len(self.names)
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:

@@ -19,9 +19,9 @@ class VHosts(Kind):
     singular = "vhost"
     cursor = (str,)
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
-        vhosts = node.broker.vhosts
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        vhosts = counts.broker.vhosts
         self.columns = {
             "name": lambda one: one.name,
             "description": lambda one: one.description,
@@ -30,7 +30,7 @@ class VHosts(Kind):
             "metadata": _metadata,
             "tracing": lambda one: one.tracing,
             "protected_from_deletion": lambda one: False,
-            "cluster_state": lambda one: {node.config.node_name: "running"},
+            "cluster_state": lambda one: {self.node_name: "running"},
             "connections": lambda one: vhosts[one.name].connections,
             "queues": lambda one: len(vhosts[one.name].queues),
             "exchanges": lambda one: len(vhosts[one.name].router.names),
@@ -43,7 +43,7 @@ class VHosts(Kind):
             if name is None:
                 yield None
             elif after is None or name > after[0]:
-                yield (name,), self.broker.metadata.vhost(name)
+                yield (name,), self.metadata.vhost(name)
 
     def is_there(self, thing: Any) -> bool:
         """See Kind."""
@@ -52,7 +52,7 @@ class VHosts(Kind):
     def find(self, scope: Scope, request: Request) -> Steps:
         """See Kind."""
         name = request.text("name")
-        return self.broker.metadata.vhost(name) if scope.covers(name) else None
+        return self.metadata.vhost(name) if scope.covers(name) else None
         yield
 
 
