@@ -70,21 +70,24 @@ def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row
     matches = wanted.matches
     filtered = found if matches is None else [row for row in found if matches(str(row.get("name", "")))]
     ordered = _sorted(filtered, wanted)
-    pages = max(1, -(-len(ordered) // wanted.page_size))
-    if wanted.page > pages:
-        raise bad_request(
-            f"page_out_of_range: page {wanted.page} was asked for, and there are {pages} of {wanted.page_size}"
-        )
     start = (wanted.page - 1) * wanted.page_size
     items = ordered[start : start + wanted.page_size]
+    return answer_page(items, len(filtered), len(found), wanted, finish)
+
+
+def answer_page(items: list[Row], filtered: int, total: int, wanted: Wanted, finish: Callable[[Row], Row]) -> Any:
+    """One page of so many rows. Raises ApiError where it is behind the last."""
+    pages, page = max(1, -(-filtered // wanted.page_size)), wanted.page or 1
+    if page > pages:
+        raise bad_request(f"page_out_of_range: page {page} was asked for, and there are {pages} of {wanted.page_size}")
     return {
-        "filtered_count": len(filtered),
+        "filtered_count": filtered,
         "item_count": len(items),
         "items": [cut(finish(row), wanted.columns) for row in items],
-        "page": wanted.page,
+        "page": page,
         "page_count": pages,
         "page_size": wanted.page_size,
-        "total_count": len(found),
+        "total_count": total,
     }
 
 
