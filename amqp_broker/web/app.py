@@ -37,7 +37,7 @@ from amqp_broker.web.errors import (
 )
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
-from amqp_broker.web.path import split_path
+from amqp_broker.web.path import encode, split_path
 from amqp_broker.web.probes import PROBES
 from amqp_broker.web.services import Services
 
@@ -103,10 +103,11 @@ class Api:
             return refusal(error)
 
     def _answer(self, endpoint: Endpoint, asked: Asked) -> Response:
-        """In a worker thread. What changes anything is written down, with its outcome."""
+        """In a worker thread. What changes anything is written down, with its outcome; names as in paths, so that none
+        of them begins a line of its own."""
         response = self._response(endpoint, asked)
         if endpoint.method != "GET":
-            words = (asked.method, asked.path, asked.user.name, asked.host, response.status_code)
+            words = (asked.method, asked.path, encode(asked.user.name), asked.host, response.status_code)
             log.info("%s %s by user '%s' from %s: %d", *words)
         return response
 
