@@ -42,9 +42,12 @@ class SystemClient:
         self._connection = Connection.open(url, timeout, ssl_context=ssl_context, name="amqp-broker system client")
         self._channel = self._connection.channel()
 
-    def request(self, verb: str, *, timeout: float | None = None, **fields: object) -> dict[str, Any]:
-        """The answer's fields, within the connection's timeout or another one. Raises SystemRequestError,
-        ClientError."""
+    def request(self, verb: str, **fields: object) -> dict[str, Any]:
+        """The answer's fields. Raises SystemRequestError, ClientError."""
+        return self.request_within(None, verb, **fields)
+
+    def request_within(self, timeout: float | None, verb: str, /, **fields: object) -> dict[str, Any]:
+        """As `request`, with another timeout than the connection's."""
         try:
             reply = self._channel.request(SYSTEM_EXCHANGE, verb, json.dumps(fields).encode(), timeout=timeout)
         except ChannelClosed as error:

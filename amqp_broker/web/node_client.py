@@ -42,7 +42,7 @@ class NodeClient:
         with self._turn(deadline_s):
             client = self._take()
             try:
-                answer = client.request(verb, timeout=deadline_s, **fields)
+                answer = client.request_within(deadline_s, verb, **fields)
             except ClientError as error:
                 client.abort()
                 raise NodeGone(f"{verb}: {error}") from error
