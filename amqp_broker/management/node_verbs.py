@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.management.cluster_verbs import MAX_LISTED_QUEUES
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.turn.task import Steps
 from amqp_broker.version import __version__
@@ -75,11 +76,11 @@ class NodeVerbs:
         known = self._metadata.user(user)
         return {"name": user, "tags": list(known.tags) if known is not None else []}
 
-    def _listeners(self) -> list[dict[str, Any]]:
+    def _listeners(self) -> list[JsonObject]:
         node = self._node_name
         return [{"node": node, **asdict(each)} for each in self._said.listeners]
 
-    def _alarms(self) -> list[dict[str, Any]]:
+    def _alarms(self) -> list[JsonObject]:
         alarms, node = self._counts.alarms, self._node_name
         found = []
         if alarms.is_memory_high:
@@ -104,7 +105,7 @@ class NodeVerbs:
         return {"alarms": self._alarms()}, ""
         yield
 
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> JsonObject:
         counts, replication = self._counts, self._replication
         config, facts, alarms = counts.config, counts.facts, counts.alarms
         resources = {each["resource"] for each in self._alarms()}

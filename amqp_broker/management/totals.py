@@ -10,9 +10,10 @@ Invariant: no counter is ever lower than it was in the answer before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.connection.logins import AMQP, HTTP
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps, Task
 from queues.sums import QueueSums
 
@@ -47,7 +48,7 @@ class Totals:
         self._peers = peers
         peers.verbs["totals"] = self._serve
         self._task: Task | None = None
-        self._found: dict[str, Any] = {}
+        self._found: JsonObject = {}
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -143,7 +144,7 @@ class Totals:
             "deliver_get": delivered,
         }
 
-    def _plain(self) -> dict[str, Any]:
+    def _plain(self) -> JsonObject:
         """What is an integer already."""
         counts, broker, clients = self._counts, self._broker, self._counts.clients
         store, logins = counts.store, counts.logins

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.records import Records, VhostRecords
+from amqp_broker.metadata.entities import User, VHost
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.objects.sorted_copies import SortedCopies
 
 
-class VhostLimits(VhostRecords):
+class VhostLimits(VhostRecords[VHost]):
     """A thing is the record of the virtual host."""
 
     name = "vhost_limits"
@@ -29,13 +30,13 @@ class VhostLimits(VhostRecords):
         """See VhostRecords."""
         return [(vhost,)]
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> VHost | None:
         """See Records."""
         vhost = self.metadata.vhost(key[0])
         return vhost if vhost is not None and vhost.limits else None
 
 
-class UserLimits(Records):
+class UserLimits(Records[User]):
     """A thing is the record of the user. Everybody may see the own ones."""
 
     name = "user_limits"
@@ -50,7 +51,7 @@ class UserLimits(Records):
         """See Records."""
         return [(user.name,) for user in self.metadata.users()]
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> User | None:
         """See Records."""
         user = self.metadata.user(key[0])
         return user if user is not None and user.limits else None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.access import POLICYMAKER
 from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.records import Records, VhostRecords
+from amqp_broker.metadata.entities import GlobalParameter, Parameter
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.objects.sorted_copies import SortedCopies
 
 
-class Parameters(VhostRecords):
+class Parameters(VhostRecords[Parameter]):
     """By component."""
 
     name = "parameters"
@@ -35,12 +36,12 @@ class Parameters(VhostRecords):
         """See VhostRecords."""
         return [(vhost, one.component, one.name) for one in self.metadata.parameters(vhost)]
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> Parameter | None:
         """See Records."""
         return self.metadata.parameter(key[0], key[1], key[2])
 
 
-class GlobalParameters(Records):
+class GlobalParameters(Records[GlobalParameter]):
     """Of the whole cluster."""
 
     name = "global_parameters"
@@ -55,6 +56,6 @@ class GlobalParameters(Records):
         """See Records."""
         return [(one.name,) for one in self.metadata.global_parameters()]
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> GlobalParameter | None:
         """See Records."""
         return self.metadata.global_parameter(key[0])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
+from amqp_broker.metadata.entities import VHost
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.request import Request
 
 
-class VHosts(Kind):
+class VHosts(Kind[VHost, VHost]):
     """A thing is the record of the metadata."""
 
     name = "vhosts"
@@ -37,17 +39,17 @@ class VHosts(Kind):
             "limits": lambda one: dict(one.limits),
         }
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[VHost]:
         """See Kind."""
         for name in self.vhosts_of(scope, after[0] if after is not None else None):
             if name is None:
                 yield None
-            elif after is None or name > after[0]:
-                yield (name,), self.metadata.vhost(name)
+            elif (after is None or name > after[0]) and (found := self.metadata.vhost(name)) is not None:
+                yield (name,), found
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: VHost) -> bool:
         """See Kind."""
-        return thing is not None and thing.name in self.broker.vhosts
+        return thing.name in self.broker.vhosts
 
     def find(self, scope: Scope, request: Request) -> Steps:
         """See Kind."""
@@ -56,7 +58,7 @@ class VHosts(Kind):
         yield
 
 
-def _metadata(one: Any) -> dict[str, Any]:
+def _metadata(one: VHost) -> JsonObject:
     return {
         "description": one.description, "tags": list(one.tags), "default_queue_type": one.default_queue_type,
     }  # fmt: skip
