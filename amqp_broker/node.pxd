@@ -7,7 +7,7 @@ from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
 from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
-from queues.pager cimport share_budget, take_named
+from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
 
@@ -78,9 +78,13 @@ cdef class Node:
 
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
-    @cython.locals(store=MessageStore, dropped=list, reading=list,
-                   position="long long", checks=list, peers=list, excess="long long", rests=bint)
+    @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, position="long long",
+                   checks=list, peers=list)
     cpdef Turn end_turn(self, long long now)
+    @cython.locals(store=MessageStore)
+    cdef void _write(self) except *
+    @cython.locals(pager=Pager, excess="long long", rests=bint)
+    cdef void _relieve(self, long long now) except *
     @cython.locals(pauses=Pauses, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
                    is_home_behind=bint)
     cdef void _choose_readers(self) except *

@@ -87,23 +87,24 @@ _PAGE_OUT_BYTES = 2 * 1024 * 1024
 _EXCUSED = 64
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
-#: What `Node.end_turn` calls, in this order, those left out that have nothing to do.
+#: What `Node.end_turn` calls, in this order, those left out that have nothing to do. `part.method` is a phase of a part
+#: (turn/part.py); the rest are steps of the node.
 PARTS = (
     "logins.take",  # whose password is to be checked; who is let in or refused speaks in this turn
-    "turn_share.begin_turn",
+    "turn_share.work",  # nobody has had anything of the next turn's share
     "choose_readers",  # the gate, if it is shut: who may go on does so in this turn, as a job
-    "background.run",  # jobs write, publish and settle: before anything is closed
+    "background.work",  # jobs write, publish and settle: before anything is closed
     "leases.work",  # claims and transactions move messages: before the store's end
-    "dead_letters.post_refused",  # a refused message's letter is in the batch of its publish
-    "remote_queues.begin_end_of_turn",  # who waited for a home that is down goes on, and may have something for groups
-    "replication.begin_end_of_turn",  # commands of this turn are proposed: metadata, quorum queues
-    "store.end_turn",  # settlements are written
-    "store.shorten",  # the journal's length is looked at, which may move messages and so write
+    "dead_letters.work",  # a refused message's letter is in the batch of its publish
+    "remote_queues.work",  # who waited for a home that is down goes on, and may have something for groups
+    "replication.work",  # commands of this turn are proposed: metadata, quorum queues
+    "write",  # settlements are written; the journal's length is looked at, which may move messages and so write
     "remote_queues.end_turn",  # what other nodes hear of what was written for them
-    "replication.end_turn",  # groups append: behind `shorten`, as their entries may retire segments
+    "replication.end_turn",  # groups append: behind `write`, as their entries may retire segments
+    "replication.take_peers",
     "confirming.end_turn",  # the position that confirms wait for covers everything above
     "share_budget",  # memory, between the node and its groups
-    "paging_out.page_out",  # when all that needs memory has been counted
+    "relieve",  # when all that needs memory has been counted
     "choose_readers",  # as of the end: the gate, and whom the driver reads
     "clients.take_dropped",
     "pauses.take_reading",
@@ -114,6 +115,16 @@ PARTS = (
 )
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
+#: What `Node.synced` calls, in this order.
+SYNCED = (
+    "store.synced",  # what was moved may leave its segment
+    "replication.synced",  # what is on this disk is acknowledged, and may so be committed
+    "remote_queues.synced",
+    "leases.synced",
+    "after_peers",  # what was committed may be what the node has waited for to be ready
+    "confirming.synced",  # behind those above, which may have a part of what is confirmed
+    "answers.synced",  # the last: its connections go on with what they sent behind
+)
 
 
 class Turn:
@@ -181,7 +192,7 @@ class Node:
         self._replicate(random_bytes)
         self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
-            self.background, self.clock,
+            self.background, self.clock, journal, lambda: self.alarms.is_on,
         )  # fmt: skip
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
@@ -222,7 +233,7 @@ class Node:
         config, pager = self.config, self.store.pager
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
-        self.confirming = Confirming()
+        self.confirming = Confirming(self.store.journal)
         self._dead_letters = self.broker.dead_letters
         self.services = ChannelServices(
             self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
@@ -519,7 +530,7 @@ class Node:
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
-        self.clock.now = now
+        self.clock.set(now)
 
     # -- waiting for the disk ----------------------------------------------------------------------------------------
 
@@ -549,7 +560,7 @@ class Node:
         self._shortened_at = -1
         position = self._synced_position = job.position
         self.store.synced(position)
-        self.replication.synced(position, now)
+        self.replication.synced(position)
         self.remote_queues.synced(position)
         self.leases.synced(position)
         self._after_peers(now)
@@ -570,49 +581,60 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
-        store, replication, groups, remote_queues = self.store, self.replication, self.groups, self.remote_queues
+        replication, groups, remote_queues = self.replication, self.groups, self.remote_queues
         if self.turn_share.copies:
-            self.turn_share.begin_turn()
+            self.turn_share.work(now)
         if self.pauses.is_shut:
             # Those who may go on do so in this turn, as a job.
             self._choose_readers()
         if self._jobs:
-            self.background.run(now)
+            self.background.work(now)
         if self.serves_leases and self.leases.is_busy:
             self.leases.work(now)
         if self._dead_letters.refused:
-            self._dead_letters.post_refused(now)
+            self._dead_letters.work(now)
         if self._home_links:
-            remote_queues.begin_end_of_turn(now)
+            remote_queues.work(now)
         if replication.is_busy or groups.is_busy:
-            replication.begin_end_of_turn(now)
-        store.end_turn()
-        if self.is_ready and store.journal.position != self._shortened_at:
-            store.shorten()
-            # While a page finds no room nothing can leave a segment: look again once there is some.
-            self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
+            replication.work(now)
+        self._write()
         if self._home_sessions:
-            remote_queues.end_turn(store.journal.position, self.alarms.is_on, now)
+            remote_queues.end_turn(now)
         if replication.is_busy or groups.is_busy or replication.dirty or self._frames:
-            peers = replication.end_turn(now)
+            replication.end_turn(now)
+            peers = replication.take_peers()
         else:
             peers = _NO_PEERS
-        position = store.journal.position
+        position = self.store.journal.position
         if self.confirming.noted:
-            self.confirming.end_turn(position)
+            self.confirming.end_turn(now)
         if groups.is_active:
             share_budget(groups.pagers)
-        excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
-        rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
-        if excess > 0 and not rests and self._paging_out.page_out(min(_PAGE_OUT_BYTES, excess)) > 0:
-            # To look through very many queues takes long, and there is nothing to be found.
-            self._relief_rests_until = now + _RELIEF_REST_MS
+        self._relieve(now)
         self._choose_readers()
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
+
+    def _write(self) -> None:
+        """What this turn has settled, and what keeps the journal short."""
+        store = self.store
+        store.end_turn()
+        if self.is_ready and store.journal.position != self._shortened_at:
+            store.shorten()
+            # While a page finds no room nothing can leave a segment: look again once there is some.
+            self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
+
+    def _relieve(self, now: int) -> None:
+        """Page out what is too much for the memory."""
+        pager = self.store.pager
+        excess = pager.used + pager.assembling - pager.tight_bytes
+        rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
+        if excess > 0 and not rests and self._paging_out.page_out(min(_PAGE_OUT_BYTES, excess)) > 0:
+            # To look through very many queues takes long, and there is nothing to be found.
+            self._relief_rests_until = now + _RELIEF_REST_MS
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
@@ -637,7 +659,7 @@ class Node:
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:
         """Frames for other nodes that need not wait for the turn's end: after `synced`."""
-        return self.replication.take_output()
+        return self.replication.take_early()
 
     def _wants_sync(self, now: int, position: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
@@ -668,7 +690,7 @@ class Node:
         later = self.replication.deadline
         if later and (deadline is None or later < deadline):
             deadline = later
-        later = self.answers.deadline()
+        later = self.answers.deadline
         if later and (deadline is None or later < deadline):
             deadline = later
         return deadline

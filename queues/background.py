@@ -8,7 +8,7 @@ Invariants:
 1. A slice leaves everything whole: what it has settled, it has also published, in the same turn. A crash between two
    slices is a crash between two turns.
 2. A job keeps no position that others can make wrong: it looks anew at each slice (is the queue still there?).
-3. A job that waits for something is not here: it comes back with `add` when it has happened. So `run` ends.
+3. A job that waits for something is not here: it comes back with `add` when it has happened. So `work` ends.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Background:
         if job in self.jobs:
             self.jobs.remove(job)
 
-    def run(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """The slices of one turn: at least one, if there is a job."""
         jobs = self.jobs
         pace = self._pace

@@ -200,6 +200,14 @@ class Entry(Delivery):
     journal_segment: int
     page: Any
 
+    def put_off(self, until: int) -> None:
+        """What is to happen with it at `expires_at` happens then."""
+        self.expires_at = until
+
+    def rely_on(self, journal_segment: int) -> None:
+        """Its durable copy is written there."""
+        self.journal_segment = journal_segment
+
 
 def make_entry(message: Message, sequence: int, expires_at: int, journal_segment: int) -> Entry:
     """A ready entry that was never delivered."""

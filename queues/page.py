@@ -204,6 +204,12 @@ class Page:
         self.is_repacked = False
         self.origin: Page | None = None
 
+    def lie_in(self, start: int, size: int, is_recovered: bool) -> None:
+        """Its octets are that part of `data`, as those of the page of which it is a copy."""
+        self.start = start
+        self.size = size
+        self.is_recovered = is_recovered
+
     def entries(self, addresses: AddressBook) -> list[Entry]:
         """Unpack all messages, in order. Raises ValueError when the octets do not add up.
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from queues.message import Entry
 from queues.page import AddressBook, Page
 from storage.page_store import PageStore
 
@@ -131,6 +132,17 @@ class Pager:
                 if page.data is None and not self.page_store.is_coming(queue_id, page.location):
                     following = islice(pages, begin, begin + count)
                     self.page_store.read_ahead(queue_id, [each.location for each in following if each.data is None])
+
+    def add_used(self, size: int) -> None:
+        """What is no queue holds so much more in RAM; so much less, if it is negative."""
+        self.used += size
+
+    def drop_entry(self, queue_id: int, entry: Entry) -> None:
+        """A message leaves its queue: it is not in RAM any more, nor in its stored page."""
+        self.used -= entry.message.size
+        if entry.page is not None:
+            self.settle(queue_id, entry.page)
+            entry.page = None
 
     def settle(self, queue_id: int, page: Page, count: int = 1) -> None:
         """Messages of a stored page are settled, or stored elsewhere; the page's place is released with the last."""

@@ -27,4 +27,6 @@ cdef class Queue:
     cpdef int add_counts(self, QueueSums sums) except -1
     cpdef int add_counters(self, QueueSums sums) except -1
     cpdef int add_own_counters(self, QueueSums sums) except -1
+    cpdef int note_got(self, bint is_acked) except -1
+    cpdef int note_nothing_got(self) except -1
     cpdef int add_gets(self, QueueSums sums) except -1

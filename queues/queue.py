@@ -113,6 +113,17 @@ class Queue:
         """The same, but for what other nodes count, too."""
         self.add_counters(sums)
 
+    def note_got(self, is_acked: bool) -> None:
+        """basic.get was answered on this node with a message. is_acked: with no-ack, so it counts as acknowledged."""
+        if is_acked:
+            self.fetched_no_ack += 1
+        else:
+            self.fetched += 1
+
+    def note_nothing_got(self) -> None:
+        """basic.get was answered with get-empty."""
+        self.fetched_nothing += 1
+
     def add_gets(self, sums: QueueSums) -> None:
         """Add how basic.get was answered on this node."""
         sums.got += self.fetched

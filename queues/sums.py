@@ -15,3 +15,14 @@ class QueueSums:
         self.got = self.got_no_ack = self.got_nothing = 0
         self.rejected = self.expired = self.too_many = self.returned_too_often = 0
         self.publishing = self.delivering = 0
+
+    def add_held(self, ready: int, ready_bytes: int, unacked: int, consumers: int) -> None:
+        """A queue holds so much."""
+        self.ready += ready
+        self.ready_bytes += ready_bytes
+        self.unacked += unacked
+        self.consumers += consumers
+
+    def add_published(self, count: int) -> None:
+        """So much was published to a queue."""
+        self.published += count

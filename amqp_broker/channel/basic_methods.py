@@ -131,17 +131,17 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
 
     def answer(delivery: Delivery | None, left: int) -> None:
         if delivery is None:
-            queue.fetched_nothing += 1
+            queue.note_nothing_got()
             reply(channel, methods.BasicGetEmpty())
             return
         is_redelivered = delivery.is_redelivered
         message = redelivered_message(queue, delivery) if is_redelivered else delivery.message
         if method.no_ack:
-            queue.fetched_no_ack += 1
+            queue.note_got(True)
             tag = channel.pass_tag()
             queue.ack(delivery)
         else:
-            queue.fetched += 1
+            queue.note_got(False)
             getter.credit -= 1
             tag = channel.hold(delivery)
         _reply_with_message(channel, tag, is_redelivered, message, left)

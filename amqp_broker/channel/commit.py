@@ -214,7 +214,7 @@ class Commit:
 
     def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
-        self._services.dead_letters.post_refused(self._channel.clock.now)
+        self._services.dead_letters.work(self._channel.clock.now)
         self._services.store.end_turn()
         for queue, has_refused in self._settled.items():
             queue.when_settled(self._receipt, has_refused)

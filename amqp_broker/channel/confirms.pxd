@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.queue_types.receipts cimport Receipt
+from storage.journal cimport Journal
 
 cdef unsigned int _BASIC_ACK, _BASIC_NACK
 cdef int _STORED, _REFUSED
@@ -54,8 +55,9 @@ cdef class Confirms:
 cdef class Confirming:
     cdef public list noted
     cdef public list awaiting
+    cdef Journal _journal
 
-    @cython.locals(noted=list, confirms=Confirms)
-    cpdef int end_turn(self, long long position) except -1
+    @cython.locals(noted=list, confirms=Confirms, position="long long")
+    cpdef int end_turn(self, long long now) except -1
     @cython.locals(confirms=Confirms)
     cpdef int synced(self, long long position) except -1

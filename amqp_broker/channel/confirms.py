@@ -23,6 +23,7 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from storage.journal import Journal
 
 _BASIC_ACK = 60 << 16 | 80
 _BASIC_NACK = 60 << 16 | 120
@@ -181,12 +182,14 @@ class Confirming:
     """The Confirms of a node that have something to do. noted: at the end of this turn. awaiting: when the disk has
     what they wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.noted: list[Confirms] = []
         self.awaiting: list[Confirms] = []
 
-    def end_turn(self, position: int) -> None:
-        """The turn is over; `position` covers everything that it wrote."""
+    def end_turn(self, now: int) -> None:
+        """The turn is over, and all that it wrote is in the journal."""
+        position = self._journal.position
         noted, self.noted = self.noted, []
         for confirms in noted:
             if confirms.end_turn(position) and confirms not in self.awaiting:

@@ -42,14 +42,16 @@ cdef class Replication:
     cdef bint _has_populated
 
     cpdef int receive_peer(self, str name, bytes frame, long long now) except -1
-    cpdef int synced(self, long long position, long long now) except -1
+    @cython.locals(now="long long")
+    cpdef int synced(self, long long position) except -1
     cpdef void touch(self) except *
     @cython.locals(applied=object, octets=bytes)
     cpdef void absorb(self, long long now) except *
-    cpdef int begin_end_of_turn(self, long long now) except -1
+    cpdef int work(self, long long now) except -1
     cdef void _say_to_metadata(self, long long now) except *
+    cpdef int end_turn(self, long long now) except -1
     @cython.locals(output=list)
-    cpdef list end_turn(self, long long now)
+    cpdef list take_peers(self)
     @cython.locals(deadline="long long", due="long long")
     cdef long long _next_deadline(self) except -1
-    cpdef list take_output(self)
+    cpdef list take_early(self)

@@ -66,7 +66,7 @@ class QueueGroups(Protocol):
     def absorb(self, now: int) -> None:
         """What was applied takes effect for clients."""
 
-    def begin_end_of_turn(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """What this turn has to say to groups is said."""
 
     def record_change(self) -> None:
@@ -287,8 +287,9 @@ class Replication:
         self._tenants.receive(name, frame, now)
         self.absorb(now)
 
-    def synced(self, position: int, now: int) -> None:
+    def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
+        now = self.clock.now
         self.synced_position = position
         if self.stream.unapplied:
             self.is_busy = True  # something may have waited for the disk
@@ -421,10 +422,10 @@ class Replication:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    def begin_end_of_turn(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length. For turns that
         are busy."""
-        self._groups.begin_end_of_turn(now)
+        self._groups.work(now)
         if self.stream.unapplied:
             self._say_to_metadata(now)
 
@@ -436,8 +437,8 @@ class Replication:
             elif self._leader is not None:
                 self._send_commands(self._leader, octets)
 
-    def end_turn(self, now: int) -> list[tuple[str, list[bytes]]]:
-        """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
+    def end_turn(self, now: int) -> None:
+        """Everything of this turn is in the journal: groups append and answer. For turns that are busy, or where a
         group is `dirty`."""
         self.is_busy = False
         self._groups.record_change()
@@ -446,10 +447,13 @@ class Replication:
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits
         self._groups.end_turn(self._store.journal.position)
         self.deadline = self._next_deadline()
+
+    def take_peers(self) -> list[tuple[str, list[bytes]]]:
+        """Frames for each peer, at the end of the turn."""
         output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
         return self.acquaintances.take_output() + output if self._said else output
 
-    def take_output(self) -> list[tuple[str, list[bytes]]]:
+    def take_early(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer that have waited for the disk, and what else may leave before the turn ends."""
         if self._said:
             return []  # that goes first

@@ -110,6 +110,7 @@ class PendingAnswers:
             _, connection, answer = self.parked.popleft()
             self._go_on(connection, answer)
 
+    @property
     def deadline(self) -> int:
-        """When `tick` is due, 0: never."""
+        """When `tick` has something to do; 0 for never."""
         return next(iter(self.timed)).deadline if self.timed else 0

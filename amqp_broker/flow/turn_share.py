@@ -32,7 +32,7 @@ _CHANGING = (c.CLASS_QUEUE, c.CLASS_EXCHANGE)
 
 
 class TurnShare:
-    """copies: what this turn has done so far; the node asks for `begin_turn`. most: of a turn. resting: who is parked,
+    """copies: what this turn has done so far; `work` begins another. most: of a turn. resting: who is parked,
     always this object."""
 
     def __init__(self, pauses: Pauses, most: int) -> None:
@@ -46,8 +46,8 @@ class TurnShare:
         """From now on a turn's share lasts as long as this one says."""
         self._pace = pace
 
-    def begin_turn(self) -> None:
-        """Nothing was done in it."""
+    def work(self, now: int) -> None:
+        """The inputs of this turn have had their share: nothing was done of the next."""
         self.copies = 0
 
     def record_request(self, connection: Client, index: int) -> None:

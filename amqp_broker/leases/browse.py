@@ -97,8 +97,7 @@ def _in_order(ready: Ready, start: int, addresses: AddressBook) -> Iterator[Entr
         if page.last >= start:
             data, begin, size = _octets(ready, page)
             copy = Page(data, page.count, page.first, page.last, page.message_bytes)
-            copy.start, copy.size = begin, size
-            copy.is_recovered = page.is_recovered
+            copy.lie_in(begin, size, page.is_recovered)
             yield from copy.entries(addresses)
     if ready.tail is not None and ready.tail.count:
         size = ready.tail.buffer.length

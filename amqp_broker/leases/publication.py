@@ -226,10 +226,7 @@ class Publication:
         move.close()
         pager = store.pager
         for entry in taken:
-            pager.used -= entry.message.size
-            if entry.page is not None:
-                pager.settle(part.queue.queue_id, entry.page)
-                entry.page = None
+            pager.drop_entry(part.queue.queue_id, entry)
         for message, queues in blob:
             for queue in queues:
                 place = segment if queue.is_durable else 0

@@ -26,6 +26,8 @@ class Administration:
 
     def __init__(self, broker: Broker, replication: Replication) -> None:
         self._broker = broker
+        self._metadata = broker.metadata
+        self._vhosts = broker.vhosts
         self._replication = replication
 
     def execute(self, command: Command) -> Proposal:
@@ -55,7 +57,7 @@ class Administration:
     def vhost(self, request: Request, key: str = "vhost") -> VHost:
         """Raises Refused, ValueError."""
         name = request.text(key)
-        vhost = self._broker.vhosts.get(name)
+        vhost = self._vhosts.get(name)
         if vhost is None:
             raise not_found("vhost", name)
         return vhost
@@ -69,6 +71,6 @@ class Administration:
     def user(self, request: Request, key: str = "user") -> str:
         """The name of one. Raises Refused, ValueError."""
         name = request.text(key)
-        if self._broker.metadata.user(name) is None:
+        if self._metadata.user(name) is None:
             raise not_found("user", name)
         return name

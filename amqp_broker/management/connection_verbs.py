@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.lifecycle import cancel_consumer
 from amqp_broker.flow.state import CLOSING
@@ -34,8 +34,8 @@ _SLICE = 8
 class ConnectionVerbs:
     """They may be connections of other nodes, which do it then."""
 
-    def __init__(self, node: NodeCounts, connections: Connections, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, connections: Connections, peers: PeerQuestions) -> None:
+        self._clients = counts.clients
         self._peers = peers
         self._connections = connections
         self.verbs: dict[str, Callable[[Request], Steps]] = {
@@ -75,7 +75,7 @@ class ConnectionVerbs:
             asker.check(None if found.session is not None and found.session.user == asker.name else ADMINISTRATOR)
             chosen: list[Connection] = [found]
         else:
-            chosen = list(self._node.clients.users.get(request.text("user"), ()))
+            chosen = list(self._clients.users.get(request.text("user"), ()))
         closed = 0
         for number, each in enumerate(chosen):
             if each.state < CLOSING:
@@ -104,8 +104,10 @@ class ConnectionVerbs:
         """Its result: whether it is this node's."""
         name, number, tag = request.text("connection"), request.number("channel", None, 0, 0xFFFF), request.text("tag")
         one = yield from self._connections.named(name)
-        channel: Any = one.channels.get(number) if one is not None else None
-        consumer = channel.consumers.get(tag) if channel is not None and not channel.is_closing else None
+        if one is None or number not in one.channels:
+            return False
+        channel = one.channels[number]
+        consumer = channel.consumers.get(tag) if not channel.is_closing else None
         if consumer is None:
             return False
         log.info("consumer %r on channel %d of %s is cancelled for user %r", tag, number, one.peer, request.asker.name)

@@ -25,3 +25,16 @@ class NodeFacts:
         self.data_dir = ""
         self.config_files: tuple[str, ...] = ()
         self.is_draining = False
+
+    def runs_as(self, process_id: int, data_dir: str) -> None:
+        """A process of its own has these."""
+        self.process_id = process_id
+        self.data_dir = data_dir
+
+    def listens(self, listeners: tuple[ListenerFacts, ...]) -> None:
+        """Clients and other nodes are let in there from now on."""
+        self.listeners = listeners
+
+    def ends(self) -> None:
+        """It is about to end, and parts from its clients."""
+        self.is_draining = True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.management.cluster_verbs import MAX_LISTED_QUEUES
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.turn.task import Steps
 from amqp_broker.version import __version__
@@ -29,8 +30,15 @@ _SLICE = 64
 class NodeVerbs:
     """See the module's docstring."""
 
-    def __init__(self, node: NodeCounts, replication: Replication, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, replication: Replication, peers: PeerQuestions) -> None:
+        self._counts = counts
+        self._node_name = counts.config.node_name
+        self._broker = counts.broker
+        self._metadata = counts.broker.metadata
+        self._groups = counts.groups
+        self._pager = counts.store.pager
+        self._logins = counts.logins
+        self._said = counts.facts
         self._peers = peers
         peers.verbs |= {"node": self._serve_facts, "alarms": self._serve_alarms}
         self._replication = replication
@@ -43,7 +51,7 @@ class NodeVerbs:
 
     def _whoami(self, request: Request) -> Steps:
         """With the virtual hosts that are the user's own."""
-        asker, broker = request.asker, self._node.broker
+        asker, broker = request.asker, self._broker
         vhosts: list[str] = []
         last: str | None = None
         while names := broker.vhost_names.after(last, _SLICE):
@@ -56,7 +64,7 @@ class NodeVerbs:
         """Whether a user may come in from a host with a password: as with AMQP, off the loop, and with its back-off. It
         is asked at once: the turn that is going on hands it out."""
         user, password, host = request.text("user"), request.text("password"), request.text("host")
-        return self._decide(self._node.logins.ask(user, password, host))
+        return self._decide(self._logins.ask(user, password, host))
 
     def _decide(self, check: AskedLogin) -> Steps:
         user, host = check.user, check.host
@@ -65,19 +73,19 @@ class NodeVerbs:
             more = {"retry_after_ms": check.wait_ms} if check.wait_ms else {}
             text = f"login of user '{user}' from {host} refused"
             raise Refused(NOT_AUTHORISED, text, reason="Not_Authorized", **more)
-        known = self._node.broker.metadata.user(user)
+        known = self._metadata.user(user)
         return {"name": user, "tags": list(known.tags) if known is not None else []}
 
-    def _listeners(self) -> list[dict[str, Any]]:
-        node = self._node.config.node_name
-        return [{"node": node, **asdict(each)} for each in self._node.facts.listeners]
+    def _listeners(self) -> list[JsonObject]:
+        node = self._node_name
+        return [{"node": node, **asdict(each)} for each in self._said.listeners]
 
-    def _alarms(self) -> list[dict[str, Any]]:
-        alarms, node = self._node.alarms, self._node.config.node_name
+    def _alarms(self) -> list[JsonObject]:
+        alarms, node = self._counts.alarms, self._node_name
         found = []
         if alarms.is_memory_high:
             found.append({"node": node, "resource": "memory"})
-        if alarms.is_disk_low or alarms.is_disk_full or self._node.store.pager.has_no_room:
+        if alarms.is_disk_low or alarms.is_disk_full or self._pager.has_no_room:
             found.append({"node": node, "resource": "disk"})
         return found
 
@@ -97,31 +105,31 @@ class NodeVerbs:
         return {"alarms": self._alarms()}, ""
         yield
 
-    def _facts(self) -> dict[str, Any]:
-        node, replication = self._node, self._replication
-        config, facts, alarms = node.config, node.facts, node.alarms
+    def _facts(self) -> JsonObject:
+        counts, replication = self._counts, self._replication
+        config, facts, alarms = counts.config, counts.facts, counts.alarms
         resources = {each["resource"] for each in self._alarms()}
-        members = sorted({*node.broker.metadata.members(), *replication.members(), replication.own_node})
-        linked = [name for name in members if name == replication.own_node or node.membership.is_linked(name)]
+        members = sorted({*counts.broker.metadata.members(), *replication.members(), replication.own_node})
+        linked = [name for name in members if name == replication.own_node or counts.membership.is_linked(name)]
         return {
             "name": config.node_name,
             "cluster_name": config.cluster_name,
             "started_at": facts.started_at,
-            "at": node.broker.clock.now,
-            "is_ready": node.is_ready(),
+            "at": counts.broker.clock.now,
+            "is_ready": counts.is_ready(),
             "being_drained": facts.is_draining,
             "os_pid": facts.process_id,
             "version": __version__,
             "python": sys.version.split()[0],
             "listeners": self._listeners(),
             "mem_limit": config.memory_budget_bytes,
-            "mem_used": node.store.pager.used,
+            "mem_used": counts.store.pager.used,
             "mem_alarm": "memory" in resources,
             "disk_free_limit": config.disk_free_limit_bytes,
             "disk_free_alarm": "disk" in resources,
             "is_full": alarms.is_full,
-            "max_connections": node.clients.max_connections,
-            "sockets_used": len(node.clients.connections),
+            "max_connections": counts.clients.max_connections,
+            "sockets_used": len(counts.clients.connections),
             "members": members,
             "running": linked,
             "data_dir": facts.data_dir,
@@ -133,11 +141,11 @@ class NodeVerbs:
     def _health(self, request: Request) -> Steps:
         """quorum_critical: queues that would lose their majority with one member more. alarms: those of the others,
         too, as far as they answer."""
-        node, replication = self._node, self._replication
+        counts, replication = self._counts, self._replication
         critical: set[int] = set()
         for group_id, group in replication.host.groups.items():
             voters = group.members
-            linked = [each for each in voters if each == replication.own_node or node.membership.is_linked(each)]
+            linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
             if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
                 critical.add(group_id)
         queues: list[dict[str, str]] = []
@@ -147,13 +155,13 @@ class NodeVerbs:
         answers = yield from self._peers.ask_all(self._peers.others(), "alarms", {}, request.asker)
         others = [each for answer in answers.values() if answer is not None for each in answer.fields["alarms"]]
         return {
-            "ready": node.is_ready() and not node.facts.is_draining,
+            "ready": counts.is_ready() and not counts.facts.is_draining,
             "alarms": own + others,
             "local_alarms": own,
             "listeners": self._listeners(),
-            "is_draining": node.facts.is_draining,
+            "is_draining": counts.facts.is_draining,
             "is_alone": replication.is_alone,
-            "below_connection_limit": node.clients.open_count < node.clients.max_connections,
+            "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
             "quorum_critical": queues,
             "leaderless_groups": sorted(
                 group_id for group_id, group in replication.host.groups.items() if group.leader is None
@@ -163,14 +171,14 @@ class NodeVerbs:
     def _queues_in(self, groups: set[int]) -> Steps:
         """Its result: queues whose groups these are, a bounded number of them."""
         found: list[dict[str, str]] = []
-        broker = self._node.broker
+        broker = self._broker
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
                 for each in names:
                     queue = vhost.queues[each]
                     kind = queue.declaration.type
-                    if lives_in_groups(kind) and self._node.groups.of(queue.queue_id).raft.group_id in groups:
+                    if lives_in_groups(kind) and self._groups.of(queue.queue_id).raft.group_id in groups:
                         found.append({"name": each, "virtual_host": name, "type": kind})
                 if len(found) >= MAX_LISTED_QUEUES:
                     return found[:MAX_LISTED_QUEUES]

@@ -17,11 +17,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.management.access import Asker
 from amqp_broker.management.request import Request, encode
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _HEAD_BYTES = 10
 class PeerAnswer(NamedTuple):
     """fields: of the answer. text: what goes on as it is."""
 
-    fields: dict[str, Any]
+    fields: JsonObject
     text: str
 
 
@@ -57,9 +58,9 @@ class _Open:
         self.is_done = False
         self.result: PeerAnswer | None = None
         self.timer: Timer | None = None
-        self._then: list[Callable[[Any], None]] = []
+        self._then: list[Callable[[object], None]] = []
 
-    def when_done(self, then: Callable[[Any], None]) -> None:
+    def when_done(self, then: Callable[[object], None]) -> None:
         """Call `then(answer)`, None where there is none; at once if it is done already."""
         if self.is_done:
             then(self.result)
@@ -80,7 +81,10 @@ class PeerQuestions:
     """verbs: what others may ask this node: a request to steps whose result is fields and a text."""
 
     def __init__(self, broker: Broker, tenants: Tenants, replication: Replication, membership: Membership) -> None:
-        self._broker = broker
+        self._background = broker.background
+        self._metadata = broker.metadata
+        self._clock = broker.clock
+        self._timers = broker.timers
         self._replication = replication
         self._membership = membership
         self._send = tenants.register(FrameKind.MANAGEMENT, self._receive)
@@ -95,10 +99,10 @@ class PeerQuestions:
 
     def others(self) -> list[str]:
         """The other members, linked or not."""
-        members = {*self._broker.metadata.members(), *self._replication.members()}
+        members = {*self._metadata.members(), *self._replication.members()}
         return sorted(members - {self.own_node})
 
-    def ask(self, node: str, verb: str, fields: dict[str, Any], asker: Asker) -> _Open:
+    def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker) -> _Open:
         """Its result is the answer of a node, None where there is none in time."""
         question = _Open(node)
         number, self._next = self._next, self._next + 1
@@ -109,11 +113,11 @@ class PeerQuestions:
             question.finish(None)
             return question
         self._open[number] = question
-        until = self._broker.clock.now + PATIENCE_MS
-        question.timer = self._broker.timers.at(until, lambda now: self._settle(number, None))
+        until = self._clock.now + PATIENCE_MS
+        question.timer = self._timers.at(until, lambda now: self._settle(number, None))
         return question
 
-    def ask_all(self, nodes: Iterable[str], verb: str, fields: dict[str, Any], asker: Asker) -> Steps:
+    def ask_all(self, nodes: Iterable[str], verb: str, fields: JsonObject, asker: Asker) -> Steps:
         """Its result: by node, its answer or None. They are asked all at once."""
         asked = {node: self.ask(node, verb, fields, asker) for node in nodes}
         found = {}
@@ -140,15 +144,15 @@ class PeerQuestions:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             log.error("%s sends what is no question or answer of management: %s", node, error)
 
-    def _serve(self, node: str, number: int, said: dict[str, Any]) -> None:
+    def _serve(self, node: str, number: int, said: JsonObject) -> None:
         verb = self.verbs.get(said["verb"])
         if verb is None:
             return  # of a newer version
         request = Request(dict(said["fields"]))
-        request.asker = Asker(self._broker.metadata, str(said["name"]), tuple(said["tags"]))
-        task = Task(self._broker.background, verb(request))
+        request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
+        task = Task(self._background, verb(request))
 
-        def answer(result: Any) -> None:
+        def answer(result: JsonValue) -> None:
             if task.error is not None:
                 log.warning("a question of %s, %s, ended with: %s", node, said["verb"], task.error)
                 return

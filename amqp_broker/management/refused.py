@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from amqp_broker.protocol.json_values import JsonValue
 
 NOT_FOUND: Final = "not_found"
 NOT_AUTHORISED: Final = "not_authorised"
@@ -15,7 +17,7 @@ CODES: Final = (NOT_FOUND, NOT_AUTHORISED, BAD_REQUEST, PRECONDITION, FAILED)
 class Refused(ValueError):
     """code: one of CODES. more: what else the answer says. A ValueError without a code is a bad request."""
 
-    def __init__(self, code: str, text: str, **more: Any) -> None:
+    def __init__(self, code: str, text: str, **more: JsonValue) -> None:
         super().__init__(text)
         self.code = code
         self.more = more

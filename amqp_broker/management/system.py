@@ -72,6 +72,7 @@ class System:
         tenants: Tenants,
     ) -> None:
         self._broker = broker
+        self._clock = broker.clock
         self._replication = replication
         self._groups = groups
         self._leases = leases
@@ -157,12 +158,12 @@ class System:
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        answer = build_message(address, properties, octets, False, -1, -1, self._broker.clock.now)
+        answer = build_message(address, properties, octets, False, -1, -1, self._clock.now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
         elif reply_to in channel.vhost.queues:
-            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._broker.clock.now)
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._clock.now)
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class System:
 
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._administration.vhost(request), self._broker
-        counts = RemoteCounts(broker.timers, self._broker.clock.now)
+        counts = RemoteCounts(broker.timers, self._clock.now)
         queues = list(vhost.queues.values())
         for number, queue in enumerate(queues):
             counts.ask(queue)
@@ -181,7 +182,7 @@ class System:
         rows: list[str] = []
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode_value(queue_statistics(queue, self._broker.clock.now)))
+                rows.append(encode_value(queue_statistics(queue, self._clock.now)))
             if number % _SLICE == 0:
                 yield None
         return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}

@@ -10,9 +10,10 @@ Invariant: no counter is ever lower than it was in the answer before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.connection.logins import AMQP, HTTP
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps, Task
 from queues.sums import QueueSums
 
@@ -40,12 +41,14 @@ COUNTERS = (*_OF_QUEUES, "recv_oct", "send_oct", "publish", "confirm", "deliver_
 class Totals:
     """Of one node."""
 
-    def __init__(self, node: NodeCounts, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
+        self._counts = counts
+        self._broker = counts.broker
+        self._clock = counts.broker.clock
         self._peers = peers
         peers.verbs["totals"] = self._serve
         self._task: Task | None = None
-        self._found: dict[str, Any] = {}
+        self._found: JsonObject = {}
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -70,11 +73,11 @@ class Totals:
 
     def own(self) -> Steps:
         """Those of this node; at most a second old."""
-        now = self._node.broker.clock.now
+        now = self._clock.now
         if self._found_at <= now < self._found_at + FRESH_MS:
             return self._found
         if self._task is None:
-            self._task = Task(self._node.broker.background, self._walk())
+            self._task = Task(self._broker.background, self._walk())
         yield self._task
         return self._found
 
@@ -83,14 +86,14 @@ class Totals:
             found = yield from self._add_up()
             for name in COUNTERS:
                 found[name] = max(found[name], self._found.get(name, 0))
-            self._found, self._found_at = found, self._node.broker.clock.now
+            self._found, self._found_at = found, self._clock.now
         finally:
             self._task = None
 
     def _add_up(self) -> Steps:
         """What is gone is looked at first: so nothing is counted twice, and a queue that goes before the walk comes to
         it is missed this time."""
-        broker = self._node.broker
+        broker = self._broker
         sums, gone, count = QueueSums(), _as_of_now(broker.gone), 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
@@ -116,7 +119,7 @@ class Totals:
         }
 
     def _add_channels(self) -> Steps:
-        clients = self._node.clients
+        clients = self._counts.clients
         sums = clients.sums
         received, sent = sums.received_bytes, sums.sent_bytes
         published, confirmed, delivered = sums.published, sums.confirmed, sums.delivered
@@ -141,11 +144,11 @@ class Totals:
             "deliver_get": delivered,
         }
 
-    def _plain(self) -> dict[str, Any]:
+    def _plain(self) -> JsonObject:
         """What is an integer already."""
-        node, broker, clients = self._node, self._node.broker, self._node.clients
-        store, logins = node.store, node.logins
-        groups = list(node.groups.all.values())
+        counts, broker, clients = self._counts, self._broker, self._counts.clients
+        store, logins = counts.store, counts.logins
+        groups = list(counts.groups.all.values())
         return {
             "at": broker.clock.now,
             "connections": clients.open_count,
@@ -176,7 +179,7 @@ class Totals:
             "pages_stored": store.pager.pages_stored,
             "pages_loaded": store.pager.pages_loaded,
             "journal_bytes": store.journal.total_bytes,
-            "unsynced_bytes": node.backlog_bytes(),
+            "unsynced_bytes": counts.backlog_bytes(),
         }
 
 

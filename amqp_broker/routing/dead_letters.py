@@ -117,10 +117,10 @@ class DeadLetters:
         self.cycles_dropped = 0
 
     def refuse(self, queue: ClassicQueue, message: Message) -> None:
-        """A full queue refuses a message, which becomes a dead letter before the turn ends (`post_refused`)."""
+        """A full queue refuses a message, which becomes a dead letter before the turn ends (`work`)."""
         self.refused.append((queue, message))
 
-    def post_refused(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """Post what full queues have refused in this turn, and what other full queues refuse of that. It is no mass
         event: each is the work of its publish, and there is no copy of it that could wait."""
         while self.refused:

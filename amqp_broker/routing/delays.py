@@ -59,6 +59,8 @@ class DelayedMessages:
         self.last_segment = 0
         self.settled: list[int] = []
         self._host = host
+        self._pager = host.store.pager
+        self._store = host.store
         self._vhost = vhost
         self._exchange = exchange
         self._next_number = 1
@@ -90,7 +92,7 @@ class DelayedMessages:
         if self._queue is not None and message.is_persistent:
             self._queue.hold(message, delay, receipt, is_again)
             return
-        self._host.store.pager.used += message.size
+        self._pager.add_used(message.size)
         self._hold(make_entry(message, self._next_number, now + delay, 0))
         self._next_number += 1
 
@@ -133,7 +135,7 @@ class DelayedMessages:
             return
         if route is not None and route.queues:
             route.publish(entry.message, None, True, now)
-        self._host.store.pager.used -= entry.message.size
+        self._pager.add_used(-entry.message.size)
 
     def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
         """All of its queues have it, or have refused it."""
@@ -141,10 +143,10 @@ class DelayedMessages:
             return
         if Refusal.UNKNOWN in refusals:
             # Its way was cut off. Queues that have it get it again: better twice than never.
-            entry.expires_at = self._host.clock.now + _AGAIN_MS
+            entry.put_off(self._host.clock.now + _AGAIN_MS)
             self._hold(entry)
         else:
-            self._host.store.pager.used -= entry.message.size
+            self._pager.add_used(-entry.message.size)
 
     def publish(self, message: Message, now: int, receipt: Receipt) -> bool:
         """A message is due: it goes where the exchange's bindings say now. Returns whether it went anywhere."""
@@ -199,7 +201,7 @@ class DelayedMessages:
             return
         for item in recovered.items:
             if isinstance(item, Entry):
-                self._host.store.touch(item.journal_segment, self)
+                self._store.touch(item.journal_segment, self)
                 self._recovered[item.sequence] = item
                 receipt = JointReceipt()
                 self._queue.hold(item.message, max(1, item.expires_at - now), receipt)
@@ -209,15 +211,15 @@ class DelayedMessages:
         """The group has it."""
         del self._recovered[entry.sequence]
         if not self.settled:
-            self._host.store.settling(self)
+            self._store.settling(self)
         self.settled.append(entry.sequence)
 
     def leave_segment(self, segment: int) -> None:
         """Write again what relies on a journal segment up to `segment`."""
-        store = self._host.store
+        store = self._store
         for entry in self._recovered.values():
             if 0 < entry.journal_segment <= segment:
-                entry.journal_segment = store.segment(self)
+                entry.rely_on(store.segment(self))
                 store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, 0)
 
     def delete(self) -> None:
@@ -225,9 +227,9 @@ class DelayedMessages:
         if self._timer is not None:
             self._timer.cancel()
         for _, _, entry in self._due:
-            self._host.store.pager.used -= entry.message.size
+            self._pager.add_used(-entry.message.size)
         for entry in self._under_way.values():
-            self._host.store.pager.used -= entry.message.size
+            self._pager.add_used(-entry.message.size)
         self._due = []
         self._under_way = {}
         if self._queue is not None:

@@ -103,7 +103,8 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes, token)
-        node.facts.process_id, node.facts.data_dir = os.getpid(), str(config.data_dir.absolute())
+        facts = node.facts
+        facts.runs_as(os.getpid(), str(config.data_dir.absolute()))
         cluster.prepare(node)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
@@ -203,6 +204,8 @@ class Run:
         self._management = management
         self._config = config
         self._node = node
+        self._facts = node.facts
+        self._system = node.system
         self._disk = disk
         self._listeners = listeners
         self._cluster = cluster
@@ -222,7 +225,7 @@ class Run:
             driver.wants_turn()
             is_ready = await self._get_ready(unverified)
             if is_ready:
-                self._node.facts.listeners = self._listeners.facts()
+                self._facts.listens(self._listeners.facts())
                 _say(f"ready {self._listeners.open(driver)}")
                 self._start_management()
                 await self._end()
@@ -267,7 +270,7 @@ class Run:
     async def _load(self, path: Path) -> bool:
         """Setting load_definitions: what the file has and the node has not. False: the node is to stop before that is
         done. Raises OSError, StorageError."""
-        task = self._node.system.take_over(_read_definitions(path))
+        task = self._system.take_over(_read_definitions(path))
         self._driver.wants_turn()
         if not await self._wait(lambda: "waiting for load_definitions", lambda: task.is_done):
             return False
@@ -315,7 +318,7 @@ class Run:
 
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
-        self._node.facts.is_draining = True
+        self._facts.ends()
         self._management.tell_to_stop()
         self._listeners.close()
         if self._driver.failed.done():

@@ -3,3 +3,5 @@ cimport cython
 @cython.final
 cdef class TurnClock:
     cdef public long long now
+
+    cpdef void set(self, long long now) noexcept

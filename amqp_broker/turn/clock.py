@@ -11,3 +11,7 @@ class TurnClock:
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
+
+    def set(self, now: int) -> None:
+        """For the node: another input, or the end of the turn, is at this time."""
+        self.now = now

@@ -47,7 +47,7 @@ class _Hasty(Node):
             channel.synced(_FAR)
         turn.dirty.extend(self.take_dirty())
         self.remote_queues.synced(_FAR)
-        self.remote_queues.end_turn(self.store.journal.position, self.alarms.is_on, now)
+        self.remote_queues.end_turn(now)
         turn.peers = [*turn.peers, *self.take_peers()]
         return turn
 

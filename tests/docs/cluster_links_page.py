@@ -33,6 +33,8 @@ KINDS = {
     'configuration is not committed: `{"index": 17, "members": {"n1": "host:port"}, "grouped": ["n1"]}`',
     FrameKind.ACQUAINTANCE: "who the sender is, and what it has seen of the receiver, in JSON: "
     "`amqp_broker/links/acquaintances.py`",
+    FrameKind.MANAGEMENT: "what a node asks another for who wants to see the whole cluster, and the answer: "
+    "`amqp_broker/management/peer_questions.py`",
 }
 
 

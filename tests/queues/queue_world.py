@@ -190,7 +190,7 @@ class World:
 
     def work(self) -> None:
         """What is left to do in slices."""
-        self.background.run(self.now)
+        self.background.work(self.now)
 
     def dispatch(self) -> None:
         for queue in self.queues:

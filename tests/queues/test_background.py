@@ -36,13 +36,13 @@ def test_jobs_take_turns_and_the_pace_ends_a_turn() -> None:
     background = Background(Slices(3))
     background.add(job(done, "a", 3))
     background.add(job(done, "b", 1))
-    background.run(1)
+    background.work(1)
     assert done == ["a@1", "b@1", "a@1"]
     assert len(background.jobs) == 1
-    background.run(2)
+    background.work(2)
     assert done[3:] == ["a@2"]
     assert not background.jobs
-    background.run(3)
+    background.work(3)
     assert len(done) == 4
 
 
@@ -50,7 +50,7 @@ def test_without_a_pace_everything_is_done() -> None:
     done: list[str] = []
     background = Background()
     background.add(job(done, "a", 1000))
-    background.run(1)
+    background.work(1)
     assert len(done) == 1000
 
 
@@ -59,10 +59,10 @@ def test_a_removed_job_does_not_go_on() -> None:
     background = Background(Slices(1))
     first = job(done, "a", 3)
     background.add(first)
-    background.run(1)
+    background.work(1)
     background.remove(first)
     background.remove(first)
-    background.run(2)
+    background.work(2)
     assert done == ["a@1"]
 
 
@@ -90,6 +90,6 @@ def test_only_a_job_that_may_comes_first() -> None:
     background.add(job(done, "other", 1))
     assert not background.run_newest(1)
     assert done == []
-    background.run(2)
+    background.work(2)
     background.add(job(done, "late", 1))
     assert not background.run_newest(3), "what may come first is over"

@@ -62,7 +62,7 @@ class _CommittingUnsynced(Node):
     def end_turn(self, now: int) -> Turn:
         turn = super().end_turn(now)
         if self.is_ready:
-            self.replication.synced(self.store.journal.position, now)
+            self.replication.synced(self.store.journal.position)
             turn.dirty.extend(self.take_dirty())
         return turn
 

@@ -31,6 +31,19 @@ def works(url: str) -> bool:
         return channel.wait_for_confirms() == []
 
 
+def test_who_changes_what_is_in_the_log() -> None:
+    with amqp_broker.running(management=True) as broker:
+        http = Http(broker.management_url)
+        http("PUT", "/queues/%2F/logged", {})
+        http("PUT", "/users/a%0Ab", {"password": "p", "tags": "management"})
+        other = http.as_user("a\nb", "p")
+        assert other("DELETE", "/queues/%2F/logged").status == 401
+        assert "PUT /api/queues/%2F/logged by user 'guest' from 127.0.0.1: 201" in broker.logs
+        assert "DELETE /api/queues/%2F/logged by user 'a%0Ab' from 127.0.0.1: 401" in broker.logs
+        for each in (http, other):
+            each.close()
+
+
 def test_it_is_started_again_and_the_node_goes_on() -> None:
     with amqp_broker.running(management=True) as broker:
         (child,) = children_of(broker.process.pid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import as_object, properties_key
@@ -26,7 +26,7 @@ class Bound(NamedTuple):
     binding: Binding
 
 
-class Bindings(Kind):
+class Bindings(Kind[Bound, Bound]):
     """A cursor has virtual host, kind and name of the destination, source, and properties_key."""
 
     name = "bindings"
@@ -34,8 +34,8 @@ class Bindings(Kind):
     cursor = (str, str, str, str, str)
     is_in_vhosts = True
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts)
         self._copies = copies
         self.columns = {
             "source": lambda one: one.source,
@@ -47,7 +47,7 @@ class Bindings(Kind):
             "properties_key": lambda one: _key_of(one.binding),
         }
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Bound]:
         """See Kind."""
         for name in self.vhosts_of(scope, after[0] if after is not None else None):
             if name is None:
@@ -57,7 +57,7 @@ class Bindings(Kind):
             for found in self._in(self.broker.vhosts[name], behind):
                 yield found if found is None else ((name, *found[0]), found[1])
 
-    def _in(self, vhost: VHost, after: Cursor | None) -> Things:
+    def _in(self, vhost: VHost, after: Cursor | None) -> Things[Bound]:
         for kind, names in ((EXCHANGE, vhost.router.names), (QUEUE, vhost.queue_names)):
             if after is not None and after[0] > kind:
                 continue
@@ -72,7 +72,7 @@ class Bindings(Kind):
                 last = found[-1]
                 yield None
 
-    def _to(self, vhost: VHost, destination: Destination, after: Cursor | None) -> Things:
+    def _to(self, vhost: VHost, destination: Destination, after: Cursor | None) -> Things[Bound]:
         """Those of one destination; after: source and properties_key."""
         sources = sorted(vhost.router.sources_of(destination))
         if destination.kind == QUEUE and destination.name in vhost.queues:
@@ -84,7 +84,7 @@ class Bindings(Kind):
             for found in self._between(vhost, source, destination, key):
                 yield found if found is None else ((destination.kind, destination.name, source, *found[0]), found[1])
 
-    def _between(self, vhost: VHost, source: str, destination: Destination, after: Cursor | None) -> Things:
+    def _between(self, vhost: VHost, source: str, destination: Destination, after: Cursor | None) -> Things[Bound]:
         """Those between two ends, which may be very many."""
         if source == DEFAULT_EXCHANGE:
             if after is None:
@@ -100,7 +100,7 @@ class Bindings(Kind):
                 yield (key[0],), bound
 
     @staticmethod
-    def _held(vhost: VHost, source: str, destination: Destination) -> Iterator[Any]:
+    def _held(vhost: VHost, source: str, destination: Destination) -> Iterator[_Keyed]:
         entry = vhost.router.get(source)
         if entry is not None:
             for binding in entry.exchange.bindings_to(destination):
@@ -133,11 +133,11 @@ class _Keyed(tuple[str, Binding]):
 
     __slots__ = ()
 
-    def __lt__(self, other: tuple[Any, ...]) -> bool:
-        return bool(self[0] < other[0])
+    def __lt__(self, other: tuple[object, ...]) -> bool:
+        return self[0] < str(other[0])
 
-    def __gt__(self, other: tuple[Any, ...]) -> bool:
-        return bool(self[0] > other[0])
+    def __gt__(self, other: tuple[object, ...]) -> bool:
+        return self[0] > str(other[0])
 
 
 def _key_of(binding: Binding) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from amqp_broker.channel.channel import Channel
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import DETAILS, Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import connection_name
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 from queues.consumer import UNLIMITED
 
 if TYPE_CHECKING:
-    from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.connection.connection import Connection
     from amqp_broker.flow.client import Client
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.request import Request
@@ -26,22 +29,22 @@ def channel_name(channel: Channel) -> str:
     return f"{connection_name(channel.connection)} ({channel.channel_id})"
 
 
-class Channels(Kind):
+class Channels(Kind[Channel, Channel]):
     """In the order of their connections, then of their numbers. consumers: the kind that its details are of."""
 
     name = "channels"
     singular = "channel"
     cursor = (int, int)
     is_by_node = True
-    consumers: Kind
+    consumers: Kind[ChannelConsumer, ChannelConsumer]
 
-    def __init__(self, node: NodeCounts, connections: Connections) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, connections: Connections) -> None:
+        super().__init__(counts)
         self._connections = connections
         self.columns = {
             "name": channel_name,
             "number": lambda one: one.channel_id,
-            "node": lambda one: node.config.node_name,
+            "node": lambda one: self.node_name,
             "user": lambda one: one.connection.session.user,
             "user_who_performed_action": lambda one: one.connection.session.acting or one.connection.session.user,
             "vhost": lambda one: one.vhost.name,
@@ -65,16 +68,16 @@ class Channels(Kind):
     def _oldest_age(self, one: Channel) -> int | None:
         """Since the broker took the message that the channel has held for longest."""
         first = one.unacked[one.head] if one.head < len(one.unacked) else None
-        return max(0, self.broker.clock.now - first.message.timestamp) if first is not None else None
+        return max(0, self.clock.now - first.message.timestamp) if first is not None else None
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Channel]:
         """See Kind."""
         return self.walk(after, lambda one: self._connections.shows(scope, one))
 
-    def walk(self, after: Cursor | None, is_shown: Callable[[Any], bool]) -> Things:
+    def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things[Channel]:
         """Those of connections that somebody wants."""
         if after is not None:
-            one = self.node.clients.connections.get(after[0])
+            one = self.clients.connections.get(after[0])
             if one is not None and is_shown(one):
                 yield from self._of(one, after[1])
         for found in self._connections.walk(after, is_shown):
@@ -83,13 +86,13 @@ class Channels(Kind):
             else:
                 yield None
 
-    def _of(self, one: Client, after: int) -> Things:
+    def _of(self, one: Client, after: int) -> Things[Channel]:
         """Those of one connection: at most channel_max."""
         for number in sorted(one.channels):
             if number > after and (channel := one.channels.get(number)) is not None:
                 yield (one.number, number), channel
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: Channel) -> bool:
         """See Kind."""
         return bool(thing.is_open)
 
@@ -101,14 +104,14 @@ class Channels(Kind):
             return None
         return one.channels.get(int(said[2]))
 
-    def details(self, scope: Scope, thing: Any) -> Steps:
+    def details(self, scope: Scope, thing: Channel) -> Steps:
         """See Kind: its consumers."""
         consumers = self.consumers
         return {"consumer_details": [consumers.row(one) for one in list(thing.consumers.values())[:DETAILS]]}
         yield
 
 
-def connection_details(one: Client) -> dict[str, Any]:
+def connection_details(one: Client) -> JsonObject:
     """What is said of the connection of something."""
     return {"name": connection_name(one), "peer_host": one.peer.host, "peer_port": one.peer.port}
 

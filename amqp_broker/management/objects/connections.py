@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import CLOSED, CLOSING, OPEN
 from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import as_object, connection_name
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
-    from amqp_broker.connection.connection import Connection
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.request import Request
 
@@ -22,7 +23,7 @@ _PORT = re.compile(r":(\d{1,5}) -> ")
 _FLOW = int(Reason.SHARE | Reason.OUTPUT | Reason.REPLIES)
 
 
-class Connections(Kind):
+class Connections(Kind[Connection, Connection]):
     """In the order in which they came."""
 
     name = "connections"
@@ -30,11 +31,12 @@ class Connections(Kind):
     cursor = (int,)
     is_by_node = True
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        self._alarms = counts.alarms
         self.columns = {
             "name": connection_name,
-            "node": lambda one: node.config.node_name,
+            "node": lambda one: self.node_name,
             "user": _of_session("user", ""),
             "user_who_performed_action": lambda one: (one.session.acting or one.session.user) if one.session else "",
             "vhost": _of_session("vhost", ""),
@@ -65,7 +67,7 @@ class Connections(Kind):
             return "starting"
         if one.state >= CLOSING:
             return "closed" if one.state == CLOSED else "closing"
-        if one.has_published and self.node.alarms.is_on:
+        if one.has_published and self._alarms.is_on:
             return "blocked" if one.paused_for & Reason.GATE else "blocking"
         return "flow" if one.paused_for & (_FLOW | Reason.GATE) else "running"
 
@@ -76,13 +78,13 @@ class Connections(Kind):
             return scope.asker.sees_all and scope.vhost is None
         return scope.vhost in (None, session.vhost) and (scope.asker.sees_all or session.user == scope.asker.name)
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Connection]:
         """See Kind."""
         return self.walk(after, lambda one: self.shows(scope, one))
 
-    def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things:
+    def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things[Connection]:
         """As `things`, of those that somebody wants."""
-        clients = self.node.clients
+        clients = self.clients
         last = after[0] if after is not None else None
         while numbers := clients.numbers.after(last, LOOK):
             for number in numbers:
@@ -92,7 +94,7 @@ class Connections(Kind):
             last = numbers[-1]
             yield None
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: Connection) -> bool:
         """See Kind."""
         return bool(thing.state != CLOSED)
 
@@ -113,6 +115,6 @@ class Connections(Kind):
         return None
 
 
-def _of_session(attribute: str, default: Any) -> Any:
+def _of_session(attribute: str, default: JsonValue) -> Callable[[Connection], JsonValue]:
     """A column that there is from the login on."""
     return lambda one: getattr(one.session, attribute) if one.session is not None else default

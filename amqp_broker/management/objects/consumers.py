@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.management.objects.channels import Channels, channel_name
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import as_object, connection_name
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.channel.consumer import ChannelConsumer
-    from amqp_broker.flow.client import Client
+    from amqp_broker.connection.connection import Connection
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.request import Request
 
 
-class Consumers(Kind):
+class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
     """In the order of their channels, then of their tags."""
 
     name = "consumers"
@@ -26,8 +27,8 @@ class Consumers(Kind):
     cursor = (int, int, str)
     is_by_node = True
 
-    def __init__(self, node: NodeCounts, connections: Connections, channels: Channels) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, connections: Connections, channels: Channels) -> None:
+        super().__init__(counts)
         self._connections = connections
         self._channels = channels
         self.columns = {
@@ -39,30 +40,30 @@ class Consumers(Kind):
             "exclusive": lambda one: one.is_exclusive,
             "prefetch_count": lambda one: one.prefetch,
             "arguments": lambda one: as_object(one.arguments),
-            "consumer_timeout": lambda one: node.config.consumer_timeout_ms,
+            "consumer_timeout": lambda one: counts.config.consumer_timeout_ms,
             "channel_details": self._channel_details,
         }
 
-    def _channel_details(self, one: ChannelConsumer) -> dict[str, Any]:
+    def _channel_details(self, one: ChannelConsumer) -> JsonObject:
         channel = one.channel
         connection = channel.connection
         return {
             "name": channel_name(channel),
             "number": channel.channel_id,
             "connection_name": connection_name(connection),
-            "node": self.node.config.node_name,
+            "node": self.node_name,
             "peer_host": connection.peer.host,
             "peer_port": connection.peer.port,
             "user": connection.session.user,
         }
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[ChannelConsumer]:
         """See Kind. Whose virtual host one may see, one sees also the consumers of others in it."""
 
-        def is_shown(one: Client) -> bool:
+        def is_shown(one: Connection) -> bool:
             return one.vhost is not None and scope.covers(one.vhost.name)
 
-        if after is not None and (one := self.node.clients.connections.get(after[0])) is not None:
+        if after is not None and (one := self.clients.connections.get(after[0])) is not None:
             channel = one.channels.get(after[1])
             if channel is not None and is_shown(one):
                 yield from self._of(channel, after[2])
@@ -72,14 +73,14 @@ class Consumers(Kind):
             else:
                 yield None
 
-    def _of(self, channel: Channel, after: str | None) -> Things:
+    def _of(self, channel: Channel, after: str | None) -> Things[ChannelConsumer]:
         """Those of one channel: at most max_consumers_per_channel."""
         number = channel.connection.number
         for tag in sorted(channel.consumers):
             if (after is None or tag > after) and (consumer := channel.consumers.get(tag)) is not None:
                 yield (number, channel.channel_id, tag), consumer
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: ChannelConsumer) -> bool:
         """See Kind."""
         return not thing.is_cancelled
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
+from amqp_broker.routing.vhost import VHost
 from amqp_broker.vhosts.policies import EXCHANGES, matching_policies
+from exchanges.router import ExchangeEntry
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.octets.sorted_keys import SortedKeys
-    from amqp_broker.routing.vhost import VHost
+
+#: An exchange, and where it is.
+InVhost = tuple[VHost, ExchangeEntry]
 
 
-class Exchanges(VhostThings):
+class Exchanges(VhostThings[InVhost, InVhost]):
     """A thing is (vhost, entry of the router)."""
 
     name = "exchanges"
     singular = "exchange"
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
         self.columns = {
             "name": lambda one: one[1].name,
             "vhost": lambda one: one[0].name,
@@ -40,15 +44,15 @@ class Exchanges(VhostThings):
         """See VhostThings."""
         return vhost.router.names
 
-    def one(self, vhost: VHost, name: str) -> Any:
+    def one(self, vhost: VHost, name: str) -> InVhost | None:
         """See VhostThings."""
         entry = vhost.router.get(name)
         return (vhost, entry) if entry is not None else None
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: InVhost) -> bool:
         """See Kind."""
         return thing[0].router.get(thing[1].name) is thing[1]
 
-    def _policy(self, one: Any) -> str:
-        policy, _ = matching_policies(self.broker.metadata, one[0].name, EXCHANGES, one[1].name)
+    def _policy(self, one: InVhost) -> str:
+        policy, _ = matching_policies(self.metadata, one[0].name, EXCHANGES, one[1].name)
         return policy.name if policy is not None else ""

@@ -10,9 +10,10 @@ one may have gone meanwhile. So what stays is seen once, whatever comes and goes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from amqp_broker.management.access import MANAGEMENT
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.request import Request
 
+#: What the things of a kind are, and what its columns are given of one.
+Thing = TypeVar("Thing")
+Seen = TypeVar("Seen")
 #: Where a page ended.
-Cursor = tuple[Any, ...]
+Cursor = tuple[JsonValue, ...]
 #: The things behind a cursor, each with its own.
-Things = Iterator[tuple[Cursor, Any] | None]
+Things = Iterator[tuple[Cursor, Thing] | None]
 #: So many are looked at in one slice, if none of them is shown.
 LOOK = 64
 #: So many things of one are shown with it.
@@ -41,7 +45,7 @@ class Scope(NamedTuple):
         return self.vhost in (None, vhost) and self.asker.sees(vhost)
 
 
-class Kind:
+class Kind(Generic[Thing, Seen]):
     """name: in requests. singular: what a refusal calls one. cursor: the types of what a cursor has. needs_tag: without
     which a user sees none. is_in_vhosts: each is in a virtual host. is_by_node: each node has its own."""
 
@@ -52,37 +56,40 @@ class Kind:
     is_in_vhosts = False
     is_by_node = False
 
-    def __init__(self, node: NodeCounts) -> None:
-        self.node = node
-        self.broker = node.broker
-        self.columns: Mapping[str, Callable[[Any], Any]] = {}
+    def __init__(self, counts: NodeCounts) -> None:
+        self.broker = counts.broker
+        self.metadata = counts.broker.metadata
+        self.clock = counts.broker.clock
+        self.clients = counts.clients
+        self.node_name = counts.config.node_name
+        self.columns: Mapping[str, Callable[[Seen], JsonValue]] = {}
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Thing]:
         """See the module's docstring."""
         raise NotImplementedError
 
-    def row(self, thing: Any) -> dict[str, Any]:
+    def row(self, thing: Thing) -> JsonObject:
         """All columns of one."""
         seen = self.look(thing)
         return {name: column(seen) for name, column in self.columns.items()}
 
-    def look(self, thing: Any) -> Any:
-        """What columns are given of a thing: read once for all of them."""
-        return thing
+    def look(self, thing: Thing) -> Seen:
+        """What columns are given of a thing: read once for all of them. The thing itself, for most kinds."""
+        return cast("Seen", thing)
 
-    def home_of(self, thing: Any) -> str:
+    def home_of(self, thing: Thing) -> str:
         """The node that has to be asked for its row, "" where this one makes it."""
         return ""
 
-    def key_of(self, thing: Any) -> list[str]:
+    def key_of(self, thing: Thing) -> list[str]:
         """What names it to its home."""
         raise NotImplementedError
 
-    def keyed(self, key: tuple[Any, ...]) -> Any:
+    def keyed(self, key: Cursor) -> Thing | None:
         """The one that `key_of` names, None where there is none."""
         raise NotImplementedError
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: Thing) -> bool:
         """Whether it has not gone since `things` gave it."""
         return True
 
@@ -90,7 +97,7 @@ class Kind:
         """Its result: the one that a request names, None where there is none."""
         raise NotImplementedError
 
-    def details(self, scope: Scope, thing: Any) -> Steps:
+    def details(self, scope: Scope, thing: Thing) -> Steps:
         """What is shown of one thing besides its columns."""
         return {}
         yield

@@ -8,8 +8,8 @@ node.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.objects.accounts import Permissions, TopicPermissions, Users
 from amqp_broker.management.objects.bindings import Bindings
@@ -17,16 +17,18 @@ from amqp_broker.management.objects.channels import Channels
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.consumers import Consumers
 from amqp_broker.management.objects.exchanges import Exchanges
-from amqp_broker.management.objects.kind import Cursor, Kind, Scope
+from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.limits import UserLimits, VhostLimits
 from amqp_broker.management.objects.parameters import GlobalParameters, Parameters
 from amqp_broker.management.objects.policies import OperatorPolicies, Policies
 from amqp_broker.management.objects.queues import Queues
-from amqp_broker.management.objects.rows import as_lines, make_rows, of_lines
+from amqp_broker.management.objects.records import AnyRecords
+from amqp_broker.management.objects.rows import AnyKind, Columns, as_lines, make_rows, of_lines
 from amqp_broker.management.objects.sorted_copies import SortedCopies
 from amqp_broker.management.objects.vhosts import VHosts
 from amqp_broker.management.refused import not_found
 from amqp_broker.management.request import JsonText, Request, encode_value, list_of
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -36,19 +38,20 @@ if TYPE_CHECKING:
 
 #: So many rows has a page at most.
 MOST_ROWS = 500
-Columns = Mapping[str, Callable[[Any], Any]]
 
 
-def make_kinds(node: NodeCounts, connections: Connections) -> dict[str, Kind]:
+def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, AnyKind]:
     """All kinds, by name."""
-    copies = SortedCopies(node.broker.timers, node.broker.clock)
-    channels, queues = Channels(node, connections), Queues(node)
-    channels.consumers = queues.consumers = consumers = Consumers(node, connections, channels)
-    kinds: list[Kind] = [
-        connections, channels, consumers, queues, Exchanges(node), Bindings(node, copies), VHosts(node),
-        Users(node, copies), Permissions(node, copies), TopicPermissions(node, copies), Policies(node, copies),
-        OperatorPolicies(node, copies), VhostLimits(node, copies), UserLimits(node, copies), Parameters(node, copies),
-        GlobalParameters(node, copies),
+    copies = SortedCopies(counts.broker.timers, counts.broker.clock)
+    channels, queues = Channels(counts, connections), Queues(counts)
+    channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
+    records: list[type[AnyRecords]] = [
+        Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
+        GlobalParameters,
+    ]  # fmt: skip
+    kinds: list[AnyKind] = [
+        connections, channels, consumers, queues, Exchanges(counts), Bindings(counts, copies), VHosts(counts),
+        *(each(counts, copies) for each in records),
     ]  # fmt: skip
     return {kind.name: kind for kind in kinds}
 
@@ -56,18 +59,19 @@ def make_kinds(node: NodeCounts, connections: Connections) -> dict[str, Kind]:
 class Pages:
     """See the module's docstring."""
 
-    def __init__(self, node: NodeCounts, peers: PeerQuestions) -> None:
-        self._node = node
+    def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
+        self._vhosts = counts.broker.vhosts
+        self._clock = counts.broker.clock
         self._peers = peers
-        self.connections = Connections(node)
-        self.kinds = make_kinds(node, self.connections)
+        self.connections = Connections(counts)
+        self.kinds = make_kinds(counts, self.connections)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,
         }
         peers.verbs |= {"page": self._serve_page, "rows": self._serve_rows, "object": self._serve_object}
 
-    def _kind(self, request: Request) -> Kind:
+    def _kind(self, request: Request) -> AnyKind:
         name = request.text("kind")
         kind = self.kinds.get(name)
         if kind is None:
@@ -80,7 +84,7 @@ class Pages:
         if not is_wanted and not request.has("vhost"):
             return Scope(request.asker, None)
         name = request.text("vhost")
-        if name not in self._node.broker.vhosts:
+        if name not in self._vhosts:
             raise not_found("vhost", name)
         request.asker.check_vhost(name)
         return Scope(request.asker, name)
@@ -101,12 +105,12 @@ class Pages:
             "columns": list(columns),
             "rows": list_of([row for row in rows if row is not None]),
             "next": json.dumps(following) if following is not None else None,
-            "at": self._node.broker.clock.now,
+            "at": self._clock.now,
             "node": self._peers.own_node,
             "stale": stale,
         }
 
-    def _rows_of(self, kind: Kind, things: list[Any], columns: Columns, asker: Asker) -> Steps:
+    def _rows_of(self, kind: AnyKind, things: list[object], columns: Columns, asker: Asker) -> Steps:
         """Its result: rows, and who has not answered. Of what lives elsewhere its home makes the row; if that does not
         answer, it is what is known here."""
         homes: dict[str, list[int]] = {}
@@ -133,7 +137,7 @@ class Pages:
         return rows, stale
 
     def _of_nodes(
-        self, kind: Kind, scope: Scope, request: Request, after: Cursor | None, limit: int, columns: Columns
+        self, kind: AnyKind, scope: Scope, request: Request, after: Cursor | None, limit: int, columns: Columns
     ) -> Steps:
         """Its result: rows, the next cursor, and who has not answered. One node after the other, in the order of their
         names: a cursor begins with one."""
@@ -193,19 +197,19 @@ class Pages:
         answers = yield from self._peers.ask_all(asked, "object", request.fields, request.asker)
         for name, answer in answers.items():
             if answer is not None and answer.text:
-                return {"object": JsonText(answer.text), "at": self._node.broker.clock.now, "node": name, "stale": []}
+                return {"object": JsonText(answer.text), "at": self._clock.now, "node": name, "stale": []}
         if not is_here:
             names = [request.text(each) for each in ("name", "user", "component", "source") if request.has(each)]
             raise not_found(kind.singular, " ".join(names), scope.vhost)
         return {
             "object": (yield from self._describe(kind, scope, thing)),
-            "at": self._node.broker.clock.now,
+            "at": self._clock.now,
             "node": self._peers.own_node,
             "stale": [name for name, answer in answers.items() if answer is None],
         }
 
     @staticmethod
-    def _describe(kind: Kind, scope: Scope, thing: Any) -> Steps:
+    def _describe(kind: AnyKind, scope: Scope, thing: object) -> Steps:
         details = yield from kind.details(scope, thing)
         return encode_value({**kind.row(thing), **details})
 
@@ -218,9 +222,9 @@ class Pages:
         return {}, (yield from self._describe(kind, scope, thing))
 
 
-def _collect(kind: Kind, scope: Scope, after: Cursor | None, limit: int) -> Steps:
+def _collect(kind: AnyKind, scope: Scope, after: Cursor | None, limit: int) -> Steps:
     """Its result: the things of a page, and the cursor behind the last of them, None where there are no more."""
-    things: list[Any] = []
+    things: list[object] = []
     for found in kind.things(scope, after):
         if found is None:
             yield None
@@ -231,7 +235,7 @@ def _collect(kind: Kind, scope: Scope, after: Cursor | None, limit: int) -> Step
     return things, None
 
 
-def _columns(kind: Kind, request: Request, *, is_own: bool = True) -> Columns:
+def _columns(kind: AnyKind, request: Request, *, is_own: bool = True) -> Columns:
     """is_own: a column that there is not is an error. Another node may be of a version that has others."""
     if not request.has("columns"):
         return dict(kind.columns)
@@ -242,11 +246,11 @@ def _columns(kind: Kind, request: Request, *, is_own: bool = True) -> Columns:
     return {name: kind.columns.get(name, _unknown) for name in names}
 
 
-def _unknown(thing: Any) -> None:
+def _unknown(thing: object) -> None:
     return None
 
 
-def _cursor(kind: Kind, text: str) -> Cursor:
+def _cursor(kind: AnyKind, text: str) -> Cursor:
     """What a page before has said was `next`. Raises ValueError."""
     try:
         cursor = json.loads(text)
@@ -263,5 +267,5 @@ def _cursor(kind: Kind, text: str) -> Cursor:
     return tuple(cursor)
 
 
-def _has_types(values: list[Any], types: tuple[type, ...]) -> bool:
+def _has_types(values: list[JsonValue], types: tuple[type, ...]) -> bool:
     return len(values) == len(types) and all(type(value) is each for value, each in zip(values, types, strict=True))

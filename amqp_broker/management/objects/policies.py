@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.objects.kind import Cursor
 from amqp_broker.management.objects.records import VhostRecords
+from amqp_broker.metadata.entities import Policy
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.objects.sorted_copies import SortedCopies
-    from amqp_broker.metadata.entities import Policy
 
 
-class Policies(VhostRecords):
+class Policies(VhostRecords[Policy]):
     """Those that users make."""
 
     name = "policies"
     singular = "policy"
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node, copies)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts, copies)
         self.columns = {
             "vhost": lambda one: one.vhost,
             "name": lambda one: one.name,
@@ -39,7 +39,7 @@ class Policies(VhostRecords):
         """See VhostRecords."""
         return [(vhost, policy.name) for policy in self.those_of(vhost)]
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> Policy | None:
         """See Records."""
         return next((policy for policy in self.those_of(key[0]) if policy.name == key[1]), None)
 

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.management.objects.channels import connection_details
-from amqp_broker.management.objects.kind import Kind, Scope
+from amqp_broker.management.objects.kind import Cursor, Kind, Scope
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
+from queues.queue import Queue
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.metadata.entities import Policy
     from amqp_broker.octets.sorted_keys import SortedKeys
+    from amqp_broker.queue_types.proxy.queue import QueueProxy
+    from amqp_broker.queue_types.quorum.queue import QuorumQueue
+    from amqp_broker.queue_types.remote.queue import RemoteQueue
     from amqp_broker.routing.vhost import VHost
-    from queues.queue import Queue
 
 #: So many consumers of a queue are shown with it; so many of them are described in one slice.
 _CONSUMERS = 200
 _SLICE = 16
 
+#: A queue, and what was counted of it.
+Counted = tuple[Queue, QueueSums]
 
-def _of_queue(column: Callable[[Any], Any]) -> Callable[[Any], Any]:
+
+def _of_queue(column: Callable[[Queue], JsonValue]) -> Callable[[Counted], JsonValue]:
     return lambda seen: column(seen[0])
 
 
-def _published(name: str) -> Callable[[Any], Any]:
+def _published(name: str) -> Callable[[Counted], JsonValue]:
     """What is known of queues whose rules are run here."""
     return lambda seen: getattr(seen[1], name) if seen[1].publishing else None
 
 
-def _delivered(name: str) -> Callable[[Any], Any]:
+def _delivered(name: str) -> Callable[[Counted], JsonValue]:
     """What is known of queues that deliver from here."""
     return lambda seen: getattr(seen[1], name) if seen[1].delivering else None
 
 
 #: What never falls, for the life of a queue and of the node that counts; None where this node does not know it.
-COUNTERS: dict[str, Callable[[Any], Any]] = {
+COUNTERS: dict[str, Callable[[Counted], JsonValue]] = {
     "publish": _published("published"),
     "deliver": _delivered("delivered"),
     "deliver_no_ack": _delivered("auto_acked"),
@@ -58,17 +66,18 @@ COUNTERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-class Queues(VhostThings):
+class Queues(VhostThings[Queue, Counted]):
     """consumers: the kind that its details are of."""
 
     name = "queues"
     singular = "queue"
-    consumers: Kind
+    consumers: Kind[ChannelConsumer, ChannelConsumer]
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
-        self._policies: dict[tuple[str, str, str], tuple[int, Any]] = {}
-        columns: dict[str, Callable[[Any], Any]] = {
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        self._membership = counts.membership
+        self._policies: dict[tuple[str, str, str], tuple[int, tuple[Policy | None, Policy | None]]] = {}
+        columns: dict[str, Callable[[Queue], JsonValue]] = {
             "name": lambda one: one.name,
             "vhost": lambda one: one.declaration.vhost,
             "type": lambda one: one.declaration.type,
@@ -106,34 +115,34 @@ class Queues(VhostThings):
         """See VhostThings."""
         return vhost.queue_names
 
-    def one(self, vhost: VHost, name: str) -> Any:
+    def one(self, vhost: VHost, name: str) -> Queue | None:
         """See VhostThings."""
         return vhost.queues.get(name)
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: Queue) -> bool:
         """See Kind."""
         return not thing.is_deleted
 
-    def look(self, thing: Any) -> Any:
+    def look(self, thing: Queue) -> Counted:
         """See Kind: the queue, and what was counted of it."""
         sums = QueueSums()
         thing.add_counters(sums)
         return thing, sums
 
-    def home_of(self, thing: Any) -> str:
+    def home_of(self, thing: Queue) -> str:
         """See Kind."""
         return str(thing.home)
 
-    def key_of(self, thing: Any) -> list[str]:
+    def key_of(self, thing: Queue) -> list[str]:
         """See Kind."""
         return [thing.declaration.vhost, thing.name]
 
-    def keyed(self, key: tuple[Any, ...]) -> Any:
+    def keyed(self, key: Cursor) -> Queue | None:
         """See Kind."""
-        vhost = self.broker.vhosts.get(key[0])
-        return vhost.queues.get(key[1]) if vhost is not None else None
+        vhosts = self.broker.vhosts
+        return vhosts[key[0]].queues.get(key[1]) if key[0] in vhosts else None
 
-    def details(self, scope: Scope, thing: Any) -> Steps:
+    def details(self, scope: Scope, thing: Queue) -> Steps:
         """See Kind: its consumers on this node."""
         found = [each for each in islice(_consumers(thing), _CONSUMERS) if isinstance(each, ChannelConsumer)]
         rows = []
@@ -148,35 +157,35 @@ class Queues(VhostThings):
     def _is_exclusive(self, queue: Queue) -> bool:
         return queue.declaration.owner is not None
 
-    def _state(self, queue: Any) -> str:
-        if queue.home and not queue.link.is_connected:
+    def _state(self, queue: Queue) -> str:
+        if queue.home and not cast("RemoteQueue", queue).link.is_connected:
             return "down"
         return "running"
 
-    def _node(self, queue: Any) -> str:
+    def _node(self, queue: Queue) -> str:
         return queue.home or self._leader(queue) or self.broker.own_node
 
-    def _leader(self, queue: Any) -> str | None:
+    def _leader(self, queue: Queue) -> str | None:
         if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
             return None
-        return str(queue.group.raft.leader or "")
+        return str(cast("QuorumQueue", queue).group.raft.leader or "")
 
-    def _members(self, queue: Any) -> list[str] | None:
+    def _members(self, queue: Queue) -> list[str] | None:
         if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
             return None
-        return sorted(queue.group.raft.members)
+        return sorted(cast("QuorumQueue", queue).group.raft.members)
 
-    def _online(self, queue: Any) -> list[str] | None:
+    def _online(self, queue: Queue) -> list[str] | None:
         members = self._members(queue)
         if members is None:
             return None
-        linked = self.node.membership.is_linked
+        linked = self._membership.is_linked
         return [name for name in members if name == self.broker.own_node or linked(name)]
 
-    def _matching(self, queue: Queue) -> Any:
+    def _matching(self, queue: Queue) -> tuple[Policy | None, Policy | None]:
         """The policies that apply to a queue: found again when some policy has changed."""
         declaration = queue.declaration
-        key, metadata = (declaration.vhost, declaration.type, queue.name), self.broker.metadata
+        key, metadata = (declaration.vhost, declaration.type, queue.name), self.metadata
         known = self._policies.get(key)
         if known is not None and known[0] == metadata.policy_generation:
             return known[1]
@@ -190,7 +199,7 @@ class Queues(VhostThings):
         found = self._matching(queue)[which]
         return found.name if found is not None else ""
 
-    def _effective(self, queue: Queue) -> dict[str, Any]:
+    def _effective(self, queue: Queue) -> JsonObject:
         policy, operator = self._matching(queue)
         own = dict(policy.definition) if policy is not None else {}
         for key, value in (operator.definition if operator is not None else {}).items():
@@ -203,35 +212,35 @@ class Queues(VhostThings):
         is_idle = not (queue.message_count() or queue.unacked_count() or queue.consumer_count())
         return queue.last_used if is_idle else None
 
-    def _oldest_age(self, queue: Any) -> int | None:
+    def _oldest_age(self, queue: Queue) -> int | None:
         arrived = queue.oldest_arrival()
-        return max(0, self.broker.clock.now - arrived) if arrived else None
+        return max(0, self.clock.now - arrived) if arrived else None
 
 
-def _figure(queue: Any, name: str) -> int | None:
+def _figure(queue: Queue, name: str) -> int | None:
     return QUEUE_TYPES[queue.declaration.type].figures(queue).get(name)
 
 
-def _consumers(queue: Any) -> Any:
+def _consumers(queue: Queue) -> Iterator[object]:
     dispatcher = getattr(queue, "dispatcher", None)
-    return iter(dispatcher.consumers if dispatcher is not None else queue.consumers)
+    return iter(dispatcher.consumers if dispatcher is not None else cast("QueueProxy", queue).consumers)
 
 
-def _single_active(queue: Any) -> str | None:
+def _single_active(queue: Queue) -> str | None:
     dispatcher = getattr(queue, "dispatcher", None)
     active = dispatcher.active if dispatcher is not None and dispatcher.is_single_active else None
     return getattr(active, "tag", None)
 
 
-def _exclusive_tag(queue: Any) -> str | None:
+def _exclusive_tag(queue: Queue) -> str | None:
     first = next(_consumers(queue), None)
-    return first.tag if first is not None and getattr(first, "is_exclusive", False) else None
+    return getattr(first, "tag", None) if getattr(first, "is_exclusive", False) else None
 
 
-def _owner(queue: Any) -> dict[str, Any] | None:
+def _owner(queue: Queue) -> JsonObject | None:
     owner = queue.declaration.owner
     return connection_details(owner) if owner is not None and hasattr(owner, "peer") else None
 
 
-def _delivery_limit(queue: Any) -> int | None:
+def _delivery_limit(queue: Queue) -> int | None:
     return queue.settings.delivery_limit if queue.settings is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
 from amqp_broker.turn.task import Steps
@@ -13,23 +13,25 @@ if TYPE_CHECKING:
     from amqp_broker.management.objects.sorted_copies import SortedCopies
     from amqp_broker.management.request import Request
 
+#: What the metadata have of one.
+Record = TypeVar("Record")
 
-class Records(Kind):
+
+class Records(Kind[Record, Record]):
     """In the order of their keys. names: the fields of a request that name one, in the order of the key."""
 
     names: tuple[str, ...] = ("name",)
 
-    def __init__(self, node: NodeCounts, copies: SortedCopies) -> None:
-        super().__init__(node)
+    def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
+        super().__init__(counts)
         self._copies = copies
-        self.metadata = node.broker.metadata
         self.cursor = (str,) * len(self.names)
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """Of all that there are, or of those in the virtual host that is asked for."""
         raise NotImplementedError
 
-    def record(self, key: Cursor) -> Any:
+    def record(self, key: Cursor) -> Record | None:
         """The one with this key, None where there is none."""
         raise NotImplementedError
 
@@ -37,7 +39,7 @@ class Records(Kind):
         """Whether a user sees it."""
         return True
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Record]:
         """See Kind."""
         for key in self._copies.keys((self.name, scope.vhost), after, self.keys(scope)):
             if key is None:
@@ -52,7 +54,10 @@ class Records(Kind):
         yield
 
 
-class VhostRecords(Records):
+AnyRecords = Records[Any]  # each has records of its own class
+
+
+class VhostRecords(Records[Record]):
     """The first of a key is the virtual host."""
 
     names: tuple[str, ...] = ("vhost", "name")

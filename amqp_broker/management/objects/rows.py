@@ -7,13 +7,17 @@ from typing import Any
 
 from amqp_broker.management.objects.kind import Kind
 from amqp_broker.management.request import JsonText, encode_value
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
+#: Whatever kind; who has things of one gives them to the same.
+AnyKind = Kind[Any, Any]  # each kind has things of its own class
+Columns = Mapping[str, Callable[[object], JsonValue]]
 #: So many rows are made in one slice.
 _SLICE = 4
 
 
-def make_rows(kind: Kind, things: list[Any], columns: Mapping[str, Callable[[Any], Any]]) -> Steps:
+def make_rows(kind: AnyKind, things: list[object], columns: Columns) -> Steps:
     """Its result: a row of each, None of one that has gone meanwhile."""
     rows: list[JsonText | None] = []
     for number, thing in enumerate(things):

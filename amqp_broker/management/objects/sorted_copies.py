@@ -23,7 +23,7 @@ MOST_KEYS = 2_000_000
 #: So many keys are sorted, or merged, in one slice.
 _RUN = 512
 
-Key = tuple[Any, ...]
+Key = tuple[Any, ...]  # whatever has an order
 
 
 class SortedCopies:

@@ -6,21 +6,22 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
 from amqp_broker.management.definitions.arguments import table_as_json
+from amqp_broker.protocol.json_values import JsonObject
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
 
 
-def as_object(table: Mapping[str, Any] | None) -> dict[str, Any]:
+def as_object(table: Mapping[str, object] | None) -> JsonObject:
     """A field table as a JSON object."""
     return table_as_json(table) if table else {}
 
 
-def properties_key(binding_key: str, arguments: Mapping[str, Any]) -> str:
+def properties_key(binding_key: str, arguments: JsonObject) -> str:
     """What tells the bindings between the same two ends apart, fit for a path: `~` for no key and no arguments, else
     the key, and behind a `~` a digest of the arguments in their JSON form, if there are any."""
     key = quote_plus(binding_key, errors="surrogateescape").replace("~", "%7E")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
+from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Seen, Thing, Things
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
 
 
-class VhostThings(Kind):
+class VhostThings(Kind[Thing, Seen]):
     """In the order of virtual host and name."""
 
     cursor = (str, str)
@@ -23,11 +23,11 @@ class VhostThings(Kind):
         """Of those in a virtual host."""
         raise NotImplementedError
 
-    def one(self, vhost: VHost, name: str) -> Any:
+    def one(self, vhost: VHost, name: str) -> Thing | None:
         """The one of that name, None where there is none."""
         raise NotImplementedError
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[Thing]:
         """See Kind."""
         for vhost_name in self.vhosts_of(scope, after[0] if after is not None else None):
             if vhost_name is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
+from amqp_broker.metadata.entities import VHost
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -12,16 +14,16 @@ if TYPE_CHECKING:
     from amqp_broker.management.request import Request
 
 
-class VHosts(Kind):
+class VHosts(Kind[VHost, VHost]):
     """A thing is the record of the metadata."""
 
     name = "vhosts"
     singular = "vhost"
     cursor = (str,)
 
-    def __init__(self, node: NodeCounts) -> None:
-        super().__init__(node)
-        vhosts = node.broker.vhosts
+    def __init__(self, counts: NodeCounts) -> None:
+        super().__init__(counts)
+        vhosts = counts.broker.vhosts
         self.columns = {
             "name": lambda one: one.name,
             "description": lambda one: one.description,
@@ -30,33 +32,33 @@ class VHosts(Kind):
             "metadata": _metadata,
             "tracing": lambda one: one.tracing,
             "protected_from_deletion": lambda one: False,
-            "cluster_state": lambda one: {node.config.node_name: "running"},
+            "cluster_state": lambda one: {self.node_name: "running"},
             "connections": lambda one: vhosts[one.name].connections,
             "queues": lambda one: len(vhosts[one.name].queues),
             "exchanges": lambda one: len(vhosts[one.name].router.names),
             "limits": lambda one: dict(one.limits),
         }
 
-    def things(self, scope: Scope, after: Cursor | None) -> Things:
+    def things(self, scope: Scope, after: Cursor | None) -> Things[VHost]:
         """See Kind."""
         for name in self.vhosts_of(scope, after[0] if after is not None else None):
             if name is None:
                 yield None
-            elif after is None or name > after[0]:
-                yield (name,), self.broker.metadata.vhost(name)
+            elif (after is None or name > after[0]) and (found := self.metadata.vhost(name)) is not None:
+                yield (name,), found
 
-    def is_there(self, thing: Any) -> bool:
+    def is_there(self, thing: VHost) -> bool:
         """See Kind."""
-        return thing is not None and thing.name in self.broker.vhosts
+        return thing.name in self.broker.vhosts
 
     def find(self, scope: Scope, request: Request) -> Steps:
         """See Kind."""
         name = request.text("name")
-        return self.broker.metadata.vhost(name) if scope.covers(name) else None
+        return self.metadata.vhost(name) if scope.covers(name) else None
         yield
 
 
-def _metadata(one: Any) -> dict[str, Any]:
+def _metadata(one: VHost) -> JsonObject:
     return {
         "description": one.description, "tags": list(one.tags), "default_queue_type": one.default_queue_type,
     }  # fmt: skip

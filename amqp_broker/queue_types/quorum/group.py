@@ -109,20 +109,24 @@ class GroupHost(Protocol):
 
 
 class QueueGroup(CommandSink):
-    """queues: those that the metadata have, by id."""
+    """raft: the group, open, with this machine. queues: those that the metadata have, by id."""
 
-    def __init__(self, group_id: int, groups: QuorumGroups, host: GroupHost, config: Config) -> None:
+    def __init__(
+        self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
+        config: Config, now: int,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.group_id = group_id
+        self.group_id = raft.group_id
         self.clock = groups.clock
         self.queues: dict[int, QuorumQueue] = {}
-        pager = host.store.pager
-        self.pager = Pager(
-            pager.page_store, pager.budget_bytes, pager.page_bytes, pager.head_messages, pager.head_bytes
-        )
-        self.machine = QueueGroupMachine(groups.own_node, self.pager)
-        self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
-        self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
+        self.pager = pager
+        self.machine = machine
+        self.raft = raft
+        # A session above all that the log knows of earlier runs, and none that only others know of.
+        newest = _newest_session(raft, machine, groups.own_node)
+        session = session_above(newest, now << SESSION_BITS, host.random_bytes)
+        self.stream = OwnStream(groups.own_node, session)
+        machine.begin_session(session)
         self.letters = DeadLetterPublisher(self, groups, host.store, host.background)
         self._groups = groups
         self.host = host
@@ -146,20 +150,6 @@ class QueueGroup(CommandSink):
         self._ended: dict[int, None] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
-
-    def open(self, raft: Group, now: int) -> None:
-        """After RaftHost.open_group: a session above all that the log knows of earlier runs, and none that only others
-        know of."""
-        self.raft = raft
-        own = self._groups.own_node
-        newest = self.machine.last_session_of(own)
-        for data, _, _, kind in raft.member.log.entries:
-            if kind == REGULAR and data:
-                origin, session = origin_of(data)
-                if origin == own:
-                    newest = max(newest, session)
-        self.stream = OwnStream(own, self._session_above(newest, now))
-        self.machine.begin_session(self.stream.session)
 
     def _session_above(self, newest: int, now: int) -> int:
         return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
@@ -569,3 +559,14 @@ class QueueGroup(CommandSink):
                 if session and self._downed.get(name) != session:
                     earliest = min(earliest, since + self._node_down_ms)
         return earliest
+
+
+def _newest_session(raft: Group, machine: QueueGroupMachine, own: str) -> int:
+    """Of this node, as far as the log knows."""
+    newest = int(machine.last_session_of(own))
+    for data, _, _, kind in raft.member.log.entries:
+        if kind == REGULAR and data:
+            origin, session = origin_of(data)
+            if origin == own:
+                newest = max(newest, session)
+    return newest

@@ -40,7 +40,7 @@ cdef class QuorumGroups:
     cpdef int served(self, long long group_id) except -1
     cpdef bint send_batch(self, str leader, long long group_id, bytes batch) except -1
     @cython.locals(group=QueueGroup)
-    cpdef void begin_end_of_turn(self, long long now) except *
+    cpdef void work(self, long long now) except *
     cpdef void record_change(self) except *
     @cython.locals(served=dict, group=QueueGroup, due="long long")
     cpdef void end_turn(self, long long position) except *

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.quorum.group import QueueGroup
+from queues.pager import Pager
+from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
 
 if TYPE_CHECKING:
@@ -123,10 +125,14 @@ class QuorumGroups:
     def open(self, members: tuple[str, ...], now: int) -> None:
         """See Replication's QueueGroups. Raises CorruptLog."""
         for group_id in range(1, self._config.queue_groups + 1):
-            group = QueueGroup(group_id, self, self._host, self._config)
-            self.all[group_id] = group
-            self.pagers.append(group.pager)
-            group.open(self._raft.open_group(group_id, group.machine, members, now), now)
+            common = self._host.store.pager
+            pager = Pager(
+                common.page_store, common.budget_bytes, common.page_bytes, common.head_messages, common.head_bytes
+            )
+            machine = QueueGroupMachine(self.own_node, pager)
+            raft = self._raft.open_group(group_id, machine, members, now)
+            self.pagers.append(pager)
+            self.all[group_id] = QueueGroup(raft, machine, pager, self, self._host, self._config, now)
 
     def activate(self) -> None:
         """There is a quorum queue."""
@@ -217,7 +223,7 @@ class QuorumGroups:
 
     # -- the end of a turn ---------------------------------------------------------------------------------------------
 
-    def begin_end_of_turn(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
         for group_id in self._changed:
             if group_id in self.all:

@@ -104,17 +104,14 @@ class QuorumQueue(QueueProxy):
         """See Queue: the node that leads its group counts it."""
         if self.group.raft.is_leader:
             found = self.statistics()
-            sums.ready += found.ready
-            sums.ready_bytes += found.ready_bytes
-            sums.unacked += found.unacked
-            sums.consumers += found.consumers
+            sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue. All members agree on what was published to it; deliveries they do not count."""
         self.add_gets(sums)
         rules = self.group.machine.queue_state(self.queue_id)
         if rules is not None:
-            sums.published += rules.next_sequence - 1
+            sums.add_published(rules.next_sequence - 1)
             rules.add_drops(sums)
 
     def add_own_counters(self, sums: QueueSums) -> None:

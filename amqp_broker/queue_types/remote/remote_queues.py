@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from queues.classic import ClassicQueue
     from queues.pager import Pager
     from queues.timers import Timers
+    from storage.journal import Journal
 
 
 class Peers(Protocol):
@@ -36,9 +37,9 @@ class Peers(Protocol):
 
 class RemoteQueues:
     """peers: the node's Replication; its `own_node` is right when the first link is asked for. remove_queue deletes a
-    queue of this node, for good.
+    queue of this node, for good. is_blocked: Alarms.is_on.
 
-    While there are no `links`, the node need not call `begin_end_of_turn` and `is_behind`; while there are no
+    While there are no `links`, the node need not call `work` and `is_behind`; while there are no
     `sessions`, not `end_turn` and `wants_sync`: a node alone pays nothing.
     """
 
@@ -52,9 +53,13 @@ class RemoteQueues:
         timers: Timers,
         background: Background,
         clock: TurnClock,
+        journal: Journal,
+        is_blocked: Callable[[], bool],
     ) -> None:
         self._peers = peers
         self._background = background
+        self._journal = journal
+        self._is_blocked = is_blocked
         send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
         self.home = Home(vhosts, remove_queue, pager, timers, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
@@ -102,7 +107,7 @@ class RemoteQueues:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    def begin_end_of_turn(self, now: int) -> None:
+    def work(self, now: int) -> None:
         """What this node has to say to homes. Before that, who waited for one that is down hears so, goes on, and may
         have something for another one, a queue group or the journal."""
         for link in self.links.values():
@@ -112,9 +117,9 @@ class RemoteQueues:
             if link.is_connected:
                 link.end_turn(now)
 
-    def end_turn(self, position: int, is_blocked: bool, now: int) -> None:
-        """Everything of this turn is in the journal, which ends at `position`; is_blocked: Alarms.is_on."""
-        self.home.end_turn(position, is_blocked, now)
+    def end_turn(self, now: int) -> None:
+        """What other nodes hear of what this turn did for them."""
+        self.home.end_turn(self._journal.position, self._is_blocked(), now)
 
     @property
     def wants_sync(self) -> bool:
