@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("bench", "cluster", "config", "definitions", "drain", "inspect", "management", "serve")
+COMMANDS = (
+    "bench", "binding", "cluster", "config", "connection", "consumer", "definitions", "drain", "exchange", "health",
+    "inspect", "limit", "list", "management", "permission", "policy", "queue", "serve", "status", "top",
+    "topic-permission", "user", "vhost",
+)  # fmt: skip
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
