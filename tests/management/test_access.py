@@ -135,3 +135,27 @@ def test_a_password_hash_is_read_as_in_definitions(driver: NodeDriver, desk: Tag
     permission = {"configure": "", "write": "", "read": ""}
     assert desk.desk.ask("permission.put", user="hashed", vhost="/", **permission)["ok"]
     assert "connection.open-ok" in log_in(driver, "hashed", PASSWORD).names()
+
+
+def test_parameters_are_kept_for_others(desk: TaggedDesk) -> None:
+    fields = {"vhost": "/", "component": "c", "name": "p"}
+    assert desk.ask_as("policymaker", "parameter.put", **fields, value={"a": 1})["ok"]
+    assert desk.ask_as("policymaker", "parameter.put", **{**fields, "vhost": "theirs"}, value=1)["ok"] is False
+    (row,) = desk.ask_as("policymaker", "objects.page", kind="parameters")["rows"]
+    assert row == ["/", "c", "p", {"a": 1}]
+    assert desk.ask_as("policymaker", "parameter.delete", **fields)["ok"]
+    assert desk.ask_as("policymaker", "parameter.delete", **fields)["code"] == "not_found"
+    assert desk.desk.ask("global_parameter.put", name="cluster_name", value="shop")["ok"]
+    assert desk.ask_as("policymaker", "objects.page", kind="global_parameters")["rows"] == [["cluster_name", "shop"]]
+    assert desk.desk.ask("global_parameter.delete", name="cluster_name")["ok"]
+    assert desk.desk.ask("global_parameter.delete", name="cluster_name")["code"] == "not_found"
+
+
+def test_what_describes_a_virtual_host_is_changed_field_by_field(driver: NodeDriver, desk: TaggedDesk) -> None:
+    described = {"description": "d", "tags": "a,b", "default_queue_type": "quorum", "tracing": True}
+    assert desk.desk.ask("vhost.create", name="described", **described)["ok"]
+    assert desk.desk.ask("vhost.create", name="described", description="e")["ok"]
+    known = driver.node.broker.metadata.vhost("described")
+    assert known is not None
+    assert (known.description, known.tags, known.default_queue_type, known.tracing) == ("e", ("a", "b"), "quorum", True)
+    assert desk.desk.ask("vhost.create", name="x", default_queue_type="what")["code"] == "bad_request"

@@ -272,6 +272,22 @@ def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeD
     assert row["idle_since"] is None
 
 
+def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, desk: Desk) -> None:
+    client = driver.client(1, 2)
+    client.send(1, declare("q"), consume("q"))
+    client.send(2, methods.ConfirmSelect(False))
+    client.publish(2, "q", b"x")
+    client.send(1, methods.BasicGet(0, "q", False))
+    driver.settle()
+    driver.wait(300)
+    rows = {row["name"]: row for row in pages(desk, "channels", 500)}
+    name = str(client.connection.peer)
+    held, publishing = rows[f"{name} (1)"], rows[f"{name} (2)"]
+    assert (held["oldest_unacked_message_age_ms"], held["messages_unacknowledged"], held["deliver_get"]) == (300, 1, 1)
+    assert (publishing["publish"], publishing["confirm_count"], publishing["confirm"]) == (1, 1, True)
+    assert publishing["oldest_unacked_message_age_ms"] is None
+
+
 def test_a_policy_that_applies_is_named(driver: NodeDriver, desk: Desk) -> None:
     desk.client.send(1, declare("q"))
     driver.settle()

@@ -118,6 +118,20 @@ def test_a_node_counts_its_own_and_says_what_others_count(desk: ClusterDesk) -> 
     assert all(each["connections"] == 2 for each in nodes)
 
 
+def test_a_node_says_what_others_say_of_themselves(desk: ClusterDesk) -> None:
+    found = desk.ask("n1", "node")
+    assert found["name"] == "n1"
+    assert sorted(found["nodes"]) == found["members"] == found["running"] == ["n1", "n2", "n3"]
+    assert found["nodes"]["n3"]["name"] == "n3"
+    desk.cluster.nodes["n2"].node.alarms.is_memory_high = True
+    health = desk.ask("n1", "health")
+    assert (health["alarms"], health["local_alarms"]) == ([{"node": "n2", "resource": "memory"}], [])
+    desk.cluster.isolate("n2")
+    desk.cluster.run(200)
+    found = desk.ask("n1", "node")
+    assert (found["stale"], found["running"]) == (["n2"], ["n1", "n3"])
+
+
 def test_connections_of_other_nodes_are_closed_and_their_consumers_cancelled(desk: ClusterDesk) -> None:
     (row,) = [each for each in desk.rows("n1", "consumers") if each["consumer_tag"] == "c n3"]
     details = row["channel_details"]

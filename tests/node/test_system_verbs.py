@@ -149,6 +149,12 @@ VERBS: dict[str, dict[str, Any]] = {
     "login": {"user": "u", "password": "p", "host": "10.0.0.1"},
     "objects.page": {"kind": "bindings", "vhost": "/", "limit": 3, "columns": ["source"], "after": '["/"]'},
     "object": {"kind": "queues", "vhost": "/", "name": "q"},
+    "parameter.put": {"vhost": "/", "component": "c", "name": "p", "value": {"a": [1]}},
+    "parameter.delete": {"vhost": "/", "component": "c", "name": "p"},
+    "global_parameter.put": {"name": "p", "value": [1, {"a": None}]},
+    "global_parameter.delete": {"name": "p"},
+    "connection.close": {"user": "u", "reason": "r"},
+    "consumer.cancel": {"connection": "c", "channel": 1, "tag": "t"},
     "nonsense": {"x": 1},
 }
 SCALARS = [

@@ -29,7 +29,10 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "queue.list": ({"vhost": "/"}, {"vhost": _TEXT}),
     "vhost.create": (
         {"name": "v"},
-        {"name": _TEXT, "description": _TEXT, "permissions_for": _TEXT},
+        {
+            "name": _TEXT, "description": _TEXT, "permissions_for": _TEXT, "tags": _TAGS, "tracing": _FLAG,
+            "default_queue_type": _TEXT,
+        },
     ),
     "vhost.delete": ({"name": "/"}, {"name": _TEXT}),
     "vhost.limits": ({"vhost": "/", "limits": {}}, {"vhost": _TEXT, "limits": _OBJECT}),
@@ -94,6 +97,14 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "consumer.cancel": (
         {"connection": "c", "channel": 1, "tag": "t"}, {"connection": _TEXT, "channel": _NUMBER, "tag": _TEXT},
     ),
+    "parameter.put": (
+        {"vhost": "/", "component": "c", "name": "p", "value": 1}, {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
+    ),
+    "parameter.delete": (
+        {"vhost": "/", "component": "c", "name": "p"}, {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
+    ),
+    "global_parameter.put": ({"name": "p", "value": 1}, {"name": _TEXT, "value": ["given"]}),
+    "global_parameter.delete": ({"name": "p"}, {"name": _TEXT}),
     "connection.close": ({"user": "u"}, {"name": _TEXT, "user": _TEXT, "reason": _TEXT}),
 }  # fmt: skip
 
