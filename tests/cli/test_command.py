@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 COMMANDS = (
-    "bench", "binding", "cluster", "config", "connection", "consumer", "definitions", "drain", "exchange", "health",
-    "inspect", "limit", "list", "management", "permission", "policy", "queue", "serve", "status", "top",
-    "topic-permission", "user", "vhost",
+    "bench", "binding", "cluster", "config", "connection", "consumer", "definitions", "drain", "exchange",
+    "global-parameter", "health", "inspect", "limit", "list", "management", "parameter", "permission", "policy",
+    "queue", "serve", "status", "top", "topic-permission", "user", "vhost",
 )  # fmt: skip
 
 

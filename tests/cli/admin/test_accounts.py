@@ -124,6 +124,16 @@ def test_virtual_hosts(command: Command) -> None:
     assert named(command.rows("vhosts"), "v1")["description"] == "one"
     assert "'v1' is there already" in command.refusal("vhost", "add", "v1")
     assert "no user 'nix'" in command.refusal("vhost", "add", "v2", "--for-user", "nix")
+    changes = ("--description", "two", "--tag", "a", "--tag", "b", "--default-queue-type", "quorum", "--tracing")
+    assert "'v1' is changed" in command.out("vhost", "change", "v1", *changes)
+    columns = ("--columns", "name,description,tags,default_queue_type,tracing")
+    described = {"name": "v1", "description": "two", "tags": ["a", "b"], "default_queue_type": "quorum"}
+    assert named(command.rows("vhosts", *columns), "v1") == {**described, "tracing": True}
+    command.out("vhost", "change", "v1", "--no-tracing")
+    assert named(command.rows("vhosts", *columns), "v1") == {**described, "tracing": False}
+    assert "nothing to change" in command.refusal("vhost", "change", "v1", status=2)
+    assert "classic" in command.refusal("vhost", "change", "v1", "--default-queue-type", "nix")
+    assert "no vhost 'v2'" in command.refusal("vhost", "change", "v2", "--description", "x")
     command.out("vhost", "delete", "v1")
     assert "no vhost 'v1'; `amqp-broker list vhosts`" in command.refusal("vhost", "delete", "v1")
 
@@ -186,3 +196,17 @@ def test_limits(command: Command) -> None:
     assert "no user 'carl'" in command.refusal("limit", "set", "max-channels", "5", "--user", "carl")
     assert "name one" in command.refusal("limit", "set", "max-channels", "5", status=2)
     assert "name one" in command.refusal("limit", "set", "max-queues", "5", "--user", "a", "--vhost", "b", status=2)
+
+
+def test_parameters(command: Command) -> None:
+    command.out("parameter", "set", "shovel", "s1", '{"n": 1}')
+    command.out("parameter", "set", "shovel", "s2", "plain text")
+    rows = command.rows("parameters", "--vhost", "/")
+    assert [(row["name"], row["value"]) for row in rows] == [("s1", {"n": 1}), ("s2", "plain text")]
+    command.out("parameter", "clear", "shovel", "s1")
+    command.out("parameter", "clear", "shovel", "s2")
+    assert "no parameter 'shovel s1'" in command.refusal("parameter", "clear", "shovel", "s1")
+    command.out("global-parameter", "set", "contact", '"ops"')
+    assert named(command.rows("global-parameters"), "contact")["value"] == "ops"
+    command.out("global-parameter", "clear", "contact")
+    assert "list global-parameters" in command.refusal("global-parameter", "clear", "contact")
