@@ -62,6 +62,15 @@ def test_every_command_has_help(command: str) -> None:
     assert done.stdout.startswith(f"Usage: amqp-broker {command}")
 
 
+def test_the_shell_completes_commands_and_options() -> None:
+    def completed(words: str) -> list[str]:
+        variables = {"_AMQP_BROKER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return run(**variables).stdout.split()
+
+    assert completed("amqp-broker user pass") == ["plain,password"]
+    assert completed("amqp-broker list queues --lim") == ["plain,--limit"]
+
+
 def test_an_unknown_command() -> None:
     assert_one_line(run("sevre"), "sevre")
 
