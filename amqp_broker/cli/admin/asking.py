@@ -98,8 +98,9 @@ def _told_in_one_line(url: str) -> Iterator[None]:
     except ChannelClosed as error:
         raise Failed(f"{error.reply_text}{_list_for(error.reply_text)}") from error
     except ConnectFailed as error:
-        way_out = "--url says where the broker is, who asks, and the virtual host"
-        raise Failed(f"{explain(error, url)}; {way_out}") from error
+        text = explain(error, url)
+        way_out = "; --url says where the broker is, who asks, and the virtual host" if text == str(error) else ""
+        raise Failed(f"{text}{way_out}") from error
     except (ClientError, OSError) as error:
         raise Failed(explain(error, url)) from error
 
