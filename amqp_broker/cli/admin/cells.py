@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 #: What stands where there is nothing.
 NOTHING = "-"
 _KIB = 1024
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SIZES = ("_oct", "_bytes", "_bytes_ready", "memory_used", "memory_budget", "mem_used", "mem_limit", "disk_free_limit")
 _AGES = ("_age_ms",)
 #: Moments, which are shown by how long ago they were.
@@ -40,7 +41,7 @@ def for_programs(value: JsonValue) -> str:
     """Text as it is, the rest as JSON."""
     if value is None or value == "":
         return NOTHING
-    return shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return shown(value if isinstance(value, str) else _as_json(value))
 
 
 def for_people(column: str, value: JsonValue, now: int) -> str:

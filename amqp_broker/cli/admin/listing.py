@@ -202,8 +202,7 @@ def _write(table: Table, is_json: bool, is_csv: bool) -> None:
     elif sys.stdout.isatty():
         Console().print(drawn(table))
     else:
-        for line in aligned(table):
-            click.echo(line)
+        click.echo("\n".join(aligned(table)))
 
 
 def _watch_on_terminal(ask: Callable[[], Table], seconds: float) -> None:
