@@ -91,7 +91,7 @@ class Groups:
         self._sequence += len(wanted)
         assert self.queues.propose(encode_batch(QueueBatch(1000, "n1", SESSION, first, 0, list(wanted))))
         self.sync()
-        self.machine.relieve(1 << 20)
+        self.machine.page_out(1 << 20)
 
 
 @pytest.fixture
