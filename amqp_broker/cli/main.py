@@ -1,4 +1,5 @@
-"""The command amqp-broker: finds the subcommand, and turns every expected failure into one line and status 2.
+"""The command amqp-broker: finds the subcommand, and turns every expected failure into one line and status 2, or
+the status that it says.
 
 What was asked for and cannot be printed is a failure too, status 74 (EX_IOERR of sysexits.h): whoever reads the output
 would otherwise take half of it for the whole.
@@ -19,18 +20,37 @@ from typing import TextIO, cast
 import click
 
 from amqp_broker import __version__, plain
+from amqp_broker.cli.failed import Failed
 from amqp_broker.cli.standard_output import WatchedOutput, abandon, hold_standard_descriptors
 from amqp_broker.settings.setting import ConfigError
 
+_ADMIN = "amqp_broker.cli.admin"
 COMMANDS = {
     "bench": "amqp_broker.cli.bench:bench",
+    "binding": f"{_ADMIN}.bindings:binding",
     "cluster": "amqp_broker.cli.cluster:cluster",
+    "connection": f"{_ADMIN}.connections:connection",
+    "consumer": f"{_ADMIN}.consumers:consumer",
     "config": "amqp_broker.cli.config:config",
     "definitions": "amqp_broker.cli.definitions:definitions",
     "drain": "amqp_broker.cli.drain:drain",
+    "exchange": f"{_ADMIN}.exchanges:exchange",
+    "global-parameter": f"{_ADMIN}.global_parameters:global_parameter",
+    "health": f"{_ADMIN}.health:health",
     "inspect": "amqp_broker.cli.inspect:inspect",
+    "limit": f"{_ADMIN}.limits:limit",
+    "list": f"{_ADMIN}.listing:list_group",
     "management": "amqp_broker.cli.management:management",
+    "parameter": f"{_ADMIN}.parameters:parameter",
+    "permission": f"{_ADMIN}.permissions:permission",
+    "policy": f"{_ADMIN}.policies:policy",
+    "queue": f"{_ADMIN}.queues:queue",
     "serve": "amqp_broker.cli.serve:serve",
+    "status": f"{_ADMIN}.status:status",
+    "top": f"{_ADMIN}.top:top",
+    "topic-permission": f"{_ADMIN}.topic_permissions:topic_permission",
+    "user": f"{_ADMIN}.users:user",
+    "vhost": f"{_ADMIN}.vhosts:vhost",
 }
 STATUS_USAGE = 2
 STATUS_OUTPUT = os.EX_IOERR
@@ -87,6 +107,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return STATUS_USAGE
+    except Failed as error:
+        return refuse(f"amqp-broker: {error.format_message()}", error.exit_code)
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "amqp-broker"
         return refuse(f"{where}: {error.format_message()}")
@@ -97,7 +119,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def refuse(text: str) -> int:
-    """Prints one line on standard error; returns the status of a command that could not begin."""
+def refuse(text: str, status: int = STATUS_USAGE) -> int:
+    """Prints one line on standard error; returns the status, which is that of a command that could not begin."""
     print(" ".join(text.split()), file=sys.stderr)
-    return STATUS_USAGE
+    return status

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.flow.client import Client
-    from amqp_broker.flow.hold import Hold
+    from amqp_broker.flow.pending_answers import PendingAnswer
     from amqp_broker.leases.service import Leases
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.management.node_counts import NodeCounts
@@ -57,7 +57,7 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests. hold: have a connection wait for what is named (PendingAnswers.hold)."""
+    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin)."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class System:
         groups: QuorumGroups,
         membership: Membership,
         leases: Leases,
-        hold: Callable[[Client, str], Hold],
+        begin_answer: Callable[[Client, str], PendingAnswer],
         counts: NodeCounts,
         tenants: Tenants,
     ) -> None:
@@ -76,7 +76,7 @@ class System:
         self._replication = replication
         self._groups = groups
         self._leases = leases
-        self._hold = hold
+        self._begin_answer = begin_answer
         self.counts = counts
         self._administration = Administration(broker, replication)
         self._definitions = DefinitionVerbs(broker, groups, self._administration)
@@ -128,10 +128,10 @@ class System:
         if awaited is None or awaited.is_done:
             send()
             return
-        hold = self._hold(channel.connection, verb)
+        pending = self._begin_answer(channel.connection, verb)
         if task is not None:
-            task.tell_progress(hold.extend)
-        awaited.when_done(lambda result: hold.release(send))
+            task.tell_progress(pending.extend)
+        awaited.when_done(lambda result: pending.release(send))
 
     def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
         session, metadata = channel.connection.session, self._broker.metadata

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("bench", "cluster", "config", "definitions", "drain", "inspect", "management", "serve")
+COMMANDS = (
+    "bench", "binding", "cluster", "config", "connection", "consumer", "definitions", "drain", "exchange",
+    "global-parameter", "health", "inspect", "limit", "list", "management", "parameter", "permission", "policy",
+    "queue", "serve", "status", "top", "topic-permission", "user", "vhost",
+)  # fmt: skip
 
 
 def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -56,6 +60,15 @@ def test_every_command_has_help(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: amqp-broker {command}")
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def completed(words: str) -> list[str]:
+        variables = {"_AMQP_BROKER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return run(**variables).stdout.split()
+
+    assert completed("amqp-broker user pass") == ["plain,password"]
+    assert completed("amqp-broker list queues --lim") == ["plain,--limit"]
 
 
 def test_an_unknown_command() -> None:

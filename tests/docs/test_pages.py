@@ -23,7 +23,10 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in GENERATED
 WITH_FILES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES, DOCS / "compatibility.md"]
 DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 #: Words in code that are names of other programs' things.
-FOREIGN = {"aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions"}
+FOREIGN = {
+    "aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions",
+    "bash_source", "fish_source", "zsh_source",
+}  # fmt: skip
 #: What the variables in the examples are.
 VARIABLES = {
     "broker": "RunningBroker",

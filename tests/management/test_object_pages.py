@@ -13,8 +13,8 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.management.users import USER, add_user, log_in
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, consume, declare
+from tests.node.system_service import SystemService
 
 #: By kind: columns that whoever reads it cannot do without (those of §3 that a node knows).
 COLUMNS = {
@@ -52,24 +52,24 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def service(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
-def pages(desk: Desk, kind: str, limit: int, **fields: object) -> list[dict[str, Any]]:
+def pages(service: SystemService, kind: str, limit: int, **fields: object) -> list[dict[str, Any]]:
     """The rows of all pages, as objects."""
     found: list[dict[str, Any]] = []
-    answer = desk.ask("objects.page", kind=kind, limit=limit, **fields)
+    answer = service.ask("objects.page", kind=kind, limit=limit, **fields)
     while True:
         assert answer["ok"], answer
         assert len(answer["rows"]) <= limit
         found += [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
         if answer["next"] is None:
             return found
-        answer = desk.ask("objects.page", kind=kind, limit=limit, after=answer["next"], **fields)
+        answer = service.ask("objects.page", kind=kind, limit=limit, after=answer["next"], **fields)
 
 
-def fill(driver: NodeDriver, desk: Desk, names: list[str]) -> None:
+def fill(driver: NodeDriver, service: SystemService, names: list[str]) -> None:
     """Some of everything, under these names."""
     propose = driver.node.broker.propose
     for name in names:
@@ -90,7 +90,7 @@ def fill(driver: NodeDriver, desk: Desk, names: list[str]) -> None:
     driver.settle()
     for name in names:
         shown = name.replace("\n", "")
-        desk.client.send(
+        service.client.send(
             1,
             methods.ExchangeDeclare(0, name, "topic", False, True, False, False, False, Table({})),
             declare(name),
@@ -98,14 +98,14 @@ def fill(driver: NodeDriver, desk: Desk, names: list[str]) -> None:
             consume(shown, name),
         )
     driver.settle()
-    desk.client.take()
+    service.client.take()
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: Desk, kind: str) -> None:
+def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, service: SystemService, kind: str) -> None:
     names = [name for name in NAMES if name != "/"]
-    fill(driver, desk, names)
-    rows = pages(desk, kind, 3)
+    fill(driver, service, names)
+    rows = pages(service, kind, 3)
     assert rows
     assert set(COLUMNS[kind].split()) <= set(rows[0])
     if kind not in ("connections", "channels"):  # which have said more since
@@ -113,30 +113,30 @@ def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: Des
             "consumers": "consumer_tag", "bindings": "routing_key", "permissions": "user",
             "topic_permissions": "exchange", "vhost_limits": "vhost", "user_limits": "user",
         }.get(kind, "name")  # fmt: skip
-        assert rows == pages(desk, kind, 500)
+        assert rows == pages(service, kind, 500)
         declared = kind in ("queues", "exchanges")
         assert {name.replace("\n", "") if declared else name for name in names} <= {row[key] for row in rows}
     if kind == "queues":
         for row in rows:
-            answer = desk.ask("object", kind=kind, vhost="/", name=row["name"])
+            answer = service.ask("object", kind=kind, vhost="/", name=row["name"])
             assert answer["object"]["name"] == row["name"]
             assert answer["object"]["consumer_details"][0]["queue"] == {"name": row["name"], "vhost": "/"}
 
 
-def test_bindings_are_told_apart_by_their_properties_key(driver: NodeDriver, desk: Desk) -> None:
-    desk.client.send(1, declare("q"))
+def test_bindings_are_told_apart_by_their_properties_key(driver: NodeDriver, service: SystemService) -> None:
+    service.client.send(1, declare("q"))
     for key in ("", "a b", "~"):
         for arguments in ({}, {"x": 1}, {"x": 2}):
-            desk.client.send(1, methods.QueueBind(0, "q", "amq.topic", key, False, Table(arguments)))
+            service.client.send(1, methods.QueueBind(0, "q", "amq.topic", key, False, Table(arguments)))
     driver.settle()
-    desk.client.take()
-    rows = [row for row in pages(desk, "bindings", 2) if row["source"]]
+    service.client.take()
+    rows = [row for row in pages(service, "bindings", 2) if row["source"]]
     assert len({row["properties_key"] for row in rows}) == len(rows) == 9
     plain = [row["properties_key"] for row in rows if not row["arguments"]]
     assert sorted(plain) == sorted(["~", "a+b", "%7E"])
     for row in rows:
         named = {each: row[each] for each in ("source", "destination", "properties_key")}
-        assert desk.ask("object", kind="bindings", vhost="/", **named)["object"] == row
+        assert service.ask("object", kind="bindings", vhost="/", **named)["object"] == row
 
 
 class CountingKeys(SortedKeys[str]):
@@ -150,11 +150,11 @@ class CountingKeys(SortedKeys[str]):
         return found
 
 
-def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, desk: Desk) -> None:
+def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, service: SystemService) -> None:
     for start in range(0, 2000, 100):
-        desk.client.send(1, *[declare(f"q{number:04}", durable=False) for number in range(start, start + 100)])
+        service.client.send(1, *[declare(f"q{number:04}", durable=False) for number in range(start, start + 100)])
         driver.settle()
-        desk.client.take()
+        service.client.take()
     vhost = driver.node.broker.vhosts["/"]
     counting = CountingKeys()
     for name in vhost.queues:
@@ -164,7 +164,7 @@ def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, desk: Desk
     for after in (None, '["/", "q0999"]', '["/", "q1900"]'):
         counting.looked_at = 0
         asked = {} if after is None else {"after": after}
-        assert len(desk.ask("objects.page", kind="queues", limit=10, columns=["name"], **asked)["rows"]) == 10
+        assert len(service.ask("objects.page", kind="queues", limit=10, columns=["name"], **asked)["rows"]) == 10
         costs.append(counting.looked_at)
     assert costs == [64, 64, 64]
 
@@ -185,7 +185,7 @@ def test_what_stays_is_seen_exactly_once(
     first: set[int], changes: list[list[tuple[bool, int]]], limit: int, kind: str
 ) -> None:
     driver = NodeDriver()
-    desk = Desk(driver)
+    service = SystemService(driver)
     other = driver.client()
     present: set[int] = set()
 
@@ -196,10 +196,10 @@ def test_what_stays_is_seen_exactly_once(
         name = f"x{number:02}"
         if kind in ("queues", "bindings"):
             gone = methods.QueueDelete(0, name, False, False, False)
-            desk.client.send(1, declare(name, durable=False) if is_added else gone)
+            service.client.send(1, declare(name, durable=False) if is_added else gone)
         elif kind == "exchanges":
             made = methods.ExchangeDeclare(0, name, "direct", False, False, False, False, False, Table({}))
-            desk.client.send(1, made if is_added else methods.ExchangeDelete(0, name, False, False))
+            service.client.send(1, made if is_added else methods.ExchangeDelete(0, name, False, False))
         elif kind == "channels":
             gone = methods.ChannelClose(200, "", 0, 0)
             other.send(number + 1, methods.ChannelOpen() if is_added else gone)
@@ -209,7 +209,7 @@ def test_what_stays_is_seen_exactly_once(
         else:
             driver.node.broker.propose(commands.delete_user(name))
         driver.settle()
-        desk.client.take()
+        service.client.take()
 
     def ident(row: dict[str, Any]) -> int | None:
         if kind == "channels":
@@ -224,7 +224,7 @@ def test_what_stays_is_seen_exactly_once(
     after: dict[str, object] = {}
     batches = iter(changes)
     while True:
-        answer = desk.ask("objects.page", kind=kind, limit=limit, **after)
+        answer = service.ask("objects.page", kind=kind, limit=limit, **after)
         found = [ident(dict(zip(answer["columns"], row, strict=True))) for row in answer["rows"]]
         seen += [each for each in found if each is not None]
         if answer["next"] is None:
@@ -238,41 +238,41 @@ def test_what_stays_is_seen_exactly_once(
 
 
 @pytest.mark.parametrize("after", ["", "x", "[]", '["/"]', '["/", 1]', '[["/"], "q"]', "[" * 5000, '["/", "q", 1]'])
-def test_a_cursor_that_no_page_gave_is_refused(desk: Desk, after: str) -> None:
-    assert desk.ask("objects.page", kind="queues", after=after)["code"] == "bad_request"
+def test_a_cursor_that_no_page_gave_is_refused(service: SystemService, after: str) -> None:
+    assert service.ask("objects.page", kind="queues", after=after)["code"] == "bad_request"
 
 
 @pytest.mark.parametrize("fields", [{"limit": 0}, {"limit": 501}, {"limit": True}, {"columns": ["name", "what"]}])
-def test_what_a_page_cannot_be_is_refused(desk: Desk, fields: dict[str, object]) -> None:
-    assert desk.ask("objects.page", kind="queues", **fields)["code"] == "bad_request"
+def test_what_a_page_cannot_be_is_refused(service: SystemService, fields: dict[str, object]) -> None:
+    assert service.ask("objects.page", kind="queues", **fields)["code"] == "bad_request"
 
 
-def test_a_connection_in_its_handshake_is_starting(driver: NodeDriver, desk: Desk) -> None:
+def test_a_connection_in_its_handshake_is_starting(driver: NodeDriver, service: SystemService) -> None:
     driver.raw_client()
-    assert [row["state"] for row in pages(desk, "connections", 1)] == ["running", "starting"]
+    assert [row["state"] for row in pages(service, "connections", 1)] == ["running", "starting"]
 
 
-def test_who_acts_as_whom_is_shown(driver: NodeDriver, desk: Desk) -> None:
+def test_who_acts_as_whom_is_shown(driver: NodeDriver, service: SystemService) -> None:
     add_user(driver, "shop")
     log_in(driver, USER, identity="shop")
-    row = pages(desk, "connections", 500)[1]
+    row = pages(service, "connections", 500)[1]
     assert (row["user"], row["user_who_performed_action"]) == ("shop", USER)
 
 
-def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeDriver, desk: Desk) -> None:
+def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1)
     client.send(1, methods.QueueDeclare(0, "own", False, False, True, False, False, Table({})))
     client.publish(1, "own", b"x")
     driver.settle()
     driver.wait(700)
-    (row,) = pages(desk, "queues", 5)
+    (row,) = pages(service, "queues", 5)
     assert row["exclusive"]
     assert row["owner_pid_details"]["name"] == str(client.connection.peer)
     assert row["oldest_message_age_ms"] == 700
     assert row["idle_since"] is None
 
 
-def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, desk: Desk) -> None:
+def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1, 2)
     client.send(1, declare("q"), consume("q"))
     client.send(2, methods.ConfirmSelect(False))
@@ -280,7 +280,7 @@ def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, desk: Desk)
     client.send(1, methods.BasicGet(0, "q", False))
     driver.settle()
     driver.wait(300)
-    rows = {row["name"]: row for row in pages(desk, "channels", 500)}
+    rows = {row["name"]: row for row in pages(service, "channels", 500)}
     name = str(client.connection.peer)
     held, publishing = rows[f"{name} (1)"], rows[f"{name} (2)"]
     assert (held["oldest_unacked_message_age_ms"], held["messages_unacknowledged"], held["deliver_get"]) == (300, 1, 1)
@@ -288,27 +288,27 @@ def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, desk: Desk)
     assert publishing["oldest_unacked_message_age_ms"] is None
 
 
-def test_a_policy_that_applies_is_named(driver: NodeDriver, desk: Desk) -> None:
-    desk.client.send(1, declare("q"))
+def test_a_policy_that_applies_is_named(driver: NodeDriver, service: SystemService) -> None:
+    service.client.send(1, declare("q"))
     driver.settle()
-    desk.client.take()
-    desk.ask("policy.put", vhost="/", name="p", pattern="q", definition={"max-length": 9})
-    desk.ask("operator_policy.put", vhost="/", name="o", pattern="q", definition={"max-length": 5})
-    (row,) = pages(desk, "queues", 5)
+    service.client.take()
+    service.ask("policy.put", vhost="/", name="p", pattern="q", definition={"max-length": 9})
+    service.ask("operator_policy.put", vhost="/", name="o", pattern="q", definition={"max-length": 5})
+    (row,) = pages(service, "queues", 5)
     assert (row["policy"], row["operator_policy"]) == ("p", "o")
     assert row["effective_policy_definition"] == {"max-length": 5}
 
 
-def test_a_consumer_is_cancelled_and_its_client_hears_of_it(driver: NodeDriver, desk: Desk) -> None:
+def test_a_consumer_is_cancelled_and_its_client_hears_of_it(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1, capabilities=["consumer_cancel_notify"])
     client.send(1, declare("q"), consume("q", "t"))
     driver.settle()
     client.take()
-    (row,) = pages(desk, "consumers", 5)
+    (row,) = pages(service, "consumers", 5)
     details = row["channel_details"]
     fields = {"connection": details["connection_name"], "channel": details["number"]}
-    assert desk.ask("object", kind="consumers", vhost="/", name="t", **fields)["object"] == row
-    assert desk.ask("consumer.cancel", tag="t", **fields)["ok"]
+    assert service.ask("object", kind="consumers", vhost="/", name="t", **fields)["object"] == row
+    assert service.ask("consumer.cancel", tag="t", **fields)["ok"]
     assert client.names() == ["basic.cancel"]
-    assert pages(desk, "consumers", 5) == []
-    assert desk.ask("consumer.cancel", tag="t", **fields)["code"] == "not_found"
+    assert pages(service, "consumers", 5) == []
+    assert service.ask("consumer.cancel", tag="t", **fields)["code"] == "not_found"

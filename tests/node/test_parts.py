@@ -96,12 +96,12 @@ def test_the_parts_are_what_the_protocols_say() -> None:
     """Mypy looks; here it is seen that they are there."""
     broker = NodeDriver().node
     works: tuple[part.Works, ...] = (
-        broker.turn_share, broker.background, broker.leases, broker.broker.dead_letters, broker.homes,
+        broker.turn_share, broker.background, broker.leases, broker.broker.dead_letters, broker.remote_queues,
         broker.replication,
     )  # fmt: skip
-    ends: tuple[part.EndsTurn, ...] = (broker.homes, broker.replication, broker.confirming)
+    ends: tuple[part.EndsTurn, ...] = (broker.remote_queues, broker.replication, broker.confirming)
     syncs: tuple[part.Syncs, ...] = (broker.store, broker.confirming, broker.answers)
-    wanting: tuple[part.WantsSync, ...] = (broker.homes, broker.replication, broker.leases)
+    wanting: tuple[part.WantsSync, ...] = (broker.remote_queues, broker.replication, broker.leases)
     ticks: tuple[part.Ticks, ...] = (broker.turn_share,)
     dated: tuple[part.HasDeadline, ...] = (broker.replication, broker.answers)
     assert all([works, ends, syncs, wanting, ticks, dated])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import amqp_broker.management.system
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver
+from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 _TEXT = ["a string", 7, True, None, [], {}, 1.5]
@@ -122,8 +122,8 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture(scope="module")
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def service(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
 def test_the_table_has_every_verb(driver: NodeDriver) -> None:
@@ -141,8 +141,8 @@ def test_the_table_has_every_argument() -> None:
 
 @pytest.mark.parametrize(("verb", "request_", "argument", "expected", "value"), CASES)
 def test_what_is_not_of_its_type_is_refused_by_name(
-    desk: Desk, verb: str, request_: dict[str, Any], argument: str, expected: str, value: Any
+    service: SystemService, verb: str, request_: dict[str, Any], argument: str, expected: str, value: Any
 ) -> None:
-    answer = desk.ask(verb, **{**request_, argument: value})
+    answer = service.ask(verb, **{**request_, argument: value})
     assert not answer["ok"], answer
     assert re.search(f"{verb}: .*{argument}.*({expected})", answer["error"]), answer["error"]
