@@ -24,7 +24,7 @@ class SystemRequestError(Exception):
     """The broker has refused a request, or is none that serves them; the text says which and why. `answer` is what it
     said, `code` and `kind` the words for programs in it."""
 
-    def __init__(self, text: str, answer: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, text: str, answer: Mapping[str, Any] | None = None) -> None:  # JSON: what the broker answered
         super().__init__(text)
         self.text = text
         self.answer = dict(answer or {})

@@ -61,6 +61,7 @@ class DelayedMessages:
         self._host = host
         self._pager = host.store.pager
         self._store = host.store
+        self._clock = host.clock
         self._vhost = vhost
         self._exchange = exchange
         self._next_number = 1
@@ -143,7 +144,7 @@ class DelayedMessages:
             return
         if Refusal.UNKNOWN in refusals:
             # Its way was cut off. Queues that have it get it again: better twice than never.
-            entry.put_off(self._host.clock.now + _AGAIN_MS)
+            entry.put_off(self._clock.now + _AGAIN_MS)
             self._hold(entry)
         else:
             self._pager.add_used(-entry.message.size)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+
+from amqp_broker.protocol.json_values import JsonValue
 
 JSON: Final = "application/json"
 _ENCODER: Final = msgspec.json.Encoder()
@@ -17,7 +19,7 @@ class Answer:
     """`value` becomes JSON; without one there is no body. `raw` is a body that is text already, of the type `media`."""
 
     status: int = 200
-    value: Any = None
+    value: JsonValue = None
     headers: dict[str, str] = field(default_factory=dict)
     raw: bytes | None = None
     media: str = JSON
@@ -37,7 +39,7 @@ def no_content() -> Answer:
     return Answer(204)
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: JsonValue) -> bytes:
     """Names of AMQP need not be UTF-8: their stray octets are lone surrogates, which the standard library escapes."""
     try:
         return _ENCODER.encode(value)

@@ -9,6 +9,7 @@ from typing import Any
 
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.errors import ConnectFailed
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.methods import Method
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
@@ -42,11 +43,11 @@ class Asked:
     def name(self, key: str) -> str:
         return self.names[key]
 
-    def verb(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> dict[str, Any]:
+    def verb(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """The node's answer to a verb, as this user. Raises SystemRequestError, NodeGone."""
         return self.services.node.request(verb, deadline_s=deadline_s, as_user=self.user.name, **fields)
 
-    def change(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> dict[str, Any]:
+    def change(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """As `verb`, for what changes something: what was read before is forgotten."""
         try:
             return self.verb(verb, deadline_s=deadline_s, **fields)
@@ -74,7 +75,7 @@ class Asked:
             if error.code == "not_found":
                 raise kind_not_found("vhost") from None
 
-    def call(self, vhost: str, method: Method) -> Any:
+    def call(self, vhost: str, method: Method) -> Any:  # the method that answers it
         """The broker's reply to an AMQP method, as this user. Raises ApiError, ClientError."""
         with self.channel(vhost) as channel:
             return channel.call(method)

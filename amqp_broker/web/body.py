@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.errors import bad_request
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -18,7 +19,7 @@ _NOTHING = (b"", b"null", b"undefined")
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 
 
-def read_json(body: bytes) -> Any:
+def read_json(body: bytes) -> JsonValue:
     """What the octets say. Raises ApiError."""
     if body.strip() in _NOTHING:
         return {}
@@ -28,7 +29,7 @@ def read_json(body: bytes) -> Any:
         raise bad_request("not_json") from None
 
 
-def read_object(body: bytes) -> dict[str, Any]:
+def read_object(body: bytes) -> JsonObject:
     """A JSON object. JSON within a JSON string is none."""
     value = read_json(body)
     if not isinstance(value, dict):
@@ -45,7 +46,7 @@ def read_body(body: bytes, wanted: type[S]) -> S:
         raise bad_request([{"key_missing": missing[1]}] if missing else str(error)) from None
 
 
-def flag(value: Any, default: bool = False) -> bool:
+def flag(value: JsonValue, default: bool = False) -> bool:
     """True, false, or one of them as a text, as some clients write it."""
     known = {True: True, False: False, "true": True, "false": False}
     if value is None:
@@ -55,7 +56,7 @@ def flag(value: Any, default: bool = False) -> bool:
     return known[value]
 
 
-def integer(value: Any, name: str) -> int:
+def integer(value: JsonValue, name: str) -> int:
     """A whole number, or one as a text."""
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value.strip()):
         return int(value)
@@ -64,7 +65,7 @@ def integer(value: Any, name: str) -> int:
     return value
 
 
-def tags(value: Any) -> list[str]:
+def tags(value: JsonValue) -> list[str]:
     """A list of texts, or one text with commas."""
     if value is None:
         return []

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import http
 from collections.abc import Mapping
-from typing import Any
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 
 ACCESS_REFUSED = "Access refused."
@@ -22,15 +22,15 @@ class ApiError(Exception):
     """An answer that is no success. Without `error` it has no body."""
 
     def __init__(
-        self, status: int, error: str | None = None, reason: Any = None, headers: Mapping[str, str] | None = None
+        self, status: int, error: str | None = None, reason: JsonValue = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(f"{status} {error}: {reason}")
         self.status = status
-        self.body: dict[str, Any] | None = None if error is None else {"error": error, "reason": reason}
+        self.body: JsonObject | None = None if error is None else {"error": error, "reason": reason}
         self.headers = dict(headers or {})
 
 
-def bad_request(reason: Any) -> ApiError:
+def bad_request(reason: JsonValue) -> ApiError:
     return ApiError(400, "bad_request", reason)
 
 
@@ -70,7 +70,7 @@ def node_gone(reason: str) -> ApiError:
     return ApiError(503, "service_unavailable", reason, {"retry-after": "1"})
 
 
-def unhealthy(reason: str, **more: Any) -> ApiError:
+def unhealthy(reason: str, **more: JsonValue) -> ApiError:
     """A health check that fails."""
     failure = ApiError(503, "failed", reason)
     failure.body = {"status": "failed", "reason": reason, **more}

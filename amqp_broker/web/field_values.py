@@ -10,17 +10,18 @@ from calendar import timegm
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.protocol.fields import Table, encode_table
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import PROPERTY_NAMES, Properties, encode_properties
 from amqp_broker.web.errors import bad_request
 
 _NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
 
 
-def to_json(value: object) -> Any:
+def to_json(value: object) -> JsonValue:
     """A value of a field table as JSON shows it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -37,7 +38,7 @@ def to_json(value: object) -> Any:
     return value
 
 
-def to_table(values: Any, name: str) -> Table:
+def to_table(values: JsonValue, name: str) -> Table:
     """The field table of a JSON object; an empty list counts as one, as some languages write it. Raises ApiError."""
     if values is None or values == []:
         values = {}
@@ -51,19 +52,19 @@ def to_table(values: Any, name: str) -> Table:
     return Table(values)
 
 
-def show_properties(properties: Properties) -> dict[str, Any]:
+def show_properties(properties: Properties) -> JsonObject:
     """Those that a message has."""
     named = ((name, getattr(properties, name)) for name in PROPERTY_NAMES)
     return {name: to_json(value) for name, value in named if value is not None}
 
 
-def read_properties(values: Any) -> bytes:
+def read_properties(values: JsonValue) -> bytes:
     """The property section of a JSON object. Raises ApiError."""
     if values is None or values == []:
         values = {}
     if not isinstance(values, dict):
         raise bad_request(["properties_not_object", values])
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name, value in values.items():
         if name not in PROPERTY_NAMES:
             continue

@@ -26,7 +26,7 @@ class TimedProtocol(H11Protocol):
 
     _head_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: Any) -> None:  # uvicorn wants a narrower class than asyncio
         super().connection_made(transport)
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._close_silent)
 

@@ -10,8 +10,9 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.errors import bad_request
 
 DEFAULT_PAGE_SIZE: Final = 100
@@ -22,7 +23,7 @@ _MATCH_S: Final = 1.0
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _INSIDE_GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()*+?{}|]|.", re.DOTALL)
 
-Row = dict[str, Any]
+Row = JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def _as_it_is(row: Row) -> Row:
     return row
 
 
-def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row] = _as_it_is) -> Any:
+def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row] = _as_it_is) -> JsonValue:
     """The array, or the page with its counts. `finish` makes what is shown of a row: of all before they are sorted by
     what only it adds, else of those alone that are shown."""
     found = list(rows)
@@ -78,7 +79,7 @@ def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row
     return answer_page(items, len(filtered), len(found), wanted, finish)
 
 
-def answer_page(items: list[Row], filtered: int, total: int, wanted: Wanted, finish: Callable[[Row], Row]) -> Any:
+def answer_page(items: list[Row], filtered: int, total: int, wanted: Wanted, finish: Callable[[Row], Row]) -> JsonValue:
     """One page of so many rows. Raises ApiError where it is behind the last."""
     pages, page = max(1, -(-filtered // wanted.page_size)), wanted.page or 1
     if page > pages:
@@ -113,7 +114,7 @@ def cut(row: Row, columns: tuple[tuple[str, ...], ...]) -> Row:
     return kept
 
 
-def value_at(row: Any, path: tuple[str, ...]) -> Any:
+def value_at(row: JsonValue, path: tuple[str, ...]) -> JsonValue:
     """What lies at a dotted path; None where nothing does."""
     for part in path:
         if not isinstance(row, Mapping):
@@ -134,7 +135,7 @@ def _sorted(rows: list[Row], wanted: Wanted) -> list[Row]:
     return sorted(rows, key=lambda row: _rank(value_at(row, path)), reverse=wanted.is_reversed)
 
 
-def _rank(value: Any) -> tuple[int, Any]:
+def _rank(value: JsonValue) -> tuple[int, JsonValue]:
     """Values of different types have an order, too: nothing, numbers, texts, the rest."""
     if value is None:
         return (0, 0)

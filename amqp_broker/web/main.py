@@ -11,8 +11,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Final
 
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.app import Api, application
@@ -43,7 +43,7 @@ def run(url: str, places: Places, *, ends_with_parent: bool) -> int:
     return _in_loop(_serve(url, places, ends_with_parent))
 
 
-def _in_loop(main: Coroutine[Any, Any, int]) -> int:
+def _in_loop(main: Coroutine[object, None, int]) -> int:
     try:
         import uvloop
     except ImportError:
@@ -94,7 +94,7 @@ async def _tell_when_ready(services: Services) -> None:
     sys.stdout.flush()
 
 
-def _watch_parent(loop: asyncio.AbstractEventLoop, end: Any) -> None:
+def _watch_parent(loop: asyncio.AbstractEventLoop, end: Callable[[], object]) -> None:
     if not os.read(0, _INPUT_OCTETS):
         loop.remove_reader(0)
         end()

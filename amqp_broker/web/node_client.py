@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemClient, SystemRequestError
 
 _CONNECTIONS: Final = 4
@@ -37,7 +38,7 @@ class NodeClient:
         self._guard = threading.Lock()
         self._is_closed = False
 
-    def request(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> dict[str, Any]:
+    def request(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """The answer's fields. Raises SystemRequestError, NodeGone."""
         with self._turn(deadline_s):
             client = self._take()

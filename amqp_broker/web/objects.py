@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.node_client import NodeClient
 
 REUSED_S: Final = 1.0
 PAGE_ROWS: Final = 500
 
-Row = dict[str, Any]
+Row = JsonObject
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class ObjectLists:
             del self._kept[key]
 
     def _read(self, kind: str, user: str | None, vhost: str | None) -> Objects:
-        asked: dict[str, Any] = {"kind": kind, "limit": PAGE_ROWS}
+        asked: JsonObject = {"kind": kind, "limit": PAGE_ROWS}
         if user is not None:
             asked["as_user"] = user
         if vhost is not None:

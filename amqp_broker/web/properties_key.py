@@ -10,11 +10,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote_plus
 
+from amqp_broker.protocol.json_values import JsonValue
 
-def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
+
+def properties_key(routing_key: str, arguments: Mapping[str, JsonValue]) -> str:
     """The name of a binding. Arguments count by their names and values, in any order."""
     key = quote_plus(routing_key, safe="", errors="surrogateescape").replace("~", "%7E")
     if arguments:
@@ -22,6 +23,6 @@ def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
     return key or "~"
 
 
-def _digest(arguments: Mapping[str, Any]) -> str:
+def _digest(arguments: Mapping[str, JsonValue]) -> str:
     said = json.dumps(arguments, sort_keys=True, separators=(",", ":")).encode("ascii")
     return base64.urlsafe_b64encode(hashlib.sha256(said).digest()).decode("ascii").rstrip("=")

@@ -15,8 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.errors import bad_request
 
 SAMPLE_EVERY_S: Final = 5
@@ -127,10 +128,10 @@ def _invalid_range(family: str) -> Exception:
     )
 
 
-def details(name: str, readings: list[Reading], grid: Grid | None, *, is_counter: bool = True) -> dict[str, Any]:
+def details(name: str, readings: list[Reading], grid: Grid | None, *, is_counter: bool = True) -> JsonObject:
     """`X_details`: the rate of the last two readings; with a grid also samples, newest first, and their average."""
     before, now = (readings[-2] if len(readings) > 1 else None), (readings[-1] if readings else None)
-    found: dict[str, Any] = {"rate": (rate_of if is_counter else slope_of)(name, before, now)}
+    found: JsonObject = {"rate": (rate_of if is_counter else slope_of)(name, before, now)}
     if grid is None or now is None:
         return found
     samples = _samples(name, readings, grid, now.at)
@@ -143,7 +144,7 @@ def details(name: str, readings: list[Reading], grid: Grid | None, *, is_counter
     return found
 
 
-def _samples(name: str, readings: list[Reading], grid: Grid, now: int) -> list[dict[str, Any]]:
+def _samples(name: str, readings: list[Reading], grid: Grid, now: int) -> list[JsonObject]:
     """From the last reading backwards what was read last at each time; none for the time before the first reading."""
     step = grid.step_s * 1000
     found, index = [], len(readings) - 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.rates import Grid, Reading, Readings, details, read_grid
 from amqp_broker.web.totals import DELIVERED
 
-Row = dict[str, Any]
+Row = JsonObject
 
 #: Counters of messages as the node names them, which the API nests.
 MESSAGE_COUNTERS: Final = (
@@ -46,7 +47,7 @@ class Shape:
     octets: tuple[str, ...] = ()
     has_message_stats: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def finish(self, row: Row, at: int, readings: Readings, view: View) -> Row:
         """The object that is shown. The row stays as it is."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.node_client import NodeClient
 from amqp_broker.web.rates import History
 
@@ -24,11 +25,11 @@ class Totals:
         self._node = node
         self._clock = clock
         self._guard = threading.Lock()
-        self._last: dict[str, Any] | None = None
+        self._last: JsonObject | None = None
         self._until = 0.0
         self.history = History()
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> JsonObject:
         """The counts, at most a second old. Raises SystemRequestError, NodeGone."""
         with self._guard:
             if self._last is None or self._clock() >= self._until:
@@ -47,11 +48,11 @@ class Totals:
         with self._guard:
             self._last = None
 
-    def _ask(self) -> dict[str, Any]:
+    def _ask(self) -> JsonObject:
         return self._node.request("totals")
 
 
-def sums_of(totals: Mapping[str, Any]) -> dict[str, int | float]:
+def sums_of(totals: Mapping[str, JsonValue]) -> dict[str, int | float]:
     """The counts of all members that answered, together."""
     sums: dict[str, int | float] = {}
     for node in totals["nodes"].values():

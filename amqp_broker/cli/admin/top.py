@@ -137,11 +137,16 @@ class Top:
         self._number = 0
         self._before: Sample | None = None
         self._after: Sample | None = None
-        self._sort = next(iter(self.view.sorts.values()))
+        self._sort = next(iter(self._sorts.values()))
 
     @property
     def view(self) -> View:
         return VIEWS[self._number]
+
+    @property
+    def _sorts(self) -> Mapping[str, str]:
+        """Its columns, by the letter that has it ordered by one."""
+        return self.view.sorts
 
     def look(self) -> None:
         """Take the next sample."""
@@ -151,17 +156,17 @@ class Top:
         """Tab: the next view; a letter: its order."""
         if key == "\t":
             self._number = (self._number + 1) % len(VIEWS)
-            self._sort = next(iter(self.view.sorts.values()))
+            self._sort = next(iter(self._sorts.values()))
             self._before = self._after = None
             self.look()
         else:
-            self._sort = self.view.sorts.get(key, self._sort)
+            self._sort = self._sorts.get(key, self._sort)
 
     def screen(self) -> Group:
         """What is to be seen now."""
         assert self._after is not None, "look before you show"
         cut = f" (of the first {MOST_LOOKED_AT})" if self._after.is_cut else ""
-        keys = "  ".join(f"{key} {column}" for key, column in self.view.sorts.items())
+        keys = "  ".join(f"{key} {column}" for key, column in self._sorts.items())
         every = duration(self._interval_s * 1000)
         foot = f"{self.view.kind}{cut} by {self._sort}, every {every}; q quit  Tab other  {keys}"
         table = drawn(busiest(self.view, self._before, self._after, self._sort))

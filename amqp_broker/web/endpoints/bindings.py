@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote_plus
 
 import msgspec
 
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
@@ -26,14 +26,14 @@ QUEUE, EXCHANGE = "queue", "exchange"
 _KINDS = {QUEUE: "queues", EXCHANGE: "exchanges"}
 _BODY_LIMIT_BYTES = 5 * KIB
 
-Row = dict[str, Any]
+Row = JsonObject
 
 
 class BindingBody(msgspec.Struct):
     """What tells it from others between the same ends."""
 
     routing_key: str = ""
-    arguments: Any = None
+    arguments: JsonValue = None
 
 
 def _shown(row: Row) -> Row:

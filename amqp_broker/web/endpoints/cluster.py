@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
@@ -39,7 +40,7 @@ def list_features(asked: Asked) -> Answer:
     return show_rows(asked, [_feature(name) for name in _FEATURES])
 
 
-def _feature(name: str) -> dict[str, Any]:
+def _feature(name: str) -> JsonObject:
     return {
         "name": name, "state": "enabled", "desc": "", "doc_url": "", "stability": "required", "provided_by": "rabbit",
     }  # fmt: skip

@@ -7,6 +7,7 @@ from email.parser import BytesParser
 from email.policy import HTTP
 from typing import Any
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
@@ -49,7 +50,7 @@ def _levels() -> dict[str, str]:
     return {"rabbit_version": API_LEVEL, "rabbitmq_version": API_LEVEL}
 
 
-def _file(asked: Asked, definitions: dict[str, Any]) -> Answer:
+def _file(asked: Asked, definitions: JsonObject) -> Answer:
     """`?download=NAME` has browsers save it."""
     name = asked.query.get("download")
     if name is None:
@@ -78,7 +79,7 @@ def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
     return no_content()
 
 
-def _uploaded(asked: Asked) -> dict[str, Any]:
+def _uploaded(asked: Asked) -> JsonObject:
     """The body, or the file in a form. Raises ApiError."""
     kind = asked.headers.get("content-type", "")
     if not kind.lower().startswith("multipart/form-data"):

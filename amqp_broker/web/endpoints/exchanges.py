@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body
@@ -23,10 +22,10 @@ class ExchangeBody(msgspec.Struct):
     """What an exchange is declared with."""
 
     type: str = "direct"
-    durable: Any = None
-    auto_delete: Any = None
-    internal: Any = None
-    arguments: Any = None
+    durable: JsonValue = None
+    auto_delete: JsonValue = None
+    internal: JsonValue = None
+    arguments: JsonValue = None
 
 
 def list_exchanges(asked: Asked) -> Answer:

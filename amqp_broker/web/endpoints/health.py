@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
@@ -19,7 +19,7 @@ _UNITS = ("days", "weeks", "months", "years")
 _HIGHEST_PORT = 65535
 
 
-def _health(asked: Asked) -> dict[str, Any]:
+def _health(asked: Asked) -> JsonObject:
     return asked.services.node.request("health")
 
 
@@ -31,7 +31,7 @@ def check_local_alarms(asked: Asked) -> Answer:
     return _no_alarms(_health(asked).get("local_alarms", ()), "There are alarms in effect on the node")
 
 
-def _no_alarms(alarms: Any, reason: str) -> Answer:
+def _no_alarms(alarms: JsonValue, reason: str) -> Answer:
     if alarms:
         raise unhealthy(reason, alarms=list(alarms))
     return Answer(value=_OK)
@@ -76,7 +76,7 @@ def check_critical(asked: Asked) -> Answer:
     return Answer(value={**_OK, "reason": "single node cluster"} if health.get("is_alone") else _OK)
 
 
-def _critical(queue: Any) -> Any:
+def _critical(queue: JsonValue) -> JsonValue:
     if not isinstance(queue, dict):
         return queue
     name, vhost = queue.get("name", ""), queue.get("virtual_host", queue.get("vhost", ""))

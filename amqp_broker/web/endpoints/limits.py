@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
@@ -19,7 +19,7 @@ from amqp_broker.web.errors import bad_request, object_not_found
 class LimitBody(msgspec.Struct):
     """A limit; -1 is none."""
 
-    value: Any
+    value: JsonValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LimitEndpoints:
         return next((dict(row["value"]) for row in rows if row[self.of] == name), {})
 
     def _set(self, asked: Asked, name: str, limits: dict[str, int]) -> None:
-        fields: dict[str, Any] = {self.of: name, "limits": limits}
+        fields: JsonObject = {self.of: name, "limits": limits}
         asked.change(f"{self.of}.limits", **fields)
 
     def all(self) -> tuple[Endpoint, ...]:

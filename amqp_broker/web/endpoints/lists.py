@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
@@ -14,7 +14,7 @@ from amqp_broker.web.listing import Wanted, answer_list, answer_page, cut, read_
 from amqp_broker.web.objects import PAGE_ROWS, Objects
 from amqp_broker.web.shapes import Shape, View, read_view
 
-Row = dict[str, Any]
+Row = JsonObject
 #: Kinds of which the totals of the node and its virtual hosts say how many there are.
 _COUNTED = ("queues", "exchanges")
 
@@ -41,7 +41,7 @@ def _first_page(asked: Asked, shape: Shape, wanted: Wanted, view: View) -> Answe
         return None
     if asked.vhost is not None:
         total = asked.verb("object", kind="vhosts", name=asked.vhost)["object"][shape.kind]
-        where: dict[str, Any] = {"vhost": asked.vhost}
+        where: JsonObject = {"vhost": asked.vhost}
     elif asked.has(Access.MONITORING):
         total, where = asked.services.totals.read()[shape.kind], {}
     else:
@@ -66,7 +66,7 @@ def read_objects(asked: Asked, kind: str) -> Objects:
     return asked.objects(kind, asked.vhost)
 
 
-def show_object(asked: Asked, shape: Shape, **ident: Any) -> Answer:
+def show_object(asked: Asked, shape: Shape, **ident: JsonValue) -> Answer:
     """One object, with what lists leave out."""
     view = read_view(asked.query)
     answer = asked.verb("object", kind=shape.kind, **ident)
@@ -82,7 +82,7 @@ def find_row(asked: Asked, kind: str, vhost: str | None = None, **fields: str) -
     raise object_not_found()
 
 
-def is_there(asked: Asked, kind: str, **ident: Any) -> bool:
+def is_there(asked: Asked, kind: str, **ident: JsonValue) -> bool:
     """Whether there is such an object. Raises ApiError where not even its virtual host is."""
     try:
         asked.verb("object", kind=kind, **ident)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 import msgspec
 
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.errors import ChannelClosed, ClientTimeout
 from amqp_broker.client.messages import Delivery
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
@@ -31,18 +31,18 @@ class PublishBody(msgspec.Struct):
     """A message."""
 
     routing_key: str
-    properties: Any
-    payload: Any
+    properties: JsonValue
+    payload: JsonValue
     payload_encoding: str
 
 
 class GetBody(msgspec.Struct):
     """How many, what becomes of them, and how bodies are shown."""
 
-    count: Any
+    count: JsonValue
     ackmode: str
     encoding: str
-    truncate: Any = None
+    truncate: JsonValue = None
 
 
 def publish_message(asked: Asked) -> Answer:
@@ -116,7 +116,7 @@ def _get(channel: Channel, queue: str, count: int, no_ack: bool) -> list[Deliver
     return found
 
 
-def _show(delivery: Delivery, encoding: str, truncate: int | None) -> dict[str, Any]:
+def _show(delivery: Delivery, encoding: str, truncate: int | None) -> JsonObject:
     shown = delivery.body if truncate is None else delivery.body[:truncate]
     try:
         payload, how = (shown.decode("utf-8"), "string") if encoding == "auto" else _base64(shown)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
@@ -54,7 +55,7 @@ def show_node(asked: Asked) -> Answer:
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 
-def _facts(asked: Asked) -> dict[str, Any]:
+def _facts(asked: Asked) -> JsonObject:
     """What the node says of itself. Raises ApiError where the path names no member."""
     facts = asked.verb("node")
     if asked.name("node") not in facts["members"]:
@@ -62,7 +63,7 @@ def _facts(asked: Asked) -> dict[str, Any]:
     return facts
 
 
-def _show(asked: Asked, name: str, facts: dict[str, Any], view: View) -> dict[str, Any]:
+def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     """What a member says of itself; of the one here what its machine says, too."""
     told = facts["nodes"].get(name)
     if told is None:
@@ -87,7 +88,7 @@ _TOLD: Final = (
 )  # fmt: skip
 
 
-def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
+def _about(asked: Asked, usage: Usage, facts: JsonObject) -> JsonObject:
     return {
         "type": "disc",
         "running": True,
@@ -134,7 +135,7 @@ def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _details(pair: list[Reading], counters: tuple[str, ...], view: View) -> dict[str, Any]:
+def _details(pair: list[Reading], counters: tuple[str, ...], view: View) -> JsonObject:
     grid = view.grids.get("node_stats")
     found = {f"{name}_details": details(name, pair, grid) for name in counters}
     return found | {f"{name}_details": details(name, pair, grid, is_counter=False) for name in _GAUGES}
@@ -153,7 +154,7 @@ def show_relative_memory(asked: Asked) -> Answer:
     return Answer(value={"memory": {**shares, "total": _RELATIVE}})
 
 
-def _memory(asked: Asked) -> dict[str, Any]:
+def _memory(asked: Asked) -> JsonObject:
     """The classes are RabbitMQ's: messages are `binary`, quorum queues' `quorum_queue_procs`, and the rest is code."""
     totals, facts = asked.services.totals.read(), asked.verb("node")
     used = usage_of(int(facts.get("os_pid") or 0), None).resident_bytes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.version import __version__
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
@@ -46,7 +47,7 @@ def show_overview(asked: Asked) -> Answer:
     view, told = read_view(asked.query), asked.services.totals.read()
     totals, known = sums_of(told), asked.services.totals.history.readings()
     stats = {name: totals.get(name, 0) for name in MESSAGES}
-    shown: dict[str, Any] = {
+    shown: JsonObject = {
         **_about(asked, told),
         "message_stats": nest(stats, known, view.grids.get("msg_rates")),
         "churn_rates": _with_details(totals, CHURN, known, view.grids.get("msg_rates")),
@@ -62,7 +63,7 @@ def show_overview(asked: Asked) -> Answer:
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 
-def _about(asked: Asked, totals: Mapping[str, Any]) -> dict[str, Any]:
+def _about(asked: Asked, totals: Mapping[str, JsonValue]) -> JsonObject:
     return {
         "management_version": API_LEVEL,
         "rates_mode": "basic",
@@ -87,16 +88,20 @@ def _about(asked: Asked, totals: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_details(
-    totals: Mapping[str, Any], names: tuple[str, ...], known: list[Reading], grid: Grid | None, is_counter: bool = True
-) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
+    totals: Mapping[str, JsonValue],
+    names: tuple[str, ...],
+    known: list[Reading],
+    grid: Grid | None,
+    is_counter: bool = True,
+) -> JsonObject:
+    shown: JsonObject = {}
     for name in names:
         shown[name] = totals.get(name, 0)
         shown[f"{name}_details"] = details(name, known, grid, is_counter=is_counter)
     return shown
 
 
-def _lengths(asked: Asked, totals: Mapping[str, Any], known: list[Reading], grid: Grid | None) -> dict[str, Any]:
+def _lengths(asked: Asked, totals: Mapping[str, JsonValue], known: list[Reading], grid: Grid | None) -> JsonObject:
     """Who does not see everything is told what his virtual hosts hold."""
     if asked.has(Access.MONITORING):
         return _with_details(totals, LENGTHS, known, grid, is_counter=False)
@@ -105,13 +110,13 @@ def _lengths(asked: Asked, totals: Mapping[str, Any], known: list[Reading], grid
     return _with_details(own, LENGTHS, [], None, is_counter=False)
 
 
-def _object_totals(asked: Asked, totals: Mapping[str, Any]) -> dict[str, int]:
+def _object_totals(asked: Asked, totals: Mapping[str, JsonValue]) -> dict[str, int]:
     if asked.has(Access.MONITORING):
         return {name: totals.get(name, 0) for name in OBJECTS}
     return {name: len(asked.objects(name).rows) for name in OBJECTS}
 
 
-def listeners(asked: Asked) -> list[dict[str, Any]]:
+def listeners(asked: Asked) -> list[JsonObject]:
     """Where clients come in: those of the node, and of this process."""
     health = asked.services.node.request("health")
     node = asked.services.totals.read().get("node", "")
@@ -132,7 +137,7 @@ def listeners(asked: Asked) -> list[dict[str, Any]]:
     ]
 
 
-def contexts(asked: Asked) -> list[dict[str, Any]]:
+def contexts(asked: Asked) -> list[JsonObject]:
     """The programs behind the HTTP listeners."""
     node = asked.services.totals.read().get("node", "")
     described = {"http": "RabbitMQ Management", "http/prometheus": "Prometheus"}

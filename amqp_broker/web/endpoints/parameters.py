@@ -3,10 +3,9 @@ the cluster is one."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
@@ -21,7 +20,7 @@ CLUSTER_NAME = "cluster_name"
 class ValueBody(msgspec.Struct):
     """Any JSON."""
 
-    value: Any
+    value: JsonValue
 
 
 class NameBody(msgspec.Struct):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
@@ -99,7 +98,7 @@ def _is_there(asked: Asked, kind: str, **more: str) -> bool:
     return any(all(row[key] == value for key, value in wanted.items()) for row in asked.objects(kind).rows)
 
 
-def _change(asked: Asked, verb: str, **fields: Any) -> None:
+def _change(asked: Asked, verb: str, **fields: JsonValue) -> None:
     try:
         asked.change(verb, **fields)
     except SystemRequestError as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
@@ -24,10 +24,10 @@ _FIELDS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 class PolicyBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
     """A policy."""
 
-    pattern: Any
-    definition: Any
-    priority: Any = 0
-    apply_to: Any = "all"
+    pattern: JsonValue
+    definition: JsonValue
+    priority: JsonValue = 0
+    apply_to: JsonValue = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PolicyEndpoints:
         )
         return created(was_there)
 
-    def change(self, asked: Asked, **fields: Any) -> None:
+    def change(self, asked: Asked, **fields: JsonValue) -> None:
         """Raises ApiError, with the words of RabbitMQ before those of the node."""
         try:
             asked.change(f"{self.verb}.put", **fields)
@@ -95,7 +95,7 @@ class PolicyEndpoints:
         )
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: JsonObject) -> JsonObject:
     named = {**row, "apply-to": row.get("apply-to", row.get("apply_to", "all"))}
     return {name: named[name] for name in _FIELDS if name in named}
 

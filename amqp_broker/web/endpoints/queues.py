@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
@@ -31,11 +30,11 @@ _TOTALS = ("messages", "messages_ready", "messages_unacknowledged")
 class QueueBody(msgspec.Struct):
     """What a queue is declared with."""
 
-    durable: Any = None
-    auto_delete: Any = None
-    arguments: Any = None
-    node: Any = None
-    exclusive: Any = None
+    durable: JsonValue = None
+    auto_delete: JsonValue = None
+    arguments: JsonValue = None
+    node: JsonValue = None
+    exclusive: JsonValue = None
 
 
 class ActionBody(msgspec.Struct):
@@ -130,7 +129,7 @@ def require(asked: Asked, kind: str, vhost: str, name: str) -> None:
         raise object_not_found()
 
 
-def _check_node(asked: Asked, node: Any) -> None:
+def _check_node(asked: Asked, node: JsonValue) -> None:
     """A queue lives where the broker puts it; a name that is no member is a mistake."""
     if node is None:
         return

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-from typing import Any
 
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
@@ -31,7 +31,7 @@ class UserBody(msgspec.Struct):
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None
-    tags: Any = None
+    tags: JsonValue = None
 
 
 class BulkBody(msgspec.Struct):
@@ -54,13 +54,13 @@ def show_user(asked: Asked) -> Answer:
     return Answer(value=cut(_shown(row), read_columns(asked.query)))
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: JsonObject) -> JsonObject:
     return {name: row[name] for name in _FIELDS if name in row}
 
 
 def put_user(asked: Asked) -> Answer:
     name, body = asked.name("user"), read_body(asked.body, UserBody)
-    fields: dict[str, Any] = {"name": name, "tags": tags(body.tags)}
+    fields: JsonObject = {"name": name, "tags": tags(body.tags)}
     if body.password is not None and body.password_hash is not None:
         raise bad_request("password and password_hash are both given; give one")
     if body.password is not None:
@@ -123,7 +123,7 @@ def who_am_i(asked: Asked) -> Answer:
     return Answer(value=whoami(asked))
 
 
-def whoami(asked: Asked) -> dict[str, Any]:
+def whoami(asked: Asked) -> JsonObject:
     """Who asks, as the API says it."""
     return {"name": asked.user.name, "tags": list(asked.user.tags), "is_internal_user": True}
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
@@ -24,10 +23,10 @@ class VhostBody(msgspec.Struct):
     """What is told of a virtual host."""
 
     description: str | None = None
-    tags: Any = None
+    tags: JsonValue = None
     default_queue_type: str | None = None
     defaultqueuetype: str | None = None
-    tracing: Any = None
+    tracing: JsonValue = None
 
 
 def list_vhosts(asked: Asked) -> Answer:
@@ -48,7 +47,7 @@ def show_vhost(asked: Asked) -> Answer:
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 
-def _messages(queues: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def _messages(queues: list[JsonObject]) -> dict[str, dict[str, int]]:
     """What the queues of each virtual host hold together."""
     sums: dict[str, dict[str, int]] = {}
     for row in queues:
@@ -60,7 +59,7 @@ def _messages(queues: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def put_vhost(asked: Asked) -> Answer:
     name, body = asked.name("vhost"), read_body(asked.body, VhostBody)
-    about: dict[str, Any] = {"name": name}
+    about: JsonObject = {"name": name}
     if body.description is not None:
         about["description"] = body.description
     if body.tags is not None:

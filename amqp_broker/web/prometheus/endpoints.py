@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs
 
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
@@ -148,7 +149,7 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     yield from simple(OWN_PREFIX, n.OWN, totals)
 
 
-def _with_attempts(totals: dict[str, Any]) -> dict[str, Any]:
+def _with_attempts(totals: JsonObject) -> JsonObject:
     """By protocol the node says, as a sum the dashboards ask."""
     counted = totals["auth_attempts"].values()
     sums = {name: sum(each[name] for each in counted) for name in ("attempts", "failed", "succeeded")}
@@ -161,12 +162,12 @@ def _with_attempts(totals: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _process(asked: Asked, facts: dict[str, Any]) -> Iterator[Family]:
+def _process(asked: Asked, facts: JsonObject) -> Iterator[Family]:
     uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
     yield from process(_usage(asked, facts), facts, uptime_ms)
 
 
-def _facts(asked: Asked) -> dict[str, Any]:
+def _facts(asked: Asked) -> JsonObject:
     """Without a login: what the node tells the management process itself."""
     try:
         return asked.services.node.request("node")
@@ -174,7 +175,7 @@ def _facts(asked: Asked) -> dict[str, Any]:
         return {}
 
 
-def _usage(asked: Asked, facts: dict[str, Any]) -> Usage:
+def _usage(asked: Asked, facts: JsonObject) -> Usage:
     return usage_of(int(facts.get("os_pid") or 0), facts.get("data_dir"))
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.text import GAUGE, Family, write_labels
 from amqp_broker.web.prometheus.whole import OWN_PREFIX, number
@@ -16,7 +17,7 @@ from amqp_broker.web.services import Services
 #: So many objects of a kind have samples of their own in a scrape.
 MOST_OBJECTS: Final = 20_000
 
-Row = Mapping[str, Any]
+Row = Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)

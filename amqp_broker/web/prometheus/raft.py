@@ -7,8 +7,9 @@ dashboards ask for, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.prometheus.text import GAUGE, Family
 from amqp_broker.web.prometheus.whole import OWN_PREFIX
@@ -43,7 +44,7 @@ def raft_families(services: Services, prefix: str, *, by_group: bool) -> Iterato
     yield from _links(status)
 
 
-def _links(status: Mapping[str, Any]) -> Iterator[Family]:
+def _links(status: Mapping[str, JsonValue]) -> Iterator[Family]:
     links = Family(f"{OWN_PREFIX}peer_link_up", GAUGE, "Whether there is a link to another member")
     for member in status["members"]:
         if not member["is_this_node"]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.version import __version__
 from amqp_broker.web.endpoints.overview import API_LEVEL, PRODUCT, python_version
 from amqp_broker.web.machine import Usage
@@ -46,7 +47,7 @@ def identity(node: str, cluster: str, endpoint: str) -> Iterator[Family]:
     yield build
 
 
-def simple(prefix: str, metrics: Iterable[n.Metric], values: Mapping[str, Any]) -> Iterator[Family]:
+def simple(prefix: str, metrics: Iterable[n.Metric], values: Mapping[str, JsonValue]) -> Iterator[Family]:
     """One sample each, without labels."""
     for metric in metrics:
         family = Family(prefix + metric.name, metric.kind, metric.help)
@@ -54,7 +55,7 @@ def simple(prefix: str, metrics: Iterable[n.Metric], values: Mapping[str, Any]) 
         yield family
 
 
-def number(value: Any) -> int | float:
+def number(value: JsonValue) -> int | float:
     return value if isinstance(value, (int, float)) else 0
 
 
@@ -64,7 +65,7 @@ def _one(name: str, kind: str, text: str, value: int | float) -> Family:
     return family
 
 
-def process(usage: Usage, facts: Mapping[str, Any], uptime_ms: int) -> Iterator[Family]:
+def process(usage: Usage, facts: Mapping[str, JsonValue], uptime_ms: int) -> Iterator[Family]:
     """What RabbitMQ calls node metrics."""
     yield _one("process_open_fds", GAUGE, "Open file descriptors", usage.descriptors)
     yield _one("process_max_fds", GAUGE, "Open file descriptors limit", usage.descriptors_limit)
@@ -85,7 +86,7 @@ def process(usage: Usage, facts: Mapping[str, Any], uptime_ms: int) -> Iterator[
     yield _one("erlang_gc_reclaimed_bytes_total", COUNTER, "Always 0", 0)
 
 
-def persister(totals: Mapping[str, Any]) -> Iterator[Family]:
+def persister(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
     """Input and output: what the node does not count apart is 0."""
     for each in ("read", "write", "sync", "seek", "reopen"):
         value = number(totals.get(f"io_{each}_count"))
@@ -98,7 +99,7 @@ def persister(totals: Mapping[str, Any]) -> Iterator[Family]:
         yield _one(f"io_{each}_time_seconds_total", COUNTER, f"Input and output: time of kind {each}", seconds)
 
 
-def alarms(health: Mapping[str, Any], unreachable: int) -> Iterator[Family]:
+def alarms(health: Mapping[str, JsonValue], unreachable: int) -> Iterator[Family]:
     """1 while an alarm is on."""
     on = {each["resource"] for each in health.get("local_alarms") or ()}
     resources = {
@@ -112,7 +113,7 @@ def alarms(health: Mapping[str, Any], unreachable: int) -> Iterator[Family]:
     yield _one("unreachable_cluster_peers_count", GAUGE, "Members that do not answer", unreachable)
 
 
-def globals_of(totals: Mapping[str, Any]) -> Iterator[Family]:
+def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
     """Counters of the node by protocol and type of queue."""
     for metric in n.GLOBAL:
         family = Family(GLOBAL_PREFIX + metric.name, metric.kind, metric.help)
@@ -136,7 +137,7 @@ def globals_of(totals: Mapping[str, Any]) -> Iterator[Family]:
     yield _sizes(totals)
 
 
-def _by_type(totals: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _by_type(totals: Mapping[str, JsonValue]) -> dict[str, Mapping[str, JsonValue]]:
     """What a node does not count by type counts as that of the first, which most are."""
     told = totals.get("by_type")
     if isinstance(told, Mapping):
@@ -145,7 +146,7 @@ def _by_type(totals: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {theirs: totals if theirs is first else {} for theirs in n.QUEUE_TYPES}
 
 
-def _dead_letters(totals: Mapping[str, Any], by_type: Mapping[str, Mapping[str, Any]]) -> Iterator[Family]:
+def _dead_letters(totals: Mapping[str, JsonValue], by_type: Mapping[str, Mapping[str, JsonValue]]) -> Iterator[Family]:
     for reason, text in n.DEAD_LETTERS.items():
         family = Family(f"{GLOBAL_PREFIX}messages_dead_lettered_{reason}_total", COUNTER, f"Dead letters: {text}")
         for theirs, values in by_type.items():
@@ -156,7 +157,7 @@ def _dead_letters(totals: Mapping[str, Any], by_type: Mapping[str, Mapping[str, 
         yield family
 
 
-def _sizes(totals: Mapping[str, Any]) -> Family:
+def _sizes(totals: Mapping[str, JsonValue]) -> Family:
     """What the node tells of sizes: all messages in the bucket of their mean, where it tells no more."""
     family = Family(f"{PREFIX}message_size_bytes", HISTOGRAM, "Size of messages received from publishers")
     count, octets = number(totals.get("publish")), number(totals.get("publish_oct"))
