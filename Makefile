@@ -44,10 +44,12 @@ cluster: setup ## run three nodes on 5672 to 5674, data and logs in ./data-n1 to
 	trap : INT
 	trap 'kill $$nodes 2>/dev/null || true' EXIT TERM
 	for port in $(CLUSTER_PORTS); do
+		web=127.0.0.1:$$((15672 + number)); metrics=127.0.0.1:$$((15692 + number))
 		number=$$((number + 1))
 		link=$$(echo "$$members" | cut -d, -f$$number | cut -d= -f2)
 		$(VENV)/bin/amqp-broker serve --node-name n$$number --listen 127.0.0.1:$$port --data-dir ./data-n$$number \
-			--cluster-listen $$link --cluster "$$members" --cluster-secret-file $(CLUSTER_SECRET) $(ARGS) \
+			--cluster-listen $$link --cluster "$$members" --cluster-secret-file $(CLUSTER_SECRET) \
+			--management-listen $$web --prometheus-listen $$metrics $(ARGS) \
 			2>>./data-n$$number.log &
 		nodes="$$nodes $$!"
 		echo "n$$number: amqp://guest:guest@127.0.0.1:$$port/%2F, log in ./data-n$$number.log"

@@ -227,6 +227,8 @@ class Run:
                 self._start_management()
                 await self._end()
             await self._leave()
+            if self._management.is_running:
+                await asyncio.to_thread(self._management.stop)
         finally:
             await self._cluster.close()
             driver.stop_threads()
@@ -314,7 +316,7 @@ class Run:
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
         self._node.facts.is_draining = True
-        await asyncio.to_thread(self._management.stop)
+        self._management.tell_to_stop()
         self._doors.close()
         if self._driver.failed.done():
             return

@@ -62,19 +62,33 @@ class ManagementProcess:
         """Whether there is anything to serve."""
         return bool(self._api or self._prometheus)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and `stop` has not seen its end."""
+        return self._thread is not None and self._thread.is_alive()
+
     def start(self, node: Address, say: Callable[[str], None]) -> None:
         """The node is at this address of this machine."""
         if self.is_wanted:
-            self._thread = threading.Thread(target=self._watch, args=(node, say), name="management", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._watch, args=(node, say), name="management", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # there is no thread to be had
+                log.warning("no management: %s", error)
+            else:
+                self._thread = thread
 
-    def stop(self) -> None:
-        """End it, gently at first."""
+    def tell_to_stop(self) -> None:
+        """It ends soon, and is not started again."""
         self._stopping.set()
         with self._guard:
-            process = self._process
-            if process is not None:
-                process.terminate()
+            if self._process is not None:
+                self._process.terminate()
+
+    def stop(self) -> None:
+        """Wait for its end, but not for long."""
+        self.tell_to_stop()
+        process = self._process
         if process is not None:
             try:
                 process.wait(_END_S)

@@ -102,7 +102,14 @@ class Api:
             return refusal(error)
 
     def _answer(self, endpoint: Endpoint, asked: Asked) -> Response:
-        """In a worker thread."""
+        """In a worker thread. What changes anything is written down, with its outcome."""
+        response = self._response(endpoint, asked)
+        if endpoint.method != "GET":
+            words = (asked.method, asked.path, asked.user.name, asked.host, response.status_code)
+            log.info("%s %s by user '%s' from %s: %d", *words)
+        return response
+
+    def _response(self, endpoint: Endpoint, asked: Asked) -> Response:
         try:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:

@@ -75,6 +75,8 @@ LOGGERS = {
     "amqp_broker.connection": "who came (peer, user, virtual host, name) and why they ended, refused logins, "
     "channel errors, defects while serving a client",
     "amqp_broker.proxies": "queues of other nodes and quorum queues: sessions that end, nodes whose consumers go",
+    "amqp_broker.web": "the [management process](management.md): when its node does not answer, and faults of its own",
+    "uvicorn": "its HTTP server",
     "amqp_broker.server": "the disk, descriptors, listeners, what a start waits for, the end",
 }
 

@@ -14,7 +14,6 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ConnectionClosed
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
-from amqp_broker.settings.config import SETTINGS
 from amqp_broker.system_client import SystemClient
 from tests.conformance.wire import Address
 from tests.conformance.wire import Connection as WireConnection
@@ -61,10 +60,6 @@ def answered_with_0_9_1(broker: RunningBroker, octets: bytes) -> bool:
 def has_no_streams(broker: RunningBroker) -> bool:
     stream = Table({"x-queue-type": "stream"})
     return refused_with(broker, 540, m.QueueDeclare(0, "s", False, True, False, False, False, stream))
-
-
-def has_no_http(broker: RunningBroker) -> bool:
-    return not any(re.search(r"http|management|metrics|prometheus", each.key) for each in SETTINGS)
 
 
 def has_no_amqp_1(broker: RunningBroker) -> bool:
@@ -116,7 +111,6 @@ def has_no_immediate(broker: RunningBroker) -> bool:
 
 PROBES: dict[str, Callable[[RunningBroker], bool]] = {
     "Stream queues": has_no_streams,
-    "HTTP management API and metrics": has_no_http,
     "AMQP 1.0": has_no_amqp_1,
     "MQTT and STOMP": has_no_mqtt_and_stomp,
     "Message tracing": has_no_tracing,

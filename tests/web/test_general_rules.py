@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import socket
+import subprocess
 
 import pytest
 
 from amqp_broker.testing.embedded import RunningBroker
+from tests.docs.blocks import block_named
 from tests.web.http_client import Http
 
 #: One broker for all of them.
@@ -94,6 +97,18 @@ def test_overview_has_what_typed_clients_need(http: Http) -> None:
     assert overview["queue_totals"]["messages_details"]["rate"] == 0
     assert {"amqp", "http", "http/prometheus"} <= {each["protocol"] for each in overview["listeners"]}
     assert overview["message_stats"]["publish_details"]["samples"]
+
+
+def test_the_page_says_what_works(http: Http) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    (metrics,) = [each["port"] for each in http.get("/overview")["listeners"] if each["protocol"] == "http/prometheus"]
+    lines = [line for line in block_named("the HTTP API").splitlines() if line.startswith("curl ")]
+    assert len(lines) == 3
+    for line in lines:
+        here = line.replace(":15672", f":{http.port}").replace(":15692", f":{metrics}")
+        subprocess.run(f"{here} --fail --silent --show-error", shell=True, check=True, capture_output=True, timeout=60)
+    assert http("DELETE", "/queues/%2F/orders").status == 204
 
 
 def test_nodes(http: Http) -> None:
