@@ -54,7 +54,7 @@ cdef class Node:
     cdef public object transfers
     cdef public QuorumGroups groups
     cdef public Replication replication
-    cdef public object homes
+    cdef public object remote_queues
     cdef public object acquaintances
     cdef dict _links
     cdef public object leases

@@ -30,7 +30,7 @@ from amqp_broker.channel.confirms import Confirming
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
 from amqp_broker.channel.services import ChannelServices
-from amqp_broker.cluster.journal_port import Chance, JournalPort
+from amqp_broker.cluster.journal_port import JournalPort, RandomSource
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.cluster.transfers import Transfers
@@ -39,9 +39,9 @@ from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.flow.clients import Clients
-from amqp_broker.flow.hold import PendingAnswers
 from amqp_broker.flow.pauses import Pauses
 from amqp_broker.flow.peer import Peer
+from amqp_broker.flow.pending_answers import PendingAnswers
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSING, ENDING
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
@@ -53,7 +53,7 @@ from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
-from amqp_broker.queue_types.remote.homes import Homes
+from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
@@ -82,7 +82,7 @@ _MOST_LETTERS = MOST_PUBLISHED
 LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
-_RELIEF_BYTES = 2 * 1024 * 1024
+_PAGE_OUT_BYTES = 2 * 1024 * 1024
 #: So many handshakes are looked at for one that does not wait for the broker.
 _EXCUSED = 64
 #: A turn that has nothing for peers.
@@ -95,15 +95,15 @@ PARTS = (
     "background.run",  # jobs write, publish and settle: before anything is closed
     "leases.work",  # claims and transactions move messages: before the store's end
     "dead_letters.post_refused",  # a refused message's letter is in the batch of its publish
-    "homes.begin_end_of_turn",  # who waited for a home that is down goes on, and may have something for groups
+    "remote_queues.begin_end_of_turn",  # who waited for a home that is down goes on, and may have something for groups
     "replication.begin_end_of_turn",  # commands of this turn are proposed: metadata, quorum queues
     "store.end_turn",  # settlements are written
     "store.shorten",  # the journal's length is looked at, which may move messages and so write
-    "homes.end_turn",  # what other nodes hear of what was written for them
+    "remote_queues.end_turn",  # what other nodes hear of what was written for them
     "replication.end_turn",  # groups append: behind `shorten`, as their entries may retire segments
     "confirming.end_turn",  # the position that confirms wait for covers everything above
     "share_budget",  # memory, between the node and its groups
-    "paging_out.relieve",  # when all that needs memory has been counted
+    "paging_out.page_out",  # when all that needs memory has been counted
     "choose_readers",  # as of the end: the gate, and whom the driver reads
     "clients.take_dropped",
     "pauses.take_reading",
@@ -179,14 +179,14 @@ class Node:
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
         self._replicate(random_bytes)
-        self.homes = Homes(
+        self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock,
         )  # fmt: skip
         replies = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
-        self._home_links = self.homes.links
-        self._home_sessions = self.homes.sessions
+        self._home_links = self.remote_queues.links
+        self._home_sessions = self.remote_queues.sessions
         self.hashing = self.broker.hashing
         # Memory and disk, and who is paused for them.
         self.facts = NodeFacts(now)
@@ -212,7 +212,7 @@ class Node:
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.hold, counts, self.tenants,
+            self.answers.begin, counts, self.tenants,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
         self._begin(now)
@@ -241,7 +241,7 @@ class Node:
         self._frames = self.tenants.outbox.frames
         port = JournalPort(self.store)
         settings = config.raft_settings(config.memory_budget_bytes)
-        host = RaftHost(config.node_name, port, settings, Chance(random_bytes), self.tenants.outbox)
+        host = RaftHost(config.node_name, port, settings, RandomSource(random_bytes), self.tenants.outbox)
         self.tenants.register_raft(host.receive_peer)
         self.transfers = Transfers(host, self.tenants)
         self.groups = QuorumGroups(
@@ -270,18 +270,18 @@ class Node:
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
         broker = self.broker
-        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.pauses.sate)
+        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.pauses.pause_replies)
         self.leases = Leases(
             broker,
             self.tenants,
             replies,
-            self.homes.home.find,
+            self.remote_queues.home.find,
             lambda channel, raw: self.publisher.find_route(channel, raw),
             self._begin_leases,
             lambda: bool(self.alarms.is_on),
             lambda: self.is_ready,
         )
-        broker.serve(self.homes, self.leases.apps, self.leases.expiry)
+        broker.serve(self.remote_queues, self.leases.apps, self.leases.expiry)
 
     def _begin_leases(self) -> None:
         self.serves_leases = True
@@ -338,7 +338,7 @@ class Node:
         self.broker.start(now)
         self._projection.go_live()
         self.groups.compare(now)
-        self.homes.start(now)
+        self.remote_queues.start(now)
         self.membership.start(now)
         self.acquaintances.joined(self.replication.metadata_group.last_applied)
         self.leases.start(now)
@@ -416,7 +416,7 @@ class Node:
             for channel in list(connection.channels.values()):
                 if not channel.is_closing:
                     channel.revive_all()
-        self.pauses.relieve(connection, now)
+        self.pauses.resume_output(connection, now)
 
     def feed_starved(self, now: int) -> None:
         """Deliveries that stopped for want of memory go on."""
@@ -468,7 +468,7 @@ class Node:
         """What another node says counts from now on."""
         self.tenants.link_up(name)
         self.replication.peer_connected(name, now)
-        self.homes.peer_connected(name, now)
+        self.remote_queues.peer_connected(name, now)
         self.membership.peer_connected(name)
 
     def _farewell(self, name: str, frame: bytes, now: int) -> bool:
@@ -479,7 +479,7 @@ class Node:
         """It does not any more."""
         self.tenants.link_down(name)
         self.replication.peer_disconnected(name, now)
-        self.homes.peer_disconnected(name, now)
+        self.remote_queues.peer_disconnected(name, now)
         self.broker.reply_consumers.peer_disconnected(name, now)
         self.leases.peer_disconnected(name)
 
@@ -550,7 +550,7 @@ class Node:
         position = self._synced_position = job.position
         self.store.synced(position)
         self.replication.synced(position, now)
-        self.homes.synced(position)
+        self.remote_queues.synced(position)
         self.leases.synced(position)
         self._after_peers(now)
         self.confirming.synced(position)
@@ -570,7 +570,7 @@ class Node:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
         checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
-        store, replication, groups, homes = self.store, self.replication, self.groups, self.homes
+        store, replication, groups, remote_queues = self.store, self.replication, self.groups, self.remote_queues
         if self.turn_share.copies:
             self.turn_share.begin_turn()
         if self.pauses.is_shut:
@@ -583,7 +583,7 @@ class Node:
         if self._dead_letters.refused:
             self._dead_letters.post_refused(now)
         if self._home_links:
-            homes.begin_end_of_turn(now)
+            remote_queues.begin_end_of_turn(now)
         if replication.is_busy or groups.is_busy:
             replication.begin_end_of_turn(now)
         store.end_turn()
@@ -592,7 +592,7 @@ class Node:
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
         if self._home_sessions:
-            homes.end_turn(store.journal.position, self.alarms.is_on, now)
+            remote_queues.end_turn(store.journal.position, self.alarms.is_on, now)
         if replication.is_busy or groups.is_busy or replication.dirty or self._frames:
             peers = replication.end_turn(now)
         else:
@@ -604,7 +604,7 @@ class Node:
             share_budget(groups.pagers)
         excess = store.pager.used + store.pager.assembling - store.pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
-        if excess > 0 and not rests and self._paging_out.relieve(min(_RELIEF_BYTES, excess)) > 0:
+        if excess > 0 and not rests and self._paging_out.page_out(min(_PAGE_OUT_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.
             self._relief_rests_until = now + _RELIEF_REST_MS
         self._choose_readers()
@@ -616,7 +616,7 @@ class Node:
 
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
-        pauses, homes, groups = self.pauses, self.homes, self.groups
+        pauses, remote_queues, groups = self.pauses, self.remote_queues, self.groups
         backlog = self.store.journal.position - self._synced_position
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
@@ -624,8 +624,8 @@ class Node:
         is_on = self.alarms.is_set or self.store.pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or pauses.is_alarmed:
-            pauses.tell([*([""] if is_on else ()), *(homes.blocked_homes() if has_homes else ())])
-        is_home_behind = has_homes and homes.is_behind(self._publish_backlog)
+            pauses.tell([*([""] if is_on else ()), *(remote_queues.blocked_homes() if has_homes else ())])
+        is_home_behind = has_homes and remote_queues.is_behind(self._publish_backlog)
         if is_behind or is_on or is_home_behind or pauses.is_shut:
             pauses.set_gate(is_behind or is_on, self._publish_backlog if is_home_behind else None)
         if pauses.changed:
@@ -647,7 +647,7 @@ class Node:
             return True
         if self.serves_leases and self.leases.wants_sync:
             return True
-        if self._home_sessions and self.homes.wants_sync:
+        if self._home_sessions and self.remote_queues.wants_sync:
             return True
         if position <= self._synced_position:
             # The job that was running when it was set has taken that along: without this it would be due for ever.

@@ -71,7 +71,7 @@ class Room:
             excess = self.pager.used - self.pager.tight_bytes
             for holder in (self.queue.ready, *groups_of(self.queue)):
                 if excess > 0:
-                    excess -= holder.relieve(excess)
+                    excess -= holder.page_out(excess)
         with self.phase("sync"):
             pages = self.store.take_page_sync()
             position = self.journal.position

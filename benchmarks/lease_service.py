@@ -13,7 +13,7 @@ import click
 
 from amqp_broker import running
 from amqp_broker.leases.blob import ALL_COLUMNS, BlobReader, BlobWriter
-from benchmarks.lease_desk import BenchDesk
+from benchmarks.lease_service import BenchDesk
 from benchmarks.machine import is_compiled
 from queues.message import Address, Message, build_message
 from queues.page import PageBuilder

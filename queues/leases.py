@@ -319,7 +319,7 @@ class LeaseGroup(MessageLog):
         queue.unacked += len(entries)
         queue.put_back(entries, now)
         if pager.used > pager.tight_bytes:
-            queue.ready.relieve(pager.used - pager.tight_bytes)
+            queue.ready.page_out(pager.used - pager.tight_bytes)
         queue.ready.shorten_head()
         return octets
 

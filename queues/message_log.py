@@ -316,7 +316,7 @@ class MessageLog:
 
     # -- memory and the journal ----------------------------------------------------------------------------------------
 
-    def relieve(self, want_bytes: int, keeps_head: bool = True) -> int:
+    def page_out(self, want_bytes: int, keeps_head: bool = True) -> int:
         """Store and drop pages, the newest first, until `want_bytes` are free. Returns what was freed, octets."""
         before = self.pager.used
         self._forget_kept()

@@ -10,7 +10,7 @@ cdef class Pager:
     cdef public long long budget_bytes
     cdef public long long tight_bytes
     cdef public long long used
-    cdef public long long elsewhere
+    cdef public long long others_bytes
     cdef public long long assembling
     cdef public bint has_no_room
     cdef public bint has_named_pages
@@ -23,7 +23,7 @@ cdef class Pager:
     cdef public long long pages_stored
     cdef public long long pages_loaded
 
-    cpdef void share(self, long long elsewhere_bytes) except *
+    cpdef void share(self, long long others_bytes) except *
     @cython.locals(budget="long long", used="long long", over="long long")
     cpdef int unacked_allowed(self) except -1
     cpdef int store(self, unsigned long long queue_id, Page page) except -1
@@ -36,7 +36,7 @@ cdef class Pager:
     cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1
 
-@cython.locals(pager=Pager, held="long long", much="long long", elsewhere="long long")
+@cython.locals(pager=Pager, held="long long", much="long long", others_bytes="long long")
 cpdef int share_budget(list pagers) except -1
 @cython.locals(pager=Pager, wants=bint)
 cpdef bint take_named(list pagers) except -1

@@ -54,7 +54,7 @@ class Pager:
         self.head_bytes = head_bytes
         self.large_head_bytes = large_head_bytes
         self.used = 0
-        self.elsewhere = 0
+        self.others_bytes = 0
         self.assembling = 0
         self.has_no_room = False
         self.has_named_pages = False
@@ -66,16 +66,16 @@ class Pager:
         """There may be room on the disk again."""
         self.has_no_room = False
 
-    def share(self, elsewhere_bytes: int) -> None:
+    def share(self, others_bytes: int) -> None:
         """Other pagers hold so much of the budget: what is tight here is what they leave."""
-        self.elsewhere = elsewhere_bytes
-        self.tight_bytes = max(0, self.budget_bytes * _TIGHT_PERCENT // 100 - elsewhere_bytes)
+        self.others_bytes = others_bytes
+        self.tight_bytes = max(0, self.budget_bytes * _TIGHT_PERCENT // 100 - others_bytes)
 
     def unacked_allowed(self) -> int:
         """How many unacknowledged deliveries a consumer may hold, as those cannot be paged: the further above the
         budget, the fewer; 0 for any."""
         budget = self.budget_bytes
-        used = self.used + self.elsewhere
+        used = self.used + self.others_bytes
         if used <= budget:
             return 0
         over = 4 * (used - budget) // budget
@@ -159,7 +159,7 @@ def share_budget(pagers: list[Pager]) -> None:
     much = pagers[0].budget_bytes >> _MUCH_SHIFT
     for pager in pagers:
         elsewhere = held - pager.used
-        if not -much < elsewhere - pager.elsewhere < much:
+        if not -much < elsewhere - pager.others_bytes < much:
             pager.share(elsewhere)
 
 

@@ -74,11 +74,11 @@ class PriorityReady(Ready):
             self.count = before + level.count - count
             self.message_bytes += level.message_bytes - message_bytes
 
-    def relieve(self, want_bytes: int, keeps_head: bool = True) -> int:
+    def page_out(self, want_bytes: int, keeps_head: bool = True) -> int:
         freed = 0
         for level in self.levels:
             if freed < want_bytes:
-                freed += level.relieve(want_bytes - freed, keeps_head)
+                freed += level.page_out(want_bytes - freed, keeps_head)
         return freed
 
     def ram_page_bytes(self) -> int:

@@ -335,7 +335,7 @@ class Ready:
         if tail.buffer.length >= self.pager.page_bytes:
             self._seal()
 
-    def relieve(self, want_bytes: int, keeps_head: bool = True) -> int:
+    def page_out(self, want_bytes: int, keeps_head: bool = True) -> int:
         """Store and drop pages, the newest first, until `want_bytes` are free, then pack what is too long of the head
         (all of it but one message unless `keeps_head`). Returns what was freed, octets."""
         pager = self.pager

@@ -38,4 +38,4 @@ cdef class Recovery:
                    source=RecoveredQueue, log=RecoveredQueue, sequence="unsigned long long", begin="unsigned long long",
                    target="unsigned long long", source_id="unsigned long long", first="unsigned long long")
     cdef void _take_moved_page(self, unsigned int segment, bytes payload) except *
-    cdef void _note_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *
+    cdef void _record_moved(self, unsigned long long source_id, RecoveredQueue source, unsigned long long sequence) except *

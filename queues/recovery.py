@@ -250,7 +250,7 @@ class Recovery:
             else:
                 message = original.message
                 relies_on = original.journal_segment
-            self._note_moved(source_id, source, sequence)
+            self._record_moved(source_id, source, sequence)
             for index in range(count):
                 start = places + 24 * index
                 target = get_u64(data, start + 8)
@@ -284,7 +284,7 @@ class Recovery:
             first = get_u64(data, position)
             for sequence in range(first, first + get_u32(data, position + 8)):
                 original = source.entries.pop(sequence, None)
-                self._note_moved(source_id, source, sequence)
+                self._record_moved(source_id, source, sequence)
                 if original is not None and not is_stored:
                     log.entries[target] = make_entry(original.message, sequence, 0, original.journal_segment)
                 target += 1
@@ -295,7 +295,7 @@ class Recovery:
             log.pages[location.segment, location.offset] = page
             log.pages_segment = log.pages_segment or segment
 
-    def _note_moved(self, source_id: int, source: RecoveredQueue, sequence: int) -> None:
+    def _record_moved(self, source_id: int, source: RecoveredQueue, sequence: int) -> None:
         """A message has left: nothing of it that is in a page is live."""
         if is_lease_id(source_id):
             if sequence < source.moved_from:

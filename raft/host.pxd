@@ -14,7 +14,7 @@ cdef class RaftHost:
     cdef public bint goes_on_alone
     cdef public list losses
     cdef object _port
-    cdef object _chance
+    cdef object _random_source
     cdef dict _recovered
     cdef dict _connected
     cdef public dict dirty

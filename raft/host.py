@@ -27,7 +27,7 @@ from raft.journal_records import FIRST_RAFT_KIND, MEMORY_KINDS, group_of
 from raft.leadership import Leadership
 from raft.log import GroupLog
 from raft.machine import LogPort, Machine
-from raft.member import Chance, Member
+from raft.member import Member, RandomSource
 from raft.memory import Memory
 from raft.messages import (
     Append,
@@ -60,7 +60,9 @@ MAX_HELD = 10_000
 class RaftHost:
     """See the module's docstring. `random` is a random.Random of the driver's. outbox: where what goes out is put."""
 
-    def __init__(self, node_id: str, port: LogPort, settings: RaftSettings, random: Chance, outbox: Outbox) -> None:
+    def __init__(
+        self, node_id: str, port: LogPort, settings: RaftSettings, random: RandomSource, outbox: Outbox
+    ) -> None:
         encode_name(node_id)
         self.node_id = node_id
         self.settings = settings
@@ -75,7 +77,7 @@ class RaftHost:
         #: What groups have lost so, a line each.
         self.losses: list[str] = []
         self._port = port
-        self._chance = random
+        self._random_source = random
         self._recovered: dict[int, RecoveredGroup] = {}
         self._connected: dict[str, None] = {}
         #: Groups that `end_turn` has something to do for.
@@ -167,7 +169,7 @@ class RaftHost:
                 alone = make_configuration([self.node_id])
                 log.add(alone.encode(), log.last_index + 1, log.current_term, MEMBERSHIP)
         group.member = member = Member(
-            self.node_id, log, machine, self.settings, self._chance, self._post, self._connected.__contains__
+            self.node_id, log, machine, self.settings, self._random_source, self._post, self._connected.__contains__
         )
         member.clock = self._clock
         member.now = now

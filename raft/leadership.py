@@ -125,7 +125,7 @@ class Leadership:
         self.disk_due_at = NEVER
         self._is_overdue = True
         for progress in self.progress.values():
-            progress.note_silence(self.member.clock)
+            progress.record_silence(self.member.clock)
 
     # -- replies -------------------------------------------------------------------------------------------------------
 

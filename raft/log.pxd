@@ -37,6 +37,6 @@ cdef class EntryLog:
     @cython.locals(before="long long")
     cpdef bint synced(self, long long position) except -1
     cdef long long _segment(self) except -1
-    cdef int _note_run(self, long long index, long long segment) except -1
+    cdef int _record_run(self, long long index, long long segment) except -1
     @cython.locals(segment="long long")
     cdef long long _write_entry(self, tuple entry) except -1

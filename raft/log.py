@@ -80,7 +80,7 @@ class EntryLog:
         self._configurations = [(checkpoint.index, checkpoint.configuration)]
         for entry, segment in zip(recovered.entries, recovered.segments, strict=True):
             self.ram_bytes += len(entry[0]) + ENTRY_OVERHEAD_BYTES
-            self._note_run(entry[1], segment)
+            self._record_run(entry[1], segment)
             if entry[3] == MEMBERSHIP:
                 self._configurations.append((entry[1], decode_configuration(entry[0])))
         self.appended_bytes = self.ram_bytes
@@ -166,7 +166,7 @@ class EntryLog:
         size = len(command) + ENTRY_OVERHEAD_BYTES
         self.ram_bytes += size
         self.appended_bytes += size
-        self._note_run(idx, self._write_entry(entry))
+        self._record_run(idx, self._write_entry(entry))
         self._unsynced.append((self.position, idx))
 
     def cut_from(self, index: int) -> None:
@@ -287,7 +287,7 @@ class EntryLog:
         """Write every entry above the checkpoint again."""
         self._runs.clear()
         for entry in self.entries_between(self.checkpoint_index + 1, self.last_index):
-            self._note_run(entry[1], self._write_entry(entry))
+            self._record_run(entry[1], self._write_entry(entry))
 
     def write_again(self, chunks: list[bytes]) -> None:
         """Write everything once more, in place of all that the journal has of the group. chunks: of the checkpoint."""
@@ -305,7 +305,7 @@ class EntryLog:
             self._port.touch(segment, self._owner)
         return segment
 
-    def _note_run(self, index: int, segment: int) -> None:
+    def _record_run(self, index: int, segment: int) -> None:
         if not self._runs or self._runs[-1][1] != segment:
             self._runs.append((index, segment))
 

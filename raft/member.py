@@ -52,7 +52,7 @@ from raft.settings import NEVER, RaftSettings
 Post = Callable[[str, GroupMessage], None]
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """What is used of random.Random."""
 
     def random(self) -> float:
@@ -93,14 +93,14 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         log: GroupLog,
         machine: Machine,
         settings: RaftSettings,
-        chance: Chance,
+        random_source: RandomSource,
         post: Post,
         is_connected: Callable[[str], bool],
     ) -> None:
         MemberState.__init__(self, node_id, log, machine, settings, post, is_connected)
         self._peers: dict[str, Node] = {}  # pysyncobj's objects for names
         self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
-        self._chance = chance
+        self._random_source = random_source
         configuration = SyncObjConf(
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
         )
@@ -277,7 +277,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
 
     def _SyncObj__generateRaftTimeout(self) -> int:  # noqa: N802
         low, high = self.settings.election_timeout_min_ms, self.settings.election_timeout_max_ms
-        return low + int((high - low) * self._chance.random())
+        return low + int((high - low) * self._random_source.random())
 
     def _onTick(self, timeToWait: float = 0.0) -> None:  # noqa: N802, N803
         """The time-out has passed without a leader."""

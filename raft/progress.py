@@ -81,7 +81,7 @@ class Progress:
             self.next_index = index + 1
         return is_news
 
-    def note_silence(self, clock: int) -> None:
+    def record_silence(self, clock: int) -> None:
         """What was sent first is waited for still: its lag is that at least."""
         if self._in_flight:
             self.lag_ms = max(self.lag_ms, float(clock - self._in_flight[0][2]))

@@ -1,4 +1,5 @@
 # C types of journal.py.
+cimport cython
 from amqp_broker.octets.buffer cimport Buffer
 
 cdef class Batch:
@@ -44,6 +45,7 @@ cdef class Journal:
     cdef bint _is_recovered
 
     cpdef Buffer open_entry(self, unsigned int kind)
+    @cython.locals(buffer=Buffer, start=Py_ssize_t, end=Py_ssize_t)
     cpdef long long close_entry(self) except -1
     cdef _split(self, Py_ssize_t entry_start)
     cdef _rotate_if_full(self)

@@ -127,7 +127,7 @@ def _survey(reader: RecordReader, number: int, position: int, is_first: bool, is
                 plan.bad.append(
                     _Bad(offset, offset, f"positions {position} to {record.position} are missing")
                 )
-            position = _note_good(plan, record)
+            position = _record_good(plan, record)
             continue
         if may_be_torn and isinstance(record, Damage) and is_torn_tail(reader, record, position):
             plan.bad.append(_Bad(offset, reader.size, record.fault.value))
@@ -166,7 +166,7 @@ def _is_intact(record: Record, position: int) -> bool:
     return False
 
 
-def _note_good(plan: _Plan, record: Record) -> int:
+def _record_good(plan: _Plan, record: Record) -> int:
     """Add the record to the plan; the position after it."""
     if record.kind == RecordKind.GAP:
         after = unpack_gap(record.payload)

@@ -1,7 +1,7 @@
 """What a channel asks of a queue, which may have to ask elsewhere.
 
-If the queue answers at once, so does the channel. If not, the connection's other frames wait meanwhile (Node.hold), so
-that answers keep their order; whether it was so, the client cannot tell from what it gets.
+If the queue answers at once, so does the channel. If not, the connection's other frames wait meanwhile
+(PendingAnswers.begin), so that answers keep their order; whether it was so, the client cannot tell from what it gets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queues.refusal import QueueRefusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.flow.hold import Hold
+    from amqp_broker.flow.pending_answers import PendingAnswer
 
 
 def ask(
@@ -32,17 +32,17 @@ def ask(
     asked = _Question(answer, refused, unheard)
     question(asked.then)
     if not asked.is_answered:
-        asked.hold = channel.services.answers.hold(channel.connection, what)
+        asked.pending = channel.services.answers.begin(channel.connection, what)
 
 
 class _Question:
-    """hold: once it has to be waited for."""
+    """pending: once it has to be waited for."""
 
     def __init__(
         self, answer: Callable[..., None], refused: Callable[[], None] | None, unheard: Callable[..., None] | None
     ) -> None:
         self.is_answered = False
-        self.hold: Hold | None = None
+        self.pending: PendingAnswer | None = None
         self._answer = answer
         self._refused = refused
         self._unheard = unheard
@@ -52,10 +52,10 @@ class _Question:
         """The queue has answered."""
         assert not self.is_answered, "a queue has answered a question twice"
         self.is_answered = True
-        if self.hold is None:
+        if self.pending is None:
             self._tell(refusal, found)
             return
-        self.hold.release(lambda: self._tell(refusal, found))
+        self.pending.release(lambda: self._tell(refusal, found))
         if not self._is_heard and refusal is None and self._unheard is not None:
             self._unheard(*found)
 

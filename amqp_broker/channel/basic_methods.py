@@ -163,7 +163,7 @@ def _reply_with_message(channel: Channel, tag: int, is_redelivered: bool, messag
     channel.output.put_content(message, channel.channel_id, connection.frame_max)
     if channel.output.size() > connection.config.output_pause_bytes:
         # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
-        channel.services.pauses.sate(connection)
+        channel.services.pauses.pause_replies(connection)
 
 
 def _getter(channel: Channel, queue: Queue) -> ChannelConsumer:

@@ -16,7 +16,7 @@ from amqp_broker.turn.clock cimport TurnClock
 cdef int _METHOD, _HEADER, _BODY
 cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
-cdef Py_ssize_t _WIDE, _FEW, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _CRUMB_BYTES
+cdef Py_ssize_t _WIDE, _FEW, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _TINY_CHUNK_BYTES
 
 @cython.final
 cdef class Channel:
@@ -82,7 +82,7 @@ cdef class Channel:
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
     @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt)
     cdef void _publish(self, Message message) except *
-    cpdef int note_outcome(self, int outcome) except -1
+    cpdef int record_outcome(self, int outcome) except -1
     @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
     cdef Py_ssize_t _number_of(self, bytes raw) except -1
     @cython.locals(number=Py_ssize_t)

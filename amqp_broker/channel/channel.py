@@ -33,6 +33,7 @@ from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
+from queues.queue import Queue
 
 if TYPE_CHECKING:
     from amqp_broker.channel.basic_methods import ReplyConsumer
@@ -68,7 +69,7 @@ _FEW = FEW
 _MANY_CHUNKS = 1024
 _SMALL_CHUNK_BYTES = 4096
 #: A body in chunks that are smaller on average waits in fewer: a message is not counted for what chunks take besides.
-_CRUMB_BYTES = 1024
+_TINY_CHUNK_BYTES = 1024
 #: A prefix of settled deliveries of this length is cut off `unacked`.
 _CUT = 1024
 
@@ -244,7 +245,7 @@ class Channel:
                 frame = b"\x03\x00\x00" + size.to_bytes(4, "big") + joined + b"\xce"
                 self._complete(header + frame, len(header), None, size)
             else:
-                if size < _CRUMB_BYTES * len(body):
+                if size < _TINY_CHUNK_BYTES * len(body):
                     body[self.merged :] = [b"".join(body[self.merged :])]
                 self._complete(header, len(header), body, size)
 
@@ -277,7 +278,7 @@ class Channel:
             now,
         )
         if self.is_confirming:
-            self.confirms.note_publish()
+            self.confirms.record_publish()
         else:
             self.published += 1
         if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
@@ -285,7 +286,7 @@ class Channel:
             return
         outcome = self.only.publish(message, None, False, now)
         if outcome:
-            self.note_outcome(outcome)
+            self.record_outcome(outcome)
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
@@ -300,26 +301,26 @@ class Channel:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.note_unroutable(self.is_mandatory)
+            self.services.publisher.record_unroutable(self.is_mandatory)
             if self.is_mandatory:
                 self.return_message(message)
             return
         receipt = None
         if route.needs_receipt:
             if route.pacing:
-                self.connection.note_homes(route.pacing)
+                self.connection.record_homes(route.pacing)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
         outcome = route.publish(message, receipt, False, self.clock.now)
         if outcome:
-            self.note_outcome(outcome)
+            self.record_outcome(outcome)
         if len(route.queues) >= _WIDE:
             self.services.turn_share.note(self.connection, len(route.queues))
 
-    def note_outcome(self, outcome: int) -> None:
+    def record_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
         if self.is_confirming:
-            self.confirms.note_outcome(outcome)
+            self.confirms.record_outcome(outcome)
 
     def _find_route(self) -> None:
         """The present route of `raw`, permission checked. Raises ChannelException."""
@@ -389,8 +390,8 @@ class Channel:
             self._ack_until_tag(tag)
         else:
             entry = self.take_one(tag)
-            consumer = entry.consumer
-            queue = consumer.queue
+            consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
+            queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
             queue.ack(entry)
             self._give_credit(consumer)
         if self._to_dispatch or self._shares_out:
@@ -419,8 +420,9 @@ class Channel:
             entry = cython.cast(Delivery, unacked[index]) if cython.compiled else unacked[index]
             if entry is not None:
                 unacked[index] = None
-                consumer = entry.consumer
-                queue = consumer.queue
+                # Unchecked as well: a channel holds deliveries of its own consumers only.
+                consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
+                queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
                 queue.ack(entry)
                 self._give_credit(consumer)
             index += 1

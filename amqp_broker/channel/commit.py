@@ -29,7 +29,7 @@ from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.flow.hold import Hold
+    from amqp_broker.flow.pending_answers import PendingAnswer
     from amqp_broker.routing.routes import PublishRoute
     from queues.message import Delivery, Message
     from queues.queue import Queue
@@ -112,7 +112,7 @@ class Commit:
         self._settled: dict[Queue, bool] = {}  # of what is settled: whether some is refused or put back
         self._receipt = JointReceipt()
         self._before = self._journal.position
-        self._hold: Hold | None = None
+        self._pending: PendingAnswer | None = None
 
     def run(self) -> None:
         """All of it in this turn. Raises AmqpException."""
@@ -124,12 +124,12 @@ class Commit:
     def start(self) -> None:
         """In slices, none of the connection's frames being handled meanwhile."""
         services = self._services
-        self._hold = services.answers.hold(self._connection, "tx.commit", is_timed=False)
+        self._pending = services.answers.begin(self._connection, "tx.commit", is_timed=False)
         services.background.add(self._slice)
 
     def _slice(self, now: int) -> bool:
-        hold = self._hold
-        assert hold is not None
+        pending = self._pending
+        assert pending is not None
         try:
             if self._work(now):
                 return True
@@ -147,9 +147,9 @@ class Commit:
             def refuse() -> None:
                 raise failure
 
-            hold.release(refuse)
+            pending.release(refuse)
             return False
-        hold.release(lambda: self._answer(ticket))
+        pending.release(lambda: self._answer(ticket))
         return False
 
     def _work(self, now: int) -> bool:
@@ -228,13 +228,13 @@ class Commit:
         if not receipt.waiting:
             self._tell(receipt.refusals, ticket)
             return
-        hold = self._services.answers.hold(self._connection, "tx.commit")
+        pending = self._services.answers.begin(self._connection, "tx.commit")
 
         def tell(refusals: list[Refusal]) -> None:
             self._services.store.end_turn()
             self._tell(refusals, self._journal.position)
 
-        receipt.seal(lambda refusals: hold.release(lambda: tell(refusals)))
+        receipt.seal(lambda refusals: pending.release(lambda: tell(refusals)))
 
     def _tell(self, refusals: list[Refusal], ticket: int) -> None:
         if refusals:

@@ -35,11 +35,11 @@ cdef class Confirms:
     cdef long long _synced_position
 
     cpdef void end(self) except *
-    cdef int note_publish(self) except -1
-    cpdef int note_outcome(self, int outcome) except -1
+    cdef int record_publish(self) except -1
+    cpdef int record_outcome(self, int outcome) except -1
     cpdef PublishReceipt new_receipt(self)
-    cdef int note_refused(self, unsigned long long number) except -1
-    cpdef int note_turn(self) except -1
+    cdef int record_refused(self, unsigned long long number) except -1
+    cpdef int record_turn(self) except -1
     @cython.locals(record=ConfirmRecord)
     cpdef bint end_turn(self, long long position) except -1
     cpdef bint synced(self, long long position) except -1

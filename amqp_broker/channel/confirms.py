@@ -1,6 +1,6 @@
 """Confirms: the publisher confirms of one channel (RabbitMQ's extension): which publishes are done, and telling so.
 
-    note_publish -> note_outcome | new_receipt -> end_turn: a record -> synced, and its receipts complete -> basic.ack
+    record_publish -> record_outcome | new_receipt -> end_turn: a record -> synced, its receipts complete -> basic.ack
 
 What a turn published is one record: the number of its last publish, how far the journal has to be synced for it, and
 how many commands of it are on their way to logs elsewhere.
@@ -58,9 +58,9 @@ class PublishReceipt(Receipt):
         record = self.record
         record.waiting -= 1
         if refusal is not None:
-            record.confirms.note_refused(self.number)
+            record.confirms.record_refused(self.number)
         if record.waiting == 0:
-            record.confirms.note_turn()
+            record.confirms.record_turn()
 
 
 class Confirms:
@@ -85,18 +85,18 @@ class Confirms:
         self._turn_record = None
         self._pending.clear()
 
-    def note_publish(self) -> None:
+    def record_publish(self) -> None:
         """The next message is whole."""
         self.published += 1
         if not self._turn_is_noted:
-            self.note_turn()
+            self.record_turn()
 
-    def note_outcome(self, outcome: int) -> None:
+    def record_outcome(self, outcome: int) -> None:
         """What queues on this node said of the message published last."""
         if outcome == _STORED:
             self._turn_is_stored = True
         elif outcome == _REFUSED:
-            self.note_refused(self.published)
+            self.record_refused(self.published)
 
     def new_receipt(self) -> PublishReceipt:
         """For the message published last, some of whose queues have their log elsewhere."""
@@ -104,14 +104,14 @@ class Confirms:
             self._turn_record = ConfirmRecord(self)
         return PublishReceipt(self._turn_record, self.published)
 
-    def note_refused(self, number: int) -> None:
+    def record_refused(self, number: int) -> None:
         """A queue refused the publish with this number."""
         nacked = self._nacked
         at = bisect_left(nacked, number)
         if at == len(nacked) or nacked[at] != number:
             nacked.insert(at, number)
 
-    def note_turn(self) -> None:
+    def record_turn(self) -> None:
         """There is something to confirm or to record at the end of this turn."""
         if not self._turn_is_noted and self.channel is not None:
             self._turn_is_noted = True

@@ -121,7 +121,7 @@ class ChannelConsumer(Consumer):
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False
             pager = channel.vhost.store.pager
-            if pager.used + pager.elsewhere > pager.budget_bytes and not self._may_hold_more():
+            if pager.used + pager.others_bytes > pager.budget_bytes and not self._may_hold_more():
                 return False
         connection = channel.connection
         output = connection.output

@@ -131,17 +131,17 @@ class Publisher:
             vhost.delayed[name].add(message, channel.clock.now, receipt)
         if found.queues:
             if found.pacing:
-                channel.connection.note_homes(found.pacing)
+                channel.connection.record_homes(found.pacing)
             outcome = found.publish(message, receipt, False, channel.clock.now)
             if outcome:
-                channel.note_outcome(outcome)
+                channel.record_outcome(outcome)
         elif not delayed:
-            self.note_unroutable(is_mandatory)
+            self.record_unroutable(is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
 
-    def note_unroutable(self, is_returned: bool) -> None:
+    def record_unroutable(self, is_returned: bool) -> None:
         """A message went to no queue."""
         self._broker.count_unroutable(is_returned)
 

@@ -61,8 +61,8 @@ def reply_when_applied(
     if proposal is None or proposal.is_done:
         answer()
         return
-    hold = channel.services.answers.hold(channel.connection, method.name.removesuffix("-ok"))
-    proposal.when_done(lambda result: hold.release(answer))
+    pending = channel.services.answers.begin(channel.connection, method.name.removesuffix("-ok"))
+    proposal.when_done(lambda result: pending.release(answer))
 
 
 def reply_when_known(channel: Channel, method: Method, no_wait: bool, tries: int) -> None:
@@ -82,5 +82,5 @@ def ask_again_when_applied(
             f"{method.name}: its command was applied {tries} times and nothing came of it; the broker's log says why",
         )
     services = channel.services
-    hold = services.answers.hold(channel.connection, method.name)
-    services.propose(command, lambda result: hold.release(lambda: handler(channel, method, tries + 1)))
+    pending = services.answers.begin(channel.connection, method.name)
+    services.propose(command, lambda result: pending.release(lambda: handler(channel, method, tries + 1)))

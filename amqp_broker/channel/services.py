@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from amqp_broker.channel.assemblies import Assemblies
     from amqp_broker.channel.confirms import Confirming
     from amqp_broker.channel.publisher import Publisher
-    from amqp_broker.flow.hold import PendingAnswers
     from amqp_broker.flow.pauses import Pauses
+    from amqp_broker.flow.pending_answers import PendingAnswers
     from amqp_broker.flow.turn_share import TurnShare
     from amqp_broker.metadata.commands import Command
     from amqp_broker.metadata.metadata import Metadata

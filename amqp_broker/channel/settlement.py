@@ -87,8 +87,8 @@ def settle_many(
             yield None
 
     services = channel.services
-    hold = services.answers.hold(channel.connection, what, is_timed=False)
-    Task(services.background, steps()).when_done(lambda _: hold.release(_say_nothing))
+    pending = services.answers.begin(channel.connection, what, is_timed=False)
+    Task(services.background, steps()).when_done(lambda _: pending.release(_say_nothing))
 
 
 def put_back_many(
@@ -104,8 +104,8 @@ def put_back_many(
     services = channel.services
     task = Task(services.background, _put_back(services, held, parting or [], channel if parting is None else None))
     if what:
-        hold = services.answers.hold(channel.connection, what, is_timed=False)
-        task.when_done(lambda _: hold.release(then or _say_nothing))
+        pending = services.answers.begin(channel.connection, what, is_timed=False)
+        task.when_done(lambda _: pending.release(then or _say_nothing))
 
 
 def _say_nothing() -> None:

@@ -38,8 +38,8 @@ class JournalPort:
         self._store.touch(segment, owner)
 
 
-class Chance:
-    """Chance for election time-outs, out of the node's own."""
+class RandomSource:
+    """RandomSource for election time-outs, out of the node's own."""
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         self._random_bytes = random_bytes

@@ -69,7 +69,7 @@ class QueueGroups(Protocol):
     def begin_end_of_turn(self, now: int) -> None:
         """What this turn has to say to groups is said."""
 
-    def note_changed(self) -> None:
+    def record_change(self) -> None:
         """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
 
     def end_turn(self, position: int) -> None:
@@ -440,7 +440,7 @@ class Replication:
         """Everything of this turn is in the journal. Returns frames for each peer. For turns that are busy, or where a
         group is `dirty`."""
         self.is_busy = False
-        self._groups.note_changed()
+        self._groups.record_change()
         self.host.end_turn(now)
         stream_waits = not self.is_alone and self.stream.waits_for_disk(self.synced_position)
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits

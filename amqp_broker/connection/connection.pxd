@@ -40,5 +40,5 @@ cdef class Connection(Client):
     @cython.locals(channel=Channel, position=Py_ssize_t, left=Py_ssize_t, end=Py_ssize_t, is_whole=bint)
     cdef bint _receive_rest(self, const unsigned char* data, Py_ssize_t length) except -1
     cdef Channel _find_channel(self, unsigned int channel_id)
-    cdef int _receive_elsewhere(self, int kind, unsigned int channel_id, const unsigned char* data,
+    cdef int _receive_other(self, int kind, unsigned int channel_id, const unsigned char* data,
                                  Py_ssize_t position, Py_ssize_t end) except -1

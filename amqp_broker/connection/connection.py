@@ -237,7 +237,7 @@ class Connection(Client):
                 channel = self._find_channel(channel_id)
             if channel is None or channel.is_closing or self.state != _OPEN:
                 if self.state != _CLOSING or channel_id == 0:
-                    self._receive_elsewhere(kind, channel_id, data, position, end)
+                    self._receive_other(kind, channel_id, data, position, end)
             elif kind == _METHOD:
                 if size < 4:
                     raise ConnectionException(ReplyCode.FRAME_ERROR, f"method frame of {size} octets")
@@ -262,7 +262,7 @@ class Connection(Client):
                 self.serving = _BASIC_PUBLISH
                 channel.receive_body(data, position + 7, end - 1)
             else:
-                self._receive_elsewhere(kind, channel_id, data, position, end)
+                self._receive_other(kind, channel_id, data, position, end)
             position = self.position
             if self.paused_for & _HANDLING or self.state >= _ENDING:
                 return False
@@ -313,7 +313,7 @@ class Connection(Client):
             self.current = channel
         return channel
 
-    def _receive_elsewhere(self, kind: int, channel_id: int, data: bytes, position: int, end: int) -> None:
+    def _receive_other(self, kind: int, channel_id: int, data: bytes, position: int, end: int) -> None:
         """A frame that is not for an open channel of an open connection."""
         self.control.on_frame(self, kind, channel_id, data[position + 7 : end - 1])
 

@@ -137,7 +137,7 @@ class Control:
             error.blame(*_ids(method.index))
             raise
         finally:
-            self._turn_share.note_request(channel.connection, method.index)
+            self._turn_share.record_request(channel.connection, method.index)
 
     @staticmethod
     def _decode(payload: bytes) -> methods.Method:

@@ -184,7 +184,7 @@ class Handshake:
         if self._service.accepts(check.password, check.connection.peer.is_loopback):
             self._accept_as(check, ServiceSession(self._metadata, check.method.client_properties))
         else:
-            self.logins.note_failure(check.host)
+            self.logins.record_failure(check.host)
             why = "gave a wrong token, or came from another machine"
             self._refuse(check.connection, check.method, SaslError(f"user '{check.user}' {why}"))
 
@@ -199,7 +199,7 @@ class Handshake:
             )
             why = f"user '{check.user}' wants to act as '{check.acts_as}', "
             if not session.has_tag("administrator"):
-                self.logins.note_failure(check.host)
+                self.logins.record_failure(check.host)
                 self._refuse(connection, method, SaslError(f"{why}and lacks the tag administrator"))
                 return
             if outcome is not LoginOutcome.ACCEPTED:
@@ -210,7 +210,7 @@ class Handshake:
         self._accept(connection, method, session)
 
     def _accept(self, connection: Connection, method: methods.ConnectionStartOk, session: Session) -> None:
-        self.logins.note_success(connection.peer.host)
+        self.logins.record_success(connection.peer.host)
         self.logins.count(AMQP, True)
         connection.session = session
         connection.handshake_step = 1

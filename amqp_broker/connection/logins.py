@@ -196,13 +196,13 @@ class Logins:
             verify=self._passwords.is_known,
         )
         if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
-            self.note_failure(check.host)
+            self.record_failure(check.host)
         return outcome
 
     def _judge(self, check: AskedLogin) -> None:
         outcome = None if check.refusal else self.outcome_of(check, is_loopback(check.host))
         if outcome is LoginOutcome.ACCEPTED:
-            self.note_success(check.host)
+            self.record_success(check.host)
         else:
             why = check.refusal or f"user '{check.user}' {outcome.value if outcome is not None else ''}"
             log.warning("login over HTTP from %s refused: %s", check.host, why)
@@ -232,14 +232,14 @@ class Logins:
         wait = min(config.login_backoff_ms << min(count - _FREE_FAILURES, 16), config.login_backoff_max_ms)
         return max(0, last + wait - self._clock.now)
 
-    def note_failure(self, host: str) -> None:
+    def record_failure(self, host: str) -> None:
         """A login from there was refused for its user name or password."""
         count, _ = self._failures.get(host, (0, 0))
         if len(self._failures) > 10_000:
             self._failures.clear()
         self._failures[host] = (count + 1, self._clock.now)
 
-    def note_success(self, host: str) -> None:
+    def record_success(self, host: str) -> None:
         """A login from there has succeeded."""
         self._failures.pop(host, None)
 

@@ -40,4 +40,4 @@ cdef class Client:
     @cython.locals(output=Output)
     cpdef bint has_room(self) except -1
     cpdef int starve(self) except -1
-    cpdef int note_homes(self, list homes) except -1
+    cpdef int record_homes(self, list homes) except -1

@@ -112,7 +112,7 @@ class Client:
         """The transport is full: no deliveries."""
         self.is_writable = False
 
-    def note_homes(self, homes: list[HomeLink]) -> None:
+    def record_homes(self, homes: list[HomeLink]) -> None:
         """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
         for link in homes:
             if link not in self.homes:

@@ -70,19 +70,19 @@ class Pauses:
         if reason & _HANDLING and not client.paused_for & _HANDLING and client.state != _CLOSED:
             client.receive_data(b"", now)
 
-    def choke(self, client: Client) -> None:
+    def pause_output(self, client: Client) -> None:
         """Its unsent output is too long, because the client does not read its replies: read nothing more from it until
         `relieve`. At its end it is read all the same."""
         if client.state < _CLOSING:
             self.pause(client, _OUTPUT)
 
-    def sate(self, client: Client) -> None:
+    def pause_replies(self, client: Client) -> None:
         """What this turn has to say to it is too long: handle no more of its frames either until `relieve`."""
         if client.state < _CLOSING:
             self.pause(client, _REPLIES)
             client.starve()
 
-    def relieve(self, client: Client, now: int) -> None:
+    def resume_output(self, client: Client, now: int) -> None:
         """It has read what it was sent."""
         if client.paused_for & _REPLIES:
             self.resume(client, client.paused_for & _REPLIES, now)

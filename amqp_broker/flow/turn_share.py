@@ -50,7 +50,7 @@ class TurnShare:
         """Nothing was done in it."""
         self.copies = 0
 
-    def note_request(self, connection: Client, index: int) -> None:
+    def record_request(self, connection: Client, index: int) -> None:
         """A request of a connection was handled. index: its method's."""
         self.note(connection, _CHANGE if index >> 16 in _CHANGING else REQUEST)
 

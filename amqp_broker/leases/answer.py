@@ -81,19 +81,19 @@ class TimelyAnswer(Answer):
 
 
 class Replies:
-    """How a node answers its clients. sate: a connection has more to read than it should get."""
+    """How a node answers its clients. pause_replies: a connection has more to read than it should get."""
 
     def __init__(
         self,
         addresses: AddressBook,
         reply_consumers: ReplyConsumers,
         clock: TurnClock,
-        sate: Callable[[Connection], None],
+        pause_replies: Callable[[Connection], None],
     ) -> None:
         self._addresses = addresses
         self._reply_consumers = reply_consumers
         self._clock = clock
-        self._sate = sate
+        self._pause_replies = pause_replies
 
     def send(self, channel: Channel, reply_to: str, properties: bytes, body: bytes) -> None:
         """To a reply queue as if the user had published it there."""
@@ -114,7 +114,7 @@ class Replies:
         connection = consumer.channel.connection
         consumer.deliver_at_once(message, False)
         if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
-            self._sate(connection)
+            self._pause_replies(connection)
 
 
 class ClientAnswer(Answer):

@@ -42,8 +42,8 @@ _STUCK = "what it has committed cannot be read, so it is not published; see the 
 class Apps:
     """By virtual host and name."""
 
-    def __init__(self, desk: Leases) -> None:
-        self._desk = desk
+    def __init__(self, service: Leases) -> None:
+        self._service = service
         self._apps: dict[tuple[str, str], App] = {}
         self._publications: dict[App, Publication] = {}
         #: Who waits for what was committed last; there from the commit point until all is published.
@@ -54,9 +54,9 @@ class Apps:
 
     def recover(self, notes: dict[int, tuple[int, bytes]], now: int) -> list[int]:
         """What the journal says of apps. Returns the ids of the queues that their parts are in. Raises Malformed."""
-        desk = self._desk
+        service = self._service
         for segment, octets in notes.values():
-            app = App.restored(segment, octets, desk.store, desk.timers, desk.background, now)
+            app = App.restored(segment, octets, service.store, service.timers, service.background, now)
             self._apps[app.vhost, app.name] = app
         return [part.queue.queue_id for app in self._apps.values() for part in app.all_parts()]
 
@@ -67,16 +67,16 @@ class Apps:
                 recovered = found.get(part.queue.queue_id)
                 if recovered is not None:
                     part.queue.restore(recovered, now)
-            record = self._desk.broker.metadata.app(app.vhost, app.name)
-            if record is None or record.home != self._desk.broker.own_node:
+            record = self._service.broker.metadata.app(app.vhost, app.name)
+            if record is None or record.home != self._service.broker.own_node:
                 self._end(app)
                 continue
             self._watch(app)
             if app.committed:
                 self._waiting[app] = []
-                self._publications[app] = Publication(self._desk, app)
-                self._desk.come_back()
-        self._desk.timers.at(now + min(_IDLE_LOOK_MS, self._desk.config.txn_app_expires_ms), self._look_for_idle)
+                self._publications[app] = Publication(self._service, app)
+                self._service.come_back()
+        self._service.timers.at(now + min(_IDLE_LOOK_MS, self._service.config.txn_app_expires_ms), self._look_for_idle)
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -99,28 +99,29 @@ class Apps:
     def _open(self, vhost: str, name: str) -> App:
         app = self._apps.get((vhost, name))
         if app is None:
-            desk = self._desk
-            if len(self._apps) >= desk.config.max_txn_apps:
-                limit = desk.config.max_txn_apps
+            service = self._service
+            if len(self._apps) >= service.config.max_txn_apps:
+                limit = service.config.max_txn_apps
                 raise LeaseError(INVALID, f"{limit} apps are the limit (max_txn_apps): app '{name}' is refused")
-            app = App(vhost, name, desk.random_bytes(16), desk.store, desk.timers, desk.background, desk.now)
+            parts = (service.store, service.timers, service.background)
+            app = App(vhost, name, service.random_bytes(16), *parts, service.now)
             self._apps[vhost, name] = app
         return app
 
     def stage(self, vhost: str, name: str, key: Key, number: int, blob: bytes, messages: int, then: Then) -> None:
         """txn.stage: blob `number` of an attempt. Raises LeaseError."""
-        desk = self._desk
+        service = self._service
         app = self._open(vhost, name)
         if key[0] <= app.last_epoch:
-            desk.after_sync(lambda: then({"staged": messages, "again": True}))
+            service.after_sync(lambda: then({"staged": messages, "again": True}))
             return
-        if desk.is_short():
+        if service.is_short():
             raise LeaseError(BUSY, "txn.stage: the broker is short of memory or disk, and takes no messages now")
         part = app.parts.get(key)
         if part is None and number == 0:
             if len(app.parts) >= MAX_PARTS:
                 raise LeaseError(INVALID, f"app '{name}' has {MAX_PARTS} parts staged: commit or abort some")
-            part = app.open_part(key, desk.now)
+            part = app.open_part(key, service.now)
             self._watch(app)
         staged = 0 if part is None else part.blobs
         if part is None or number > staged:
@@ -131,21 +132,21 @@ class Apps:
                 "with another attempt",
             )
         if number == staged:
-            app.append(part, blob, messages, desk.now)
+            app.append(part, blob, messages, service.now)
         elif not _is_same(part, number, blob):
             raise LeaseError(
                 FENCED,
                 f"txn.stage: app '{name}', epoch {key[0]}, partition {key[1]}: somebody else has staged other messages "
                 f"as attempt {key[2]}; an attempt has a number that no other has",
             )
-        desk.after_sync(lambda: then({"staged": messages}))
+        service.after_sync(lambda: then({"staged": messages}))
 
     def commit(
         self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
     ) -> None:
         """txn.commit: publish these attempts, by partition, all or nothing. blobs: how many blobs some of them must
         have. Raises LeaseError."""
-        desk = self._desk
+        service = self._service
         app = self._open(vhost, name)
         if app in self._waiting:
             # An earlier epoch, or this one asked for again: when it is done there is an answer.
@@ -154,7 +155,7 @@ class Apps:
         if app.committed and epoch >= app.committed[0].key[0]:
             raise LeaseError(BUSY, f"txn.commit: app '{name}': {_STUCK}")
         if epoch <= app.last_epoch:
-            desk.after_sync(lambda: then({"done": True, "again": True}))
+            service.after_sync(lambda: then({"done": True, "again": True}))
             return
         parts = []
         for partition, attempt in attempts.items():
@@ -168,9 +169,9 @@ class Apps:
                     f"{found}; nothing was published",
                 )
             parts.append(part)
-        dropped = app.commit(epoch, parts, desk.now)
+        dropped = app.commit(epoch, parts, service.now)
         self._waiting[app] = [then]
-        desk.after_sync(lambda: self._committed(app, dropped))
+        service.after_sync(lambda: self._committed(app, dropped))
 
     def _commit_again(
         self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
@@ -184,26 +185,26 @@ class Apps:
         """The commit point is on the disk."""
         self._remove(dropped)
         if not app.is_deleted:
-            self._publications[app] = Publication(self._desk, app)
-            self._desk.come_back()
+            self._publications[app] = Publication(self._service, app)
+            self._service.come_back()
 
     def abort(self, vhost: str, name: str, epoch: int, then: Then) -> None:
         """txn.abort: what is staged of an epoch is dropped, unless it was committed."""
         app = self.find(vhost, name)
         if app is not None:
             self._drop(app, [part for part in app.parts.values() if part.key[0] == epoch])
-        self._desk.after_sync(lambda: then({}))
+        self._service.after_sync(lambda: then({}))
 
     def _drop(self, app: App, parts: list[Part]) -> None:
         if parts:
             app.drop(parts)
-            self._desk.after_sync(lambda: self._remove(parts))
+            self._service.after_sync(lambda: self._remove(parts))
 
     def _remove(self, parts: list[Part]) -> None:
         """No note has these any more."""
         for part in parts:
             part.queue.delete()
-            self._desk.store.drop_pages(part.queue.queue_id)
+            self._service.store.drop_pages(part.queue.queue_id)
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
@@ -220,10 +221,10 @@ class Apps:
             while left > 0 and app in self._publications and not publication.is_waiting:
                 left -= self._step(app, publication)
         if self.is_busy:
-            self._desk.come_back()
+            self._service.come_back()
 
     def _step(self, app: App, publication: Publication) -> int:
-        vhost = self._desk.broker.vhosts[app.vhost]
+        vhost = self._service.broker.vhosts[app.vhost]
         try:
             count = publication.step(vhost)
         except (CorruptRecord, Malformed, ValueError) as error:
@@ -235,7 +236,7 @@ class Apps:
             return count
         del self._publications[app]
         parts = app.finish()
-        self._desk.after_sync(lambda: self._finished(app, parts, publication))
+        self._service.after_sync(lambda: self._finished(app, parts, publication))
         return 1
 
     def _finished(self, app: App, parts: list[Part], publication: Publication) -> None:
@@ -252,15 +253,15 @@ class Apps:
         """What is staged and not touched any more expires."""
         if app in self._watched or not app.parts:
             return
-        due = min(part.touched_at for part in app.parts.values()) + self._desk.config.txn_expires_ms
+        due = min(part.touched_at for part in app.parts.values()) + self._service.config.txn_expires_ms
         self._watched[app] = due
-        self._desk.timers.at(due, lambda now: self._look(app, now))
+        self._service.timers.at(due, lambda now: self._look(app, now))
 
     def _look(self, app: App, now: int) -> None:
         del self._watched[app]
         if app.is_deleted:
             return
-        oldest = now - self._desk.config.txn_expires_ms
+        oldest = now - self._service.config.txn_expires_ms
         expired = [part for part in app.parts.values() if part.touched_at <= oldest]
         if expired:
             log.warning("app '%s': %d parts that were staged have expired (txn_expires)", app.name, len(expired))
@@ -269,18 +270,18 @@ class Apps:
 
     def _look_for_idle(self, now: int) -> None:
         """Apps that have not committed anything for very long are not remembered any more."""
-        desk = self._desk
-        oldest = now - desk.config.txn_app_expires_ms
-        home = desk.broker.own_node
+        service = self._service
+        oldest = now - service.config.txn_app_expires_ms
+        home = service.broker.own_node
         for app in self._apps.values():
             if app.called_at <= oldest and not app.all_parts():
                 self._forget_idle(app, home)
-        desk.timers.at(now + min(_IDLE_LOOK_MS, desk.config.txn_app_expires_ms), self._look_for_idle)
+        service.timers.at(now + min(_IDLE_LOOK_MS, service.config.txn_app_expires_ms), self._look_for_idle)
 
     def _forget_idle(self, app: App, home: str) -> None:
         log.info("app '%s' in vhost '%s' has been idle for long, and is forgotten", app.name, app.vhost)
         command = commands.delete_app(app.vhost, app.name, home)
-        self._desk.broker.propose(command, lambda changed: self.forget(app.vhost, app.name) if changed else None)
+        self._service.broker.propose(command, lambda changed: self.forget(app.vhost, app.name) if changed else None)
 
     def forget_vhost(self, vhost: str) -> None:
         """A virtual host is deleted, with all that its apps have staged."""
@@ -298,7 +299,7 @@ class Apps:
         self._publications.pop(app, None)
         self._tell(app, LeaseError(GONE, f"app '{app.name}' is no more"))
         app.write_end()
-        self._desk.after_sync(lambda: self._remove(app.all_parts()))
+        self._service.after_sync(lambda: self._remove(app.all_parts()))
 
 
 def staged_messages(app: App) -> int:

@@ -60,8 +60,8 @@ class Claim:
 class Claims:
     """The claims of a node that are under way."""
 
-    def __init__(self, desk: Leases) -> None:
-        self._desk = desk
+    def __init__(self, service: Leases) -> None:
+        self._service = service
         self._waiting: dict[int, deque[Claim]] = {}
         self._woken: dict[int, None] = {}
         self._steps: deque[Claim] = deque()
@@ -99,7 +99,7 @@ class Claims:
                 left -= claim.moved - before
         if steps:
             self._steps.extendleft(reversed(steps))
-            self._desk.come_back()
+            self._service.come_back()
 
     def _on_moved(self, claim: Claim, outcome: Moved | LeaseError) -> None:
         if isinstance(outcome, LeaseError):
@@ -108,7 +108,7 @@ class Claims:
         claim.moved += outcome.moved
         claim.moved_bytes += outcome.moved_bytes
         is_enough = claim.moved >= claim.max_messages or claim.moved_bytes >= claim.max_bytes
-        if not outcome.held and self._desk.now < claim.deadline:
+        if not outcome.held and self._service.now < claim.deadline:
             self._wait(claim)
         elif not outcome.moved or outcome.is_all or is_enough:
             count = min(outcome.held, claim.max_messages)
@@ -117,7 +117,7 @@ class Claims:
             claim.leases.settle(lambda: claim.answer.give(said))
         else:
             self._steps.append(claim)
-            self._desk.come_back()
+            self._service.come_back()
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -127,13 +127,13 @@ class Claims:
         waiting.append(claim)
         self.waiting_count += 1
         claim.leases.watch(lambda: self._wake(queue_id))
-        claim.timer = self._desk.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
+        claim.timer = self._service.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
 
     def _wake(self, queue_id: int) -> None:
         """The queue has something, or will never have anything again."""
         if queue_id in self._waiting:
             self._woken[queue_id] = None
-            self._desk.come_back()
+            self._service.come_back()
 
     def _time_is_up(self, claim: Claim) -> None:
         waiting = self._waiting.get(claim.leases.queue_id)

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.blob import BlobReader
-from amqp_broker.leases.staged_routes import StagedRoutes, Way
+from amqp_broker.leases.staged_routes import StagedRoute, StagedRoutes
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.delays import DelayedMessages
@@ -89,17 +89,17 @@ class Publication:
     """Of what one app has committed; made again after a restart. waiting: commands on their way; published, unroutable:
     how many messages went somewhere, and nowhere, since it was made."""
 
-    def __init__(self, desk: Leases, app: App) -> None:
+    def __init__(self, service: Leases, app: App) -> None:
         self.app = app
         self.published = 0
         self.unroutable = 0
         self.waiting = 0
-        self._desk = desk
+        self._service = service
         self._producer = b"txn\0" + hashlib.blake2b(
             octets_of(app.vhost) + b"\0" + octets_of(app.name), digest_size=16
         ).digest()
         self._parts = list(app.committed)
-        self._blob: list[tuple[Message, Way]] | None = None
+        self._blob: list[tuple[Message, StagedRoute]] | None = None
         self._sequence = 0
         self._again: list[tuple[int, list[Target]]] = []
         self._is_submitting = False
@@ -114,7 +114,7 @@ class Publication:
     @property
     def is_waiting(self) -> bool:
         """Whether there is nothing to do until something comes from elsewhere, or some time has passed."""
-        return self.waiting > 0 or self._desk.now < self._rests_until
+        return self.waiting > 0 or self._service.now < self._rests_until
 
     def step(self, vhost: VHost) -> int:
         """Publish the next blob as far as is possible now. Returns how many messages were looked at, -1 when all is
@@ -126,12 +126,12 @@ class Publication:
         part = self._parts[0]
         if self._blob is None:
             self._blob = self._read(vhost, part)
-            self._again = [(place, elsewhere(vhost, way)) for place, (_, way) in enumerate(self._blob)]
-            self._may_repeat = not all(recognises(way) for _, way in self._blob)
+            self._again = [(place, remote(vhost, route)) for place, (_, route) in enumerate(self._blob)]
+            self._may_repeat = not all(recognises(route) for _, route in self._blob)
             if self._may_repeat and self._is_unsynced:
                 # Should a crash come now, what was moved before would be repeated, and this blob as well.
                 self.waiting += 1
-                self._desk.after_sync(self._synced)
+                self._service.after_sync(self._synced)
         count = len(self._again)
         if self._again and not self.waiting:
             again, self._again = self._again, []
@@ -146,23 +146,23 @@ class Publication:
         """The blobs that were moved are gone for good."""
         self.waiting -= 1
         self._is_unsynced = False
-        self._desk.come_back()
+        self._service.come_back()
 
-    def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, Way]]:
+    def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, StagedRoute]]:
         entry = part.queue.ready.peek()
         if entry is None:
             raise ValueError(f"{part.queue.name} has a blob that cannot be had")
         self._sequence = entry.sequence
         reader = BlobReader(entry.message.body_bytes())
-        routes = StagedRoutes(vhost, self._desk.config.max_table_depth, vhost.store.pager.addresses)
+        routes = StagedRoutes(vhost, self._service.config.max_table_depth, vhost.store.pager.addresses)
         found = []
         while reader.advance():
-            message, way = routes.find(routes.message(reader, self._desk.now))
-            if way.queues or way.delayed:
+            message, route = routes.find(routes.message(reader, self._service.now))
+            if route.queues or route.delayed:
                 self.published += 1
             else:
                 self.unroutable += 1
-            found.append((message, way))
+            found.append((message, route))
         return found
 
     # -- elsewhere -----------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Publication:
             by_sink: dict[tuple[CommandSink, bool], list[QueueProxy]] = {}
             for target in targets:
                 if isinstance(target, DelayedMessages):
-                    target.add(message, self._desk.now, _Fate(self, place, [target]))
+                    target.add(message, self._service.now, _Fate(self, place, [target]))
                 else:
                     by_sink.setdefault((target.sink, refuses(target)), []).append(target)
             for (sink, may_refuse), queues in by_sink.items():
@@ -193,17 +193,17 @@ class Publication:
             there = [target for target in targets if not target.is_deleted]
             if there:
                 self._again.append((place, there))
-                self._rests_until = self._desk.now + RETRY_MS
-                self._desk.timers.at(self._rests_until, lambda now: None)
+                self._rests_until = self._service.now + RETRY_MS
+                self._service.timers.at(self._rests_until, lambda now: None)
         if not self.waiting and not self._is_submitting:
-            self._desk.come_back()
+            self._service.come_back()
 
     # -- here ----------------------------------------------------------------------------------------------------------
 
     def _move(self, vhost: VHost, part: Part) -> None:
         """The blob leaves its part, and its messages are in the queues of this node."""
-        store, now, sequence = vhost.store, self._desk.now, self._sequence
-        blob = [(message, here(way)) for message, way in self._blob or []]
+        store, now, sequence = vhost.store, self._service.now, self._sequence
+        blob = [(message, here(route)) for message, route in self._blob or []]
         for queue in dict.fromkeys(queue for _, queues in blob for queue in queues if queue.is_durable):
             store.segment(queue)
         segment = store.journal.current_segment
@@ -236,25 +236,25 @@ class Publication:
                 queue.enqueue(message, queue.expiry_of(message, now), place, queue.taker(), now)
 
 
-def here(way: Way) -> list[ClassicQueue]:
+def here(route: StagedRoute) -> list[ClassicQueue]:
     """The queues that are this node's own, and still there."""
-    own = [queue for queue in way.queues if queue.writes.is_local and not queue.is_deleted]
+    own = [queue for queue in route.queues if queue.writes.is_local and not queue.is_deleted]
     return cast("list[ClassicQueue]", own)
 
 
-def elsewhere(vhost: VHost, way: Way) -> list[Target]:
+def remote(vhost: VHost, route: StagedRoute) -> list[Target]:
     """The queues whose log is elsewhere, and the exchanges that hold messages back."""
-    held_back = [vhost.delayed[name] for name in way.delayed if name in vhost.delayed]
-    return [*_proxies(way), *held_back]
+    held_back = [vhost.delayed[name] for name in route.delayed if name in vhost.delayed]
+    return [*_proxies(route), *held_back]
 
 
-def _proxies(way: Way) -> list[QueueProxy]:
-    return cast("list[QueueProxy]", [queue for queue in way.queues if not queue.writes.is_local])
+def _proxies(route: StagedRoute) -> list[QueueProxy]:
+    return cast("list[QueueProxy]", [queue for queue in route.queues if not queue.writes.is_local])
 
 
-def recognises(way: Way) -> bool:
+def recognises(route: StagedRoute) -> bool:
     """Whether whatever is elsewhere drops what the app has given it before."""
-    return not way.delayed and all(queue.recognises_producers and not refuses(queue) for queue in _proxies(way))
+    return not route.delayed and all(queue.recognises_producers and not refuses(queue) for queue in _proxies(route))
 
 
 def refuses(queue: Queue) -> bool:

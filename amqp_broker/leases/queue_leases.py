@@ -53,12 +53,12 @@ ThenMoved = Callable[[Moved | LeaseError], None]
 class QueueLeases:
     """The groups of one queue, whose name and id these are."""
 
-    def __init__(self, desk: Leases, name: str, queue_id: int, source: LeaseSource) -> None:
+    def __init__(self, service: Leases, name: str, queue_id: int, source: LeaseSource) -> None:
         self.name = name
         self.queue_id = queue_id
         self.source = source
         self.step_messages = source.step_messages
-        self._desk = desk
+        self._service = service
 
     def _error(self, refusal: Refusal, caller: Caller, out_of_range: str = "") -> LeaseError:
         """out_of_range: what to say where the group is there, and does not hold what was named."""
@@ -82,14 +82,14 @@ class QueueLeases:
     def settle(self, then: Callable[[], None]) -> None:
         """Call `then` when all that was done is durable."""
         if self.source.is_local:
-            self._desk.after_sync(then)
+            self._service.after_sync(then)
         else:
             then()
 
     def open(self, group: str, owner: str, then: Then) -> None:
         """lease.open: incarnation, trimmed, next."""
-        source, desk = self.source, self._desk
-        groups, limit = source.groups(), desk.config.max_lease_groups
+        source, service = self.source, self._service
+        groups, limit = source.groups(), service.config.max_lease_groups
         known = groups.get(group)
         if known is None and len(groups) >= limit:
             text = f"queue '{self.name}' has {limit} lease groups, the limit (max_lease_groups): release one"
@@ -102,13 +102,13 @@ class QueueLeases:
                 then(self._error(refusal or Refusal.UNKNOWN, Caller(group, "", owner)))
                 return
             if source.is_local:
-                desk.expiry.watch(self.name, source, found)
+                service.expiry.watch(self.name, source, found)
             said = {"incarnation": found.incarnation, "trimmed": found.trimmed, "next": found.next}
             self.settle(lambda: then(said))
 
         is_known = known is not None and source.is_local
-        incarnation = known.incarnation if is_known and known is not None else desk.random_bytes(16).hex()
-        source.open(group, incarnation, owner, desk.now, opened)
+        incarnation = known.incarnation if is_known and known is not None else service.random_bytes(16).hex()
+        source.open(group, incarnation, owner, service.now, opened)
 
     def move(
         self, caller: Caller, after: int, count: int, octets: int, is_first: bool, then: ThenMoved
@@ -139,7 +139,7 @@ class QueueLeases:
             held_bytes = group.bytes * held // max(1, group.count)
             then(Moved(held, held_bytes, moved, moved_bytes, is_short or not source.ready_count()))
 
-        source.claim(*caller, after, count, octets, not is_first, self._desk.now, claimed)
+        source.claim(*caller, after, count, octets, not is_first, self._service.now, claimed)
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when there is something to move again."""
@@ -163,7 +163,7 @@ class QueueLeases:
         def caught_up(refusal: Refusal | None) -> None:
             then(None if refusal is None or refusal is Refusal.FENCED else self._error(refusal, caller))
 
-        self.source.ack(*caller, 0, self._desk.now, caught_up)
+        self.source.ack(*caller, 0, self._service.now, caught_up)
         return True
 
     def ack(self, caller: Caller, upto: int, then: Then) -> None:
@@ -179,7 +179,7 @@ class QueueLeases:
             said = {"trimmed": found.trimmed}
             self.settle(lambda: then(said))
 
-        self.source.ack(*caller, upto, self._desk.now, acknowledged)
+        self.source.ack(*caller, upto, self._service.now, acknowledged)
 
     def release(self, caller: Caller, then: Then) -> None:
         """lease.release: released. Of a group that is gone: there is nothing left to do."""
@@ -192,11 +192,11 @@ class QueueLeases:
             else:
                 then(self._error(refusal, caller))
 
-        self.source.release(*caller, self._desk.now, released)
+        self.source.release(*caller, self._service.now, released)
 
     def statistics(self) -> tuple[int, list[JsonObject]]:
         """lease.stat: how many messages are ready, and what there is to say of each group."""
-        return self.source.ready_count(), group_list(self.source.groups(), self._desk.now)
+        return self.source.ready_count(), group_list(self.source.groups(), self._service.now)
 
 
 def giving(answer: Answer) -> Then:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from queues.queue import Queue
 
 
-class Way(NamedTuple):
+class StagedRoute(NamedTuple):
     """Queues in order, and the exchanges that hold a message back on its way."""
 
     queues: list[Queue]
     delayed: list[str]
 
 
-_NOWHERE = Way([], [])
+_NOWHERE = StagedRoute([], [])
 
 
 class StagedRoutes:
@@ -34,7 +34,7 @@ class StagedRoutes:
         self._vhost = vhost
         self._scanner = ContentScanner(max_table_depth)
         self._addresses = addresses
-        self._ways: dict[bytes, Way | None] = {}
+        self._found: dict[bytes, StagedRoute | None] = {}
 
     def message(self, reader: BlobReader, now: int) -> Message:
         """The message where the reader is, to be kept on the disk, as it is when it is published. Raises ValueError
@@ -50,14 +50,14 @@ class StagedRoutes:
             scanner.expiration, now,
         )  # fmt: skip
 
-    def find(self, message: Message) -> tuple[Message, Way]:
+    def find(self, message: Message) -> tuple[Message, StagedRoute]:
         """The way of the message that `message` has made last, and the message without what nobody is to see."""
         raw = message.raw
-        way = self._ways.get(raw)
-        if way is None and raw not in self._ways:
-            way = self._ways[raw] = self._plain(message)
-        if way is not None and not self._scanner.has_copies:
-            return message, way
+        route = self._found.get(raw)
+        if route is None and raw not in self._found:
+            route = self._found[raw] = self._plain(message)
+        if route is not None and not self._scanner.has_copies:
+            return message, route
         facts = MessageFacts(message)
         address = message.address
         try:
@@ -65,10 +65,11 @@ class StagedRoutes:
             found = self._vhost.router.route(address.exchange, keys, facts)
         except (UnknownExchange, ValueError):
             return message, _NOWHERE
-        way = Way([self._vhost.queues[name] for name in found.queues if name in self._vhost.queues], found.delayed)
-        return without_header(message, facts, "BCC") if self._scanner.has_copies else message, way
+        queues = self._vhost.queues
+        route = StagedRoute([queues[name] for name in found.queues if name in queues], found.delayed)
+        return without_header(message, facts, "BCC") if self._scanner.has_copies else message, route
 
-    def _plain(self, message: Message) -> Way | None:
+    def _plain(self, message: Message) -> StagedRoute | None:
         """The way of all messages with this address; None if each has its own."""
         address, vhost = message.address, self._vhost
         if vhost.router.get(address.exchange) is None:
@@ -76,4 +77,4 @@ class StagedRoutes:
         if vhost.router.depends_on_message(address.exchange):
             return None
         found = vhost.router.route(address.exchange, [address.routing_key], None)
-        return Way([vhost.queues[name] for name in found.queues if name in vhost.queues], [])
+        return StagedRoute([vhost.queues[name] for name in found.queues if name in vhost.queues], [])

@@ -72,8 +72,8 @@ class Staging:
                 self._check_special(channel, reader, routes, route)
             if not is_mandatory or (route.is_plain and route.queues and not scanner.has_copies):
                 continue
-            message, way = routes.find(routes.message(reader, 0))
-            if not way.queues and not way.delayed:
+            message, staged_route = routes.find(routes.message(reader, 0))
+            if not staged_route.queues and not staged_route.delayed:
                 address = message.address
                 raise LeaseError(
                     NOT_FOUND,

@@ -42,11 +42,11 @@ _FIELDS = ("app", "epoch", "partition", "attempt", "sequence", "mandatory")
 class Transactions:
     """Of one node."""
 
-    def __init__(self, desk: Leases, apps: Apps, find_route: FindRoute) -> None:
-        self._desk = desk
+    def __init__(self, service: Leases, apps: Apps, find_route: FindRoute) -> None:
+        self._service = service
         self._apps = apps
-        self._config = config = desk.config
-        self._broker = desk.broker
+        self._config = config = service.config
+        self._broker = service.broker
         self._staging = Staging(find_route, config.max_table_depth, config.max_message_size_bytes)
 
     def request(
@@ -100,7 +100,7 @@ class Transactions:
     def _settle_home(self, user: str, name: str, request: PeerRequest, answer: Answer) -> None:
         """The first request of an app: it lives here, unless another node was faster."""
         broker = self._broker
-        late = self._desk.within_time(answer, request.verb)
+        late = self._service.within_time(answer, request.verb)
 
         def settled(result: object) -> None:
             record = broker.metadata.app(request.vhost, name)
@@ -120,7 +120,7 @@ class Transactions:
             self.serve(request, answer)
         else:
             wait_ms = _COMMIT_MS if request.verb == "txn.commit" else 0
-            self._desk.peers.ask(home, request, _ANSWER_BYTES, wait_ms, answer)
+            self._service.peers.ask(home, request, _ANSWER_BYTES, wait_ms, answer)
 
     def serve(self, request: PeerRequest, answer: Answer) -> None:
         """A request that was checked, at the app's home. Raises LeaseError."""

@@ -44,6 +44,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,
+    "parameter.put": POLICYMAKER,
     "parameter.delete": POLICYMAKER,
 }
 

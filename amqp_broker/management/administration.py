@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.management.refused import not_found
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
+    from amqp_broker.management.request import Request
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
 
 
 class Administration:
-    """Proposes commands. The caller has checked that they make sense."""
+    """Proposes commands; the caller has checked that they make sense. Finds what requests name."""
 
-    def __init__(self, replication: Replication) -> None:
+    def __init__(self, broker: Broker, replication: Replication) -> None:
+        self._broker = broker
         self._replication = replication
 
     def execute(self, command: Command) -> Proposal:
@@ -28,3 +34,41 @@ class Administration:
         if command["op"] == "queue.declare" and not lives_in_groups(command["type"]):
             command = {**command, "home": command.get("home") or self._replication.own_node}
         return self._replication.propose(command)
+
+    def carry_out(self, *asked: Command) -> Steps:
+        """Done when they are applied, and true at run time."""
+        proposals = [self.execute(command) for command in asked]
+        yield proposals[-1]
+        for proposal in proposals:
+            if isinstance(proposal.result, Task):
+                yield proposal.result
+        return {}
+
+    def settled(self) -> Steps:
+        """Wait until all is applied that this node has proposed: what is asked of the metadata then is not about to be
+        changed from here."""
+        while (last := self._broker.unsettled_proposal()) is not None:
+            yield last
+
+    # -- what a request names ------------------------------------------------------------------------------------------
+
+    def vhost(self, request: Request, key: str = "vhost") -> VHost:
+        """Raises Refused, ValueError."""
+        name = request.text(key)
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            raise not_found("vhost", name)
+        return vhost
+
+    def changed_vhost(self, request: Request) -> str:
+        """The name of one in which the user may change things."""
+        name = self.vhost(request).name
+        request.asker.check_vhost(name, changes=True)
+        return name
+
+    def user(self, request: Request, key: str = "user") -> str:
+        """The name of one. Raises Refused, ValueError."""
+        name = request.text(key)
+        if self._broker.metadata.user(name) is None:
+            raise not_found("user", name)
+        return name

@@ -66,11 +66,12 @@ class ClusterVerbs:
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     def _status(self, request: Request) -> Answer:
-        """With `node`: whether it has left all groups for certain, too (`Membership.has_left`)."""
+        """With `node`: whether it has left all groups for certain, too (`Membership.has_left`). `brief`: without the
+        queues of the groups, which costs by how many there are."""
         node = request.text("node", "")
         config, replication = self._config, self._replication
         groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
-        queues = self._queues_in_groups()
+        queues = {} if request.flag("brief") else self._queues_in_groups()
         for row in groups:
             row["queues"] = len(queues.get(row["group"], ()))
         critical = [

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.connection.logins import AskedLogin
     from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.management.request import Request
 
 #: So many virtual hosts, or queues, are looked at in one slice.
@@ -28,8 +29,10 @@ _SLICE = 64
 class NodeVerbs:
     """See the module's docstring."""
 
-    def __init__(self, node: NodeCounts, replication: Replication) -> None:
+    def __init__(self, node: NodeCounts, replication: Replication, peers: PeerQuestions) -> None:
         self._node = node
+        self._peers = peers
+        peers.verbs |= {"node": self._serve_facts, "alarms": self._serve_alarms}
         self._replication = replication
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "whoami": self._whoami,
@@ -79,6 +82,22 @@ class NodeVerbs:
         return found
 
     def _describe(self, request: Request) -> Steps:
+        """This node, and what each of the others says of itself."""
+        own = self._facts()
+        answers = yield from self._peers.ask_all(self._peers.others(), "node", {}, request.asker)
+        others = {name: answer.fields for name, answer in answers.items() if answer is not None}
+        stale = [name for name, answer in answers.items() if answer is None]
+        return {**own, "nodes": {self._peers.own_node: own, **others}, "stale": stale}
+
+    def _serve_facts(self, request: Request) -> Steps:
+        return self._facts(), ""
+        yield
+
+    def _serve_alarms(self, request: Request) -> Steps:
+        return {"alarms": self._alarms()}, ""
+        yield
+
+    def _facts(self) -> dict[str, Any]:
         node, replication = self._node, self._replication
         config, facts, alarms = node.config, node.facts, node.alarms
         resources = {each["resource"] for each in self._alarms()}
@@ -110,10 +129,10 @@ class NodeVerbs:
             "exchange_types": [{"name": name, "description": "", "enabled": True} for name in EXCHANGE_TYPES],
             "auth_mechanisms": ["PLAIN", "AMQPLAIN", "EXTERNAL"],
         }
-        yield
 
     def _health(self, request: Request) -> Steps:
-        """quorum_critical: queues that would lose their majority with one member more."""
+        """quorum_critical: queues that would lose their majority with one member more. alarms: those of the others,
+        too, as far as they answer."""
         node, replication = self._node, self._replication
         critical: set[int] = set()
         for group_id, group in replication.host.groups.items():
@@ -125,9 +144,11 @@ class NodeVerbs:
         if critical and request.asker.tags:
             queues = yield from self._queues_in(critical)
         own = self._alarms()
+        answers = yield from self._peers.ask_all(self._peers.others(), "alarms", {}, request.asker)
+        others = [each for answer in answers.values() if answer is not None for each in answer.fields["alarms"]]
         return {
             "ready": node.is_ready() and not node.facts.is_draining,
-            "alarms": own,
+            "alarms": own + others,
             "local_alarms": own,
             "listeners": self._listeners(),
             "is_draining": node.facts.is_draining,

@@ -82,7 +82,7 @@ class Alarms:
             pager.try_again()
         limit = config.memory_budget_bytes
         # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
-        used = pager.used + pager.elsewhere + min(pager.assembling, limit // 4)
+        used = pager.used + pager.others_bytes + min(pager.assembling, limit // 4)
         # Pages are stored long before this; what is left then is unacknowledged or delayed.
         why = f"messages hold {used} octets, the budget is {limit} (memory_budget)"
         self._set("is_memory_high", used > limit + limit // 4, why)

@@ -20,7 +20,7 @@ class Holder(Protocol):
 
     def ram_page_bytes(self) -> int: ...
 
-    def relieve(self, want: int) -> int: ...
+    def page_out(self, want: int) -> int: ...
 
 
 class PagingOut:
@@ -39,21 +39,21 @@ class PagingOut:
         self._groups = groups
         self._staged = staged
 
-    def relieve(self, want_bytes: int) -> int:
+    def page_out(self, want_bytes: int) -> int:
         """Free so many octets. Returns how many of them were not to be had."""
         pager = self._pager
         want = want_bytes - self._relieve_groups(want_bytes, keeps_heads=True)
         paged = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
         queues = cast("list[ClassicQueue]", paged)
-        holders: list[Holder] = [queue.ready for queue in queues]
-        holders += [group for queue in queues for group in groups_of(queue)]
-        holders += self._staged()
-        sizes = [(holder.ram_page_bytes(), index) for index, holder in enumerate(holders)]
+        sources: list[Holder] = [queue.ready for queue in queues]
+        sources += [group for queue in queues for group in groups_of(queue)]
+        sources += self._staged()
+        sizes = [(source.ram_page_bytes(), index) for index, source in enumerate(sources)]
         for size, index in sorted(sizes, reverse=True):
             if want <= 0 or not size:
                 break
-            want -= holders[index].relieve(want)
-        if want > 0 and pager.used + pager.elsewhere + pager.assembling > pager.budget_bytes:
+            want -= sources[index].page_out(want)
+        if want > 0 and pager.used + pager.others_bytes + pager.assembling > pager.budget_bytes:
             # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
             want -= self._relieve_groups(want, keeps_heads=False)
             sizes = [
@@ -64,7 +64,7 @@ class PagingOut:
             for size, index in sorted(sizes, reverse=True):
                 if want <= 0 or not size:
                     break
-                want -= queues[index].ready.relieve(min(want, size), keeps_head=False)
+                want -= queues[index].ready.page_out(min(want, size), keeps_head=False)
         return want
 
     def _relieve_groups(self, want_bytes: int, keeps_heads: bool) -> int:
@@ -73,5 +73,5 @@ class PagingOut:
         for group in sorted(self._groups.values(), key=lambda group: -group.ram_bytes):
             if freed >= want_bytes:
                 break
-            freed += group.relieve(want_bytes - freed, keeps_heads)
+            freed += group.page_out(want_bytes - freed, keeps_heads)
         return freed

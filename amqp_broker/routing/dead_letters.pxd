@@ -5,7 +5,7 @@ from amqp_broker.routing.vhost cimport VHost
 from queues.message cimport Entry, Message
 
 @cython.final
-cdef class Way:
+cdef class LetterRoute:
     cdef public object queue
     cdef public VHost vhost
     cdef public object settings
@@ -23,7 +23,7 @@ cdef class Way:
 cdef class DeadLetters:
     cdef object _host
     cdef Deaths _deaths
-    cdef dict _ways
+    cdef dict _letter_routes
     cdef Py_ssize_t _route_count
     cdef object _receipt
     cdef public Py_ssize_t backlog
@@ -33,12 +33,12 @@ cdef class DeadLetters:
 
     @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
     cpdef Py_ssize_t post(self, object queue, Entry entry, object reason, long long now) except? -2
-    @cython.locals(way=Way, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
+    @cython.locals(letter_route=LetterRoute, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
     cdef Py_ssize_t _publish(self, object queue, Message message, object reason, long long now, object receipt,
                              bint makes_receipt) except? -2
-    cdef Way _find_way(self, object queue)
-    cdef list _remember(self, Way way, Message letter)
+    cdef LetterRoute _find_letter_route(self, object queue)
+    cdef list _remember(self, LetterRoute letter_route, Message letter)
     cdef int _forget_all(self) except -1
-    @cython.locals(way=Way)
+    @cython.locals(letter_route=LetterRoute)
     cpdef int forget(self, object queue) except -1
     cdef list _without_cycles(self, object source, list queues, object reason, Message message, bint has_history)

@@ -60,7 +60,7 @@ class LetterHost(Protocol):
         """Who has to agree."""
 
 
-class Way:
+class LetterRoute:
     """Where the letters of one queue go, remembered while nothing changes.
 
     exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
@@ -111,7 +111,7 @@ class DeadLetters:
         self.backlog = 0
         self.is_posting = False
         self.refused: list[tuple[ClassicQueue, Message]] = []
-        self._ways: dict[Queue, Way] = {}
+        self._letter_routes: dict[Queue, LetterRoute] = {}
         self._route_count = 0
         self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
@@ -160,18 +160,18 @@ class DeadLetters:
     ) -> int:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
         receipt, if one is needed: who has to agree is asked only then, as it takes long."""
-        way = self._ways.get(queue)
-        if way is None or not way.holds(self._host.vhosts):
-            way = self._find_way(queue)
-            if way is None:
+        letter_route = self._letter_routes.get(queue)
+        if letter_route is None or not letter_route.holds(self._host.vhosts):
+            letter_route = self._find_letter_route(queue)
+            if letter_route is None:
                 return -1
-        deaths, vhost = self._deaths, way.vhost
-        letter = deaths.letter(message, queue.name, reason.word, way.exchange, way.own_key, now)
+        deaths, vhost = self._deaths, letter_route.vhost
+        letter = deaths.letter(message, queue.name, reason.word, letter_route.exchange, letter_route.own_key, now)
         delayed: list[str] = []
-        if way.is_plain and not deaths.copies:
-            queues = way.routes.get(letter.raw)
+        if letter_route.is_plain and not deaths.copies:
+            queues = letter_route.routes.get(letter.raw)
             if queues is None:
-                queues = self._remember(way, letter)
+                queues = self._remember(letter_route, letter)
             if not queues:
                 return -1
         else:
@@ -185,7 +185,7 @@ class DeadLetters:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
         if (
             makes_receipt
-            and (delayed or (way.may_need_receipt and needs_receipt(queues)))
+            and (delayed or (letter_route.may_need_receipt and needs_receipt(queues)))
             and not self._host.replication.is_alone
         ):
             receipt = self._receipt = JointReceipt()
@@ -199,37 +199,37 @@ class DeadLetters:
             vhost.delayed[name].add(letter, now, receipt, True)
         return len(queues) + len(delayed)
 
-    def _find_way(self, queue: Queue) -> Way | None:
+    def _find_letter_route(self, queue: Queue) -> LetterRoute | None:
         """Where the letters of a queue go now; None: nowhere."""
         self.forget(queue)
         vhost = self._host.vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
-        way = Way(queue, vhost, exchange)
+        letter_route = LetterRoute(queue, vhost, exchange)
         if not queue.is_deleted:
-            if len(self._ways) >= _MOST_WAYS:
+            if len(self._letter_routes) >= _MOST_WAYS:
                 self._forget_all()
-            self._ways[queue] = way
-        return way
+            self._letter_routes[queue] = letter_route
+        return letter_route
 
-    def _remember(self, way: Way, letter: Message) -> list[Queue]:
+    def _remember(self, letter_route: LetterRoute, letter: Message) -> list[Queue]:
         """The queues of a plain letter (Way.remember)."""
         if self._route_count >= _MOST_ROUTES:
             self._forget_all()
-        if way.queue in self._ways:
+        if letter_route.queue in self._letter_routes:
             self._route_count += 1
-        return way.remember(letter)
+        return letter_route.remember(letter)
 
     def _forget_all(self) -> None:
-        self._ways.clear()
+        self._letter_routes.clear()
         self._route_count = 0
 
     def forget(self, queue: Queue) -> None:
         """A queue is gone, or something has changed: where its letters go is looked up again."""
-        way = self._ways.pop(queue, None)
-        if way is not None:
-            self._route_count -= len(way.routes)
+        letter_route = self._letter_routes.pop(queue, None)
+        if letter_route is not None:
+            self._route_count -= len(letter_route.routes)
 
     def _without_cycles(
         self, source: Queue, queues: list[Queue], reason: Reason, message: Message, has_history: bool

@@ -113,7 +113,7 @@ class ClusterSide:
             self._secret,
             driver,
             credentials=self._credentials,
-            chance=random.SystemRandom(),
+            random_source=random.SystemRandom(),
             entropy=secrets.token_bytes,
         )
         await self._links.start(self._sockets)

@@ -5,7 +5,7 @@ from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.system_calls cimport monotonic_time
 
 cdef double _CALM_S, _BULK_S, _SYNCS_S
-cdef Py_ssize_t _LONE_BYTES
+cdef Py_ssize_t _IMMEDIATE_TURN_BYTES
 
 @cython.final
 cdef class Driver:

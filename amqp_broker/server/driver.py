@@ -47,8 +47,8 @@ RECEIVE_BYTES = 1024 * 1024
 #: A turn this long ago is of an earlier burst of input, seconds.
 _CALM_S = 30e-6
 #: A read of so many octets is a burst itself: others are likely to follow (decision 0017).
-LONE_BYTES = 4096
-_LONE_BYTES = LONE_BYTES
+IMMEDIATE_TURN_BYTES = 4096
+_IMMEDIATE_TURN_BYTES = IMMEDIATE_TURN_BYTES
 #: A sync in the loop that takes longer than this (as it may where others have the processor) is followed by a rest, in
 #: which the thread syncs; seconds. The rest doubles each time, between these two, and a quick sync halves it.
 _SLOW_SYNC_S = 0.01
@@ -213,7 +213,7 @@ class Driver:
 
     def input_is_over(self, octets: int) -> None:
         """What one read has brought is handled."""
-        if octets < _LONE_BYTES and self.is_calm():
+        if octets < _IMMEDIATE_TURN_BYTES and self.is_calm():
             self.lone_input_is_over()
         else:
             self.wants_turn()

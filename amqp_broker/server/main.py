@@ -92,14 +92,14 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
     raise_limit()
     token = secrets.token_hex(_TOKEN_OCTETS)
     management = ManagementProcess(config, token)
-    doors = Doors(config, has_own=management.is_wanted)
+    listeners = Listeners(config, has_own=management.is_wanted)
     cluster = ClusterSide(config)
     reader = started_thread("read")
     disk = FileDisk(config.data_dir, background=reader.submit)
     disk.lock()
     try:
         config = cluster.settle(disk)
-        _log_start(config, doors)
+        _log_start(config, listeners)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes, token)
@@ -112,12 +112,12 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, doors, cluster, lines, management)
+        run = Run(config, node, disk, listeners, cluster, lines, management)
         return _in_loop(run.until_stopped(unverified))
     finally:
         management.close_sockets()
         cluster.close_sockets()
-        doors.close_sockets()
+        listeners.close_sockets()
         reader.shutdown(cancel_futures=True)
         disk.close()
 
@@ -130,7 +130,7 @@ def _in_loop(main: Coroutine[object, object, int]) -> int:
     return uvloop.run(main)
 
 
-class Doors:
+class Listeners:
     """Where clients come in. Made, the sockets are bound, and nobody else listens there; nobody is let in before
     `open`. has_own: there is one of this machine among them, for who belongs to the node."""
 
@@ -194,7 +194,7 @@ class Run:
         config: Config,
         node: Node,
         disk: FileDisk,
-        doors: Doors,
+        listeners: Listeners,
         cluster: ClusterSide,
         lines: RepeatedLines,
         management: ManagementProcess,
@@ -204,7 +204,7 @@ class Run:
         self._config = config
         self._node = node
         self._disk = disk
-        self._doors = doors
+        self._listeners = listeners
         self._cluster = cluster
         self._stop = asyncio.Event()
 
@@ -222,8 +222,8 @@ class Run:
             driver.wants_turn()
             is_ready = await self._get_ready(unverified)
             if is_ready:
-                self._node.facts.listeners = self._doors.facts()
-                _say(f"ready {self._doors.open(driver)}")
+                self._node.facts.listeners = self._listeners.facts()
+                _say(f"ready {self._listeners.open(driver)}")
                 self._start_management()
                 await self._end()
             await self._leave()
@@ -309,7 +309,7 @@ class Run:
                 each.cancel()
 
     def _start_management(self) -> None:
-        address = self._doors.own_address()
+        address = self._listeners.own_address()
         if address is not None:
             self._management.start(address, _say)
 
@@ -317,7 +317,7 @@ class Run:
         """Part from clients and members, in peace if the node has not failed."""
         self._node.facts.is_draining = True
         self._management.tell_to_stop()
-        self._doors.close()
+        self._listeners.close()
         if self._driver.failed.done():
             return
         await self._cluster.hand_over()
@@ -350,13 +350,13 @@ def _say(line: str) -> None:
         log.warning("standard output cannot be written (%s), so it is said here: %s", error.strerror, line)
 
 
-def _log_start(config: Config, doors: Doors) -> None:
+def _log_start(config: Config, listeners: Listeners) -> None:
     """What somebody who reads the log of a stranger's broker asks first."""
     is_plain = (sys.modules[Node.__module__].__file__ or "").endswith(".py")
     modules = "plain modules (without a C compiler: slower)" if is_plain else "compiled modules"
     log.info("amqp-broker %s, %s, Python %s, process %d", __version__, modules, sys.version.split()[0], os.getpid())
     log.info("data folder %s", config.data_dir.absolute())
-    log.info("listening on %s", ", ".join(doors.urls()))
+    log.info("listening on %s", ", ".join(listeners.urls()))
     log.info(
         "limits: %d file descriptors, memory_budget %s, disk_free_limit %s, max_connections %d",
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],

@@ -3,7 +3,7 @@ from amqp_broker.server.peer_link cimport PeerLink
 
 @cython.final
 cdef class Backoff:
-    cdef object _chance
+    cdef object _random_source
     cdef double _delay_s
 
 @cython.final
@@ -36,7 +36,7 @@ cdef class PeerLinks:
     cdef readonly object callbacks
     cdef readonly bytearray room
     cdef dict _parted
-    cdef object _chance
+    cdef object _random_source
     cdef object _loop
     cdef list _listeners
     cdef list _accepting

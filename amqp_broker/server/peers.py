@@ -45,7 +45,7 @@ _BACKLOG = 100
 _REST_S = 1.0
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """What is used of random.Random."""
 
     def random(self) -> float: ...
@@ -71,13 +71,13 @@ class PeerCallbacks(LinkCallbacks, Protocol):
 class Backoff:
     """Delays that double, each between half and all of itself, so that nodes do not dial in step."""
 
-    def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+    def __init__(self, random_source: RandomSource) -> None:
+        self._random_source = random_source
         self._delay_s = FIRST_DELAY_S
 
     def next_delay(self) -> float:
         """The delay before the next attempt, in seconds."""
-        delay_s = self._delay_s * (0.5 + self._chance.random() / 2.0)
+        delay_s = self._delay_s * (0.5 + self._random_source.random() / 2.0)
         self._delay_s = min(2 * self._delay_s, LONGEST_DELAY_S)
         return delay_s
 
@@ -89,7 +89,7 @@ class Backoff:
 class Member:
     """Another member of the cluster, and the link to it."""
 
-    def __init__(self, name: str, address: Address, chance: Chance) -> None:
+    def __init__(self, name: str, address: Address, random_source: RandomSource) -> None:
         self.name = name
         self.address = address
         self.link: PeerLink | None = None
@@ -99,7 +99,7 @@ class Member:
         self.task: asyncio.Task[None] | None = None
         self.lacks_link = asyncio.Event()
         self.lacks_link.set()
-        self.backoff = Backoff(chance)
+        self.backoff = Backoff(random_source)
         self.last_epoch = 0
         self.last_failure = ""
         #: It takes links for no more than to say that this node is no member: it is not called too often.
@@ -127,7 +127,7 @@ class PeerLinks:
         callbacks: PeerCallbacks,
         *,
         credentials: TlsCredentials | None,
-        chance: Chance,
+        random_source: RandomSource,
         entropy: Callable[[int], bytes],
     ) -> None:
         self.config = config
@@ -139,7 +139,7 @@ class PeerLinks:
         self.callbacks = callbacks
         self.room = bytearray(LONG_READ_BYTES)
         self._parted: dict[str, None] = {}  # whom it was said to
-        self._chance = chance
+        self._random_source = random_source
         self._loop = asyncio.get_running_loop()
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -174,7 +174,7 @@ class PeerLinks:
             if name in self.members:
                 self.members[name].address = address
             elif name != self.identity.node_name:
-                member = Member(name, address, self._chance)
+                member = Member(name, address, self._random_source)
                 self.members[name] = member
                 member.task = self._loop.create_task(self._keep_linked(member))
                 member.task.add_done_callback(self._dialling_ended)

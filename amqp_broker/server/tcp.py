@@ -26,7 +26,7 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import ENDING, OPEN
-from amqp_broker.server.driver import LONE_BYTES
+from amqp_broker.server.driver import IMMEDIATE_TURN_BYTES
 from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
 
@@ -54,7 +54,7 @@ _BULK_BYTES = 16 * 1024
 #: one of twice its size; seconds.
 _LONG_S = 0.002
 _QUICK_S = 0.0005
-_LONE_BYTES = LONE_BYTES
+_IMMEDIATE_TURN_BYTES = IMMEDIATE_TURN_BYTES
 _ENDING = ENDING
 _OUTPUT = int(Reason.OUTPUT)
 _OPEN = OPEN
@@ -141,18 +141,18 @@ class TcpTransport:
             most = _LARGE_READ_BYTES
         if self.pauses.is_shut:
             most = _GATED_READ_BYTES
-        is_lone = count == 0 and self.tls is None and driver.is_calm()
+        is_immediate = count == 0 and self.tls is None and driver.is_calm()
         if count and cython.compiled:
             if count + most > len(driver.receive_buffer):
                 driver.grow_receive_buffer(count)
             driver.receive_view[:count] = pending
         try:
-            if is_lone:
+            if is_immediate:
                 # To take octets from the kernel may make it acknowledge them on the way, which is as long as it takes
                 # to handle them. So they are looked at now, and taken when they are handled.
-                nbytes = self._receive(0, _LONE_BYTES, _MSG_PEEK)
-                is_lone = nbytes < _LONE_BYTES
-            if not is_lone:
+                nbytes = self._receive(0, _IMMEDIATE_TURN_BYTES, _MSG_PEEK)
+                is_immediate = nbytes < _IMMEDIATE_TURN_BYTES
+            if not is_immediate:
                 nbytes = self._receive(count, most, 0)
         except (BlockingIOError, InterruptedError):
             return
@@ -166,7 +166,7 @@ class TcpTransport:
             self._read_bulk(count, nbytes)
             return
         self.is_bulky = connection.state < _OPEN
-        if is_lone:
+        if is_immediate:
             # Whatever happens, they are not handled again.
             try:
                 if self._handle(count + nbytes):
@@ -372,7 +372,7 @@ class TcpTransport:
         driver.node.unwritable(connection)
         connection.unsent_bytes = self.unsent_bytes
         if not connection.paused_for & _OUTPUT and self.unsent_bytes > self.output_pause:
-            self.pauses.choke(connection)
+            self.pauses.pause_output(connection)
             driver.wants_turn()
 
     def set_paused(self, is_paused: bool) -> None:

@@ -53,21 +53,21 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
-    from amqp_broker.queue_types.remote.homes import Homes
+    from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from exchanges.router import ExchangeEntry
     from queues.recovery import RecoveredQueue
 
 log = logging.getLogger("amqp_broker")
 
 
-class _Elsewhere:
+class _RemoteOwner:
     """The owner of an exclusive queue whose connection is another node's."""
 
     exclusive_queues: ClassVar[dict[Queue, None]] = {}
     vhost = None
 
 
-ELSEWHERE = _Elsewhere()
+REMOTE_OWNER = _RemoteOwner()
 
 
 class StagedApps(Protocol):
@@ -126,7 +126,7 @@ class Broker:
         # What `join` and `serve` bring: they are built on this object.
         self.replication: Replication
         self.groups: QuorumGroups
-        self.homes: Homes
+        self.remote_queues: RemoteQueues
         self.apps: StagedApps
         self.lease_expiry: LeaseWatch
         self.types: dict[str, QueueType] = make_types(self)
@@ -135,9 +135,9 @@ class Broker:
         """How its changes get to the other nodes. Before anything is proposed or recovered."""
         self.replication, self.groups = replication, groups
 
-    def serve(self, homes: Homes, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
+    def serve(self, homes: RemoteQueues, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
-        self.homes, self.apps, self.lease_expiry = homes, apps, lease_expiry
+        self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
 
     def count_unroutable(self, is_returned: bool) -> None:
         """A message went to no queue. is_returned: its publisher is told."""
@@ -393,7 +393,7 @@ class Broker:
             self.forget_queue(vhost, present)
         owner: Owner | None = None
         if record.exclusive:
-            owner = self.owners.pop((vhost.name, record.name), ELSEWHERE)
+            owner = self.owners.pop((vhost.name, record.name), REMOTE_OWNER)
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
             record.type,
@@ -402,7 +402,7 @@ class Broker:
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
         if record.exclusive and record.home == self.replication.own_node:
-            if owner is None or owner is ELSEWHERE or owner.vhost is not vhost:
+            if owner is None or owner is REMOTE_OWNER or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues[queue] = None
@@ -513,7 +513,7 @@ class Broker:
 
     def link_to(self, home: str) -> HomeLink:
         """See TypeHost."""
-        link: HomeLink = self.homes.link_to(home, self.clock.now)
+        link: HomeLink = self.remote_queues.link_to(home, self.clock.now)
         return link
 
     def wait_for_disk(self) -> None:

@@ -55,11 +55,18 @@ def read_columns(query: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(part.split(".")) for part in query.get("columns", "").split(",") if part)
 
 
-def answer_list(rows: Iterable[Row], wanted: Wanted) -> Any:
-    """The array, or the page with its counts."""
+def _as_it_is(row: Row) -> Row:
+    return row
+
+
+def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row] = _as_it_is) -> Any:
+    """The array, or the page with its counts. `finish` makes what is shown of a row: of all before they are sorted by
+    what only it adds, else of those alone that are shown."""
     found = list(rows)
+    if wanted.sort and found and wanted.sort[0] not in found[0]:
+        found, finish = [finish(row) for row in found], _as_it_is
     if wanted.page is None:
-        return [cut(row, wanted.columns) for row in _sorted(found, wanted)]
+        return [cut(finish(row), wanted.columns) for row in _sorted(found, wanted)]
     matches = wanted.matches
     filtered = found if matches is None else [row for row in found if matches(str(row.get("name", "")))]
     ordered = _sorted(filtered, wanted)
@@ -73,7 +80,7 @@ def answer_list(rows: Iterable[Row], wanted: Wanted) -> Any:
     return {
         "filtered_count": len(filtered),
         "item_count": len(items),
-        "items": [cut(row, wanted.columns) for row in items],
+        "items": [cut(finish(row), wanted.columns) for row in items],
         "page": wanted.page,
         "page_count": pages,
         "page_size": wanted.page_size,

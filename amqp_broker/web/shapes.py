@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from amqp_broker.web.rates import Grid, Reading, Readings, details, read_grid
+from amqp_broker.web.totals import DELIVERED
 
 Row = dict[str, Any]
 
@@ -16,8 +17,6 @@ MESSAGE_COUNTERS: Final = (
     "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get", "get_no_ack",
     "get_empty", "deliver_get", "redeliver", "ack", "disk_reads", "disk_writes", "publish_in", "publish_out",
 )  # fmt: skip
-#: What `deliver_get` is the sum of.
-DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 OCTETS: Final = ("recv_oct", "send_oct")
 FAMILIES: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
@@ -71,7 +70,7 @@ class Shape:
         return shown
 
 
-def nest(counters: Mapping[str, int], known: list[Reading], grid: Grid | None) -> Row:
+def nest(counters: Mapping[str, int | float], known: list[Reading], grid: Grid | None) -> Row:
     """Counters, each with its details."""
     stats: Row = {}
     for name, value in counters.items():
@@ -91,9 +90,8 @@ def by_name(row: Row) -> str:
 QUEUE: Final = Shape(
     "queues", by_vhost_and_name, LENGTHS, has_message_stats=True,
     defaults={
-        "arguments": {}, "auto_delete": False, "consumer_capacity": 0, "consumer_utilisation": 0, "consumers": 0,
-        "durable": True, "effective_policy_definition": {}, "exclusive": False, "garbage_collection": {},
-        "memory": 0, "message_bytes": 0, "policy": None, "operator_policy": None, "reductions": 0,
+        "arguments": {}, "auto_delete": False, "consumers": 0, "durable": True, "effective_policy_definition": {},
+        "exclusive": False, "garbage_collection": {}, "policy": None, "operator_policy": None, "reductions": 0,
         "reductions_details": {"rate": 0.0}, "state": "running",
     },
 )  # fmt: skip

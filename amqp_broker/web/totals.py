@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from amqp_broker.web.node_client import NodeClient
 from amqp_broker.web.rates import History
 
 REUSED_S: Final = 1.0
+#: What all members know alike: the other counts are each node's own.
+SHARED: Final = frozenset({"vhosts", "queues", "exchanges", "bindings"})
+#: What `deliver_get` is the sum of, as clients expect it.
+DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
 
 class Totals:
@@ -37,8 +41,7 @@ class Totals:
         with self._guard:
             self._last = self._ask()
             self._until = self._clock() + REUSED_S
-        now_ms = int(time.time() * 1000)
-        self.history.add(now_ms, {name: value for name, value in self._last.items() if isinstance(value, (int, float))})
+        self.history.add(int(time.time() * 1000), sums_of(self._last))
 
     def forget(self) -> None:
         with self._guard:
@@ -46,3 +49,16 @@ class Totals:
 
     def _ask(self) -> dict[str, Any]:
         return self._node.request("totals")
+
+
+def sums_of(totals: Mapping[str, Any]) -> dict[str, int | float]:
+    """The counts of all members that answered, together."""
+    sums: dict[str, int | float] = {}
+    for node in totals["nodes"].values():
+        for name, value in node.items():
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                continue
+            known = sums.get(name, 0)
+            sums[name] = max(known, value) if name in SHARED else known + value
+    sums["deliver_get"] = sum(sums.get(name, 0) for name in DELIVERED)
+    return sums

@@ -32,8 +32,8 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
         queue.may_expire = hint
         for _, octets in [*holders_parts(queue), *deduplication_parts(queue)]:
             digest.update(octets)
-        for holder in queue.holders.values():
-            for delivery_id, (entry, since) in holder.held.items():
+        for delivery_owner in queue.delivery_owners.values():
+            for delivery_id, (entry, since) in delivery_owner.held.items():
                 digest.update(delivery_id.to_bytes(8, "big") + since.to_bytes(8, "big") + _octets_of(entry))
         for ready in [*queue.levels(), queue.letters.waiting]:
             count = 0

@@ -288,11 +288,11 @@ class Execution(Sink):
         delivery_id = 0
         if queue is not None and command.consumer > origin.last_consumer:
             clock = self.state.clock
-            holder = QuorumConsumer(origin.name, command.consumer, queue, is_getter=True)
-            delivery_id = queue.get(holder, clock)
+            delivery_owner = QuorumConsumer(origin.name, command.consumer, queue, is_getter=True)
+            delivery_id = queue.get(delivery_owner, clock)
             if delivery_id:
-                origin.consumers[command.consumer] = holder
-                queue.add_holder(holder)
+                origin.consumers[command.consumer] = delivery_owner
+                queue.add_delivery_owner(delivery_owner)
             queue.last_used = clock
             self._touch(queue)
         origin.last_consumer = max(origin.last_consumer, command.consumer)
@@ -346,7 +346,7 @@ class Execution(Sink):
     def _run_queue(self, queue: QuorumQueue) -> None:
         self._concerns_all = True
         clock = self.state.clock
-        late = queue.late_holders(clock)
+        late = queue.late_delivery_owners(clock)
         for consumer in late:
             if consumer.is_attached:
                 queue.detach(consumer, clock)
@@ -362,7 +362,7 @@ class Execution(Sink):
             self._remove_queue(queue, Gone.EXPIRED)
 
     def _remove_queue(self, queue: QuorumQueue, why: Gone) -> None:
-        for consumer in queue.holders.values():
+        for consumer in queue.delivery_owners.values():
             origin = self.state.origins[consumer.origin]
             del origin.consumers[consumer.consumer_id]
             if consumer.is_attached:
@@ -381,7 +381,7 @@ class Execution(Sink):
         """The same after a batch. What is held since before it has been seen to (invariant 3), so that nobody needs to
         go over all holders; what is held since is not late before a whole time-out has passed."""
         clock = self.state.clock
-        self._watch_at(queue, queue.due_without_holders(clock))
+        self._watch_at(queue, queue.due_without_delivery_owners(clock))
         if queue.timeout >= 0 and queue.unacked:
             self._watch_at(queue, clock + queue.timeout)
 
@@ -441,7 +441,7 @@ class Execution(Sink):
     def _forget_if_done(self, origin: Origin, consumer: QuorumConsumer) -> None:
         if not consumer.is_attached and not consumer.held:
             del origin.consumers[consumer.consumer_id]
-            consumer.queue.remove_holder(consumer)
+            consumer.queue.remove_delivery_owner(consumer)
 
     def _tell(self, origin: Origin, kind: NoticeKind, a: int, b: int = 0, c: int = 0) -> None:
         notice = origin.add_notice(kind, a, b, c)

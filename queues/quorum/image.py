@@ -125,8 +125,8 @@ def capture(state: GroupState, names_places: bool) -> list[Part]:
         parts.append((Kind.QUEUE, queue_octets(queue)))
         parts += holders_parts(queue)
         parts += deduplication_parts(queue)
-        for place, holder in enumerate(queue.holders.values()):
-            for delivery_id, (entry, since) in holder.held.items():
+        for place, delivery_owner in enumerate(queue.delivery_owners.values()):
+            for delivery_id, (entry, since) in delivery_owner.held.items():
                 parts.append(_entry(Section.HELD, place, entry, names_places, delivery_id, since))
         for level, ready in enumerate(queue.levels()):
             parts += _ready_parts(ready, queue.queue_id, Section.READY, level, names_places)
@@ -172,21 +172,21 @@ def holders_parts(queue: QuorumQueue) -> list[tuple[Kind, bytes]]:
     """The consumers and getters, and the dispatcher's line."""
     parts = []
     buffer = Buffer()
-    for holder in queue.holders.values():
-        buffer.put_shortstr(octets_of(holder.origin))
-        buffer.put_u64(holder.consumer_id)
-        buffer.put_u32(holder.prefetch)
+    for delivery_owner in queue.delivery_owners.values():
+        buffer.put_shortstr(octets_of(delivery_owner.origin))
+        buffer.put_u64(delivery_owner.consumer_id)
+        buffer.put_u32(delivery_owner.prefetch)
         buffer.put_u8(
-            (NO_ACK if holder.no_ack else 0)
-            | (EXCLUSIVE if holder.is_exclusive else 0)
-            | (ATTACHED if holder.is_attached else 0)
-            | (GETTER if holder.is_getter else 0)
+            (NO_ACK if delivery_owner.no_ack else 0)
+            | (EXCLUSIVE if delivery_owner.is_exclusive else 0)
+            | (ATTACHED if delivery_owner.is_attached else 0)
+            | (GETTER if delivery_owner.is_getter else 0)
         )
-        buffer.put_u32(holder.priority & 0xFFFFFFFF)
-        buffer.put_shortstr(octets_of(holder.tag))
-        buffer.put_u64(holder.next_delivery)
+        buffer.put_u32(delivery_owner.priority & 0xFFFFFFFF)
+        buffer.put_shortstr(octets_of(delivery_owner.tag))
+        buffer.put_u64(delivery_owner.next_delivery)
         parts.append((Kind.HOLDER, buffer.take()))
-    places = {key: place for place, key in enumerate(queue.holders)}
+    places = {key: place for place, key in enumerate(queue.delivery_owners)}
     dispatcher = queue.dispatcher
     active: Any = dispatcher.active
     line: list[Any] = dispatcher.in_line()

@@ -124,7 +124,7 @@ class _QueueReader:
     def __init__(self, reader: Reader, pager: Pager, sink: Sink, origins: dict[str, Origin]) -> None:
         self._pager = pager
         self._origins = origins
-        self._holders: list[QuorumConsumer] = []
+        self._delivery_owners: list[QuorumConsumer] = []
         self._line: list[QuorumConsumer] = []
         self._active: QuorumConsumer | None = None
         self._entries: list[tuple[Section, int, int, int, Entry]] = []
@@ -143,7 +143,7 @@ class _QueueReader:
     def take(self, kind: int, reader: Reader) -> bool:
         """One record. Returns whether it was the last one."""
         if kind == Kind.HOLDER:
-            self._holder(reader)
+            self._delivery_owner(reader)
         elif kind == Kind.LINE:
             self._in_line(reader)
         elif kind in (Kind.PRODUCERS, Kind.WINDOW):
@@ -165,21 +165,21 @@ class _QueueReader:
             raise reader.fail("it does not belong into a queue, or is of a newer version")
         return False
 
-    def _holder(self, reader: Reader) -> None:
+    def _delivery_owner(self, reader: Reader) -> None:
         name, number, prefetch, flags = reader.name(), reader.u64(), reader.u32(), reader.flags(15)
         priority, tag = reader.i32(), reader.name()
         origin = self._origins.get(name)
         if origin is None:
             raise reader.fail(f"a consumer of '{name}', which is not known")
-        holder = QuorumConsumer(
+        delivery_owner = QuorumConsumer(
             name, number, self.queue, prefetch, bool(flags & NO_ACK), priority, bool(flags & EXCLUSIVE), tag,
             bool(flags & GETTER),
         )  # fmt: skip
-        holder.is_attached = bool(flags & ATTACHED)
-        holder.next_delivery = reader.u64()
-        origin.consumers[number] = holder
-        self.queue.add_holder(holder)
-        self._holders.append(holder)
+        delivery_owner.is_attached = bool(flags & ATTACHED)
+        delivery_owner.next_delivery = reader.u64()
+        origin.consumers[number] = delivery_owner
+        self.queue.add_delivery_owner(delivery_owner)
+        self._delivery_owners.append(delivery_owner)
 
     def _in_line(self, reader: Reader) -> None:
         active = reader.u32()
@@ -187,9 +187,9 @@ class _QueueReader:
         self._line = [self._holder_at(reader, reader.u32()) for _ in range(reader.count(4))]
 
     def _holder_at(self, reader: Reader, place: int) -> QuorumConsumer:
-        if place >= len(self._holders):
-            raise reader.fail(f"holder {place} of {len(self._holders)}")
-        return self._holders[place]
+        if place >= len(self._delivery_owners):
+            raise reader.fail(f"holder {place} of {len(self._delivery_owners)}")
+        return self._delivery_owners[place]
 
     def _entry(self, reader: Reader, is_in_page: bool) -> None:
         section, place = self._section(reader)
@@ -212,7 +212,7 @@ class _QueueReader:
         section = Section(number)
         places = {
             Section.READY: len(self.queue.levels()),
-            Section.HELD: len(self._holders),
+            Section.HELD: len(self._delivery_owners),
             Section.LEASED: len(self._leases),
         }.get(section, 1)
         if place >= places:
@@ -241,15 +241,15 @@ class _QueueReader:
         has_expiring = bool(reader.flags(1))
         location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if kind == Kind.PAGE_AT else None
         data = reader.rest() if location is None else None
-        holder = self._leases[place] if section is Section.LEASED else self._ready(section, place)
-        if isinstance(holder, Ready):
-            if holder.pages is None:
-                holder.pages = deque()
-                holder.tail = PageBuilder()
-            holder.count += count
-            holder.message_bytes += message_bytes
+        delivery_owner = self._leases[place] if section is Section.LEASED else self._ready(section, place)
+        if isinstance(delivery_owner, Ready):
+            if delivery_owner.pages is None:
+                delivery_owner.pages = deque()
+                delivery_owner.tail = PageBuilder()
+            delivery_owner.count += count
+            delivery_owner.message_bytes += message_bytes
         if kind == Kind.TAIL and data is not None:
-            tail = holder.tail
+            tail = delivery_owner.tail
             tail.buffer.put_bytes(data)
             tail.count, tail.first, tail.last = count, first, last
             tail.message_bytes, tail.has_expiring = message_bytes, has_expiring
@@ -257,9 +257,9 @@ class _QueueReader:
             return
         page = Page(data, count, first, last, message_bytes)
         page.has_expiring = has_expiring
-        holder.pages.append(page)
-        if isinstance(holder, QuorumLease):
-            holder.page_octets += location.length if location is not None else page.size
+        delivery_owner.pages.append(page)
+        if isinstance(delivery_owner, QuorumLease):
+            delivery_owner.page_octets += location.length if location is not None else page.size
         if location is not None:
             page.location = location
             page.is_named = True
@@ -285,9 +285,9 @@ class _QueueReader:
         for section, place, delivery_id, since, entry in self._entries:
             pager.used += entry.message.size
             if section is Section.HELD:
-                holder = self._holders[place]
-                holder.held[delivery_id] = (entry, since)
-                entry.consumer = holder
+                delivery_owner = self._delivery_owners[place]
+                delivery_owner.held[delivery_id] = (entry, since)
+                entry.consumer = delivery_owner
                 queue.unacked += 1
             elif section is Section.TRANSIT:
                 queue.letters.put_in_transit(entry)
@@ -298,7 +298,7 @@ class _QueueReader:
         if isinstance(queue.ready, PriorityReady):
             queue.ready.count = sum(level.count for level in queue.ready.levels)
             queue.ready.message_bytes = sum(level.message_bytes for level in queue.ready.levels)
-        attached: list[QuorumConsumer] = [holder for holder in self._holders if holder.is_attached]
+        attached: list[QuorumConsumer] = [each for each in self._delivery_owners if each.is_attached]
         queue.dispatcher.restore(list(attached), list(self._line), self._active)
 
     def _read_page(self, location: PageLocation, entries: list[Entry]) -> None:

@@ -225,19 +225,19 @@ class QueueGroupMachine:
         queue = self._execution.state.queues.get(queue_id)
         return list(queue.lease_groups.parting) if queue is not None and queue.lease_groups is not None else []
 
-    def relieve(self, want_bytes: int, keeps_heads: bool = True) -> int:
+    def page_out(self, want_bytes: int, keeps_heads: bool = True) -> int:
         """Memory is short: bring pages to the disk until so much is free; and heads too, of queues that have no
         consumer, unless they are to be kept. Returns what was freed, octets."""
         freed = 0
         for queue in self._execution.state.queues.values():
             keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
-            holders: list[Any] = [queue.ready, queue.letters.waiting]
+            delivery_owners: list[Any] = [queue.ready, queue.letters.waiting]
             if queue.lease_groups is not None:
-                holders += queue.lease_groups.all()
-            for holder in holders:
+                delivery_owners += queue.lease_groups.all()
+            for delivery_owner in delivery_owners:
                 if freed >= want_bytes:
                     return freed
-                freed += holder.relieve(want_bytes - freed, keeps_head)
+                freed += delivery_owner.page_out(want_bytes - freed, keeps_head)
         return freed
 
     @property

@@ -153,7 +153,7 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
         for lease in queue.lease_groups.all():
             named += _place_pages(lease.pages, queue_id, pager, sparse)
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
-    loose += [entry for holder in queue.holders.values() for entry, _ in holder.held.values()]
+    loose += [entry for delivery_owner in queue.delivery_owners.values() for entry, _ in delivery_owner.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
     letters = queue.letters
     _name_loose([*letters.transit, *letters.waiting.head, *letters.waiting.stragglers], queue_id, pager, sparse)

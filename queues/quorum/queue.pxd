@@ -19,7 +19,7 @@ cdef class QuorumQueue(QueueRules):
     cdef public Sink sink
     cdef public Letters letters
     cdef public Deduplication deduplication
-    cdef public dict holders
+    cdef public dict delivery_owners
     cdef public bint is_touched
     cdef bint _holds_back
     cdef public object lease_groups
@@ -33,7 +33,7 @@ cdef class QuorumQueue(QueueRules):
     @cython.locals(taker=QuorumConsumer)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
     @cython.locals(entry=Entry)
-    cpdef unsigned long long get(self, QuorumConsumer holder, long long clock) except? 0
+    cpdef unsigned long long get(self, QuorumConsumer delivery_owner, long long clock) except? 0
     @cython.locals(entries=list, entry=Entry)
     cpdef object settle(self, QuorumConsumer consumer, object how, tuple ranges, long long clock)
     cpdef int take_leased(self, list entries) except -1
@@ -46,7 +46,7 @@ cdef class QuorumQueue(QueueRules):
     @cython.locals(due="long long", consumer=QuorumConsumer)
     cpdef long long due_at(self, long long clock) except *
     @cython.locals(due="long long", head=Entry)
-    cpdef long long due_without_holders(self, long long clock) except *
+    cpdef long long due_without_delivery_owners(self, long long clock) except *
     cdef bint _is_unused(self) except -1
     cpdef void normalise(self, long long clock) except *
 

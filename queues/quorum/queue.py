@@ -87,7 +87,7 @@ class QuorumQueue(QueueRules):
         self.sink = sink
         self.letters = Letters(pager, queue_id)
         self.deduplication = Deduplication()
-        self.holders: dict[tuple[str, int], QuorumConsumer] = {}
+        self.delivery_owners: dict[tuple[str, int], QuorumConsumer] = {}
         self.is_touched = False
         self.lease_groups: Leases | None = None
         self.apply_settings(settings)
@@ -129,7 +129,7 @@ class QuorumQueue(QueueRules):
         self.sink.delivered(taker, taker.hold(entry, now), entry)
         return 0
 
-    def get(self, holder: QuorumConsumer, clock: int) -> int:
+    def get(self, delivery_owner: QuorumConsumer, clock: int) -> int:
         """The first ready message is held by `holder` now. Returns the delivery id, 0 when there is none."""
         if self.may_expire and self.drop_expired(_AT_ONCE, clock) <= 0:
             return 0
@@ -137,7 +137,7 @@ class QuorumQueue(QueueRules):
         if entry is None:
             return 0
         self.unacked += 1
-        return holder.hold(entry, clock)
+        return delivery_owner.hold(entry, clock)
 
     # -- lease groups (leases.py) ------------------------------------------------------------------------------------
 
@@ -155,18 +155,18 @@ class QuorumQueue(QueueRules):
 
     def attach(self, consumer: QuorumConsumer, clock: int) -> None:
         """A consumer joins."""
-        self.add_holder(consumer)
+        self.add_delivery_owner(consumer)
         consumer.is_attached = True
         self.dispatcher.add(consumer)
         self.dispatch(clock)
 
-    def add_holder(self, consumer: QuorumConsumer) -> None:
+    def add_delivery_owner(self, consumer: QuorumConsumer) -> None:
         """Somebody may hold messages from now on."""
-        self.holders[consumer.origin, consumer.consumer_id] = consumer
+        self.delivery_owners[consumer.origin, consumer.consumer_id] = consumer
 
-    def remove_holder(self, consumer: QuorumConsumer) -> None:
+    def remove_delivery_owner(self, consumer: QuorumConsumer) -> None:
         """Somebody who is not attached holds nothing any more."""
-        del self.holders[consumer.origin, consumer.consumer_id]
+        del self.delivery_owners[consumer.origin, consumer.consumer_id]
 
     def detach(self, consumer: QuorumConsumer, clock: int) -> None:
         """A consumer gets nothing more; what it holds stays held. Call `dispatch` afterwards."""
@@ -237,14 +237,14 @@ class QuorumQueue(QueueRules):
 
     def due_at(self, clock: int) -> int:
         """When something happens here without a command: milliseconds since the epoch, 0 for never."""
-        due = self.due_without_holders(clock)
+        due = self.due_without_delivery_owners(clock)
         if self.timeout >= 0 and self.unacked:
-            for consumer in self.holders.values():
+            for consumer in self.delivery_owners.values():
                 if consumer.held:
                     due = _earlier(due, consumer.held_since() + self.timeout)
         return due
 
-    def due_without_holders(self, clock: int) -> int:
+    def due_without_delivery_owners(self, clock: int) -> int:
         """The same, but for deliveries that are held for too long."""
         due = 0
         if self.is_too_long():
@@ -271,11 +271,12 @@ class QuorumQueue(QueueRules):
         """Whether nobody has used it for as long as it lives (x-expires)."""
         return self._expires >= 0 and self._is_unused() and self.last_used + self._expires <= clock
 
-    def late_holders(self, clock: int) -> list[QuorumConsumer]:
+    def late_delivery_owners(self, clock: int) -> list[QuorumConsumer]:
         """Who has held a delivery for longer than the consumer timeout."""
         if self.timeout < 0:
             return []
-        return [each for each in self.holders.values() if each.held and each.held_since() + self.timeout <= clock]
+        owners = self.delivery_owners.values()
+        return [each for each in owners if each.held and each.held_since() + self.timeout <= clock]
 
     def normalise(self, clock: int) -> None:
         """Drop from the head what is too much and what has expired, at most AT_ONCE of each."""
@@ -290,7 +291,7 @@ class QuorumQueue(QueueRules):
 
     def discard(self) -> None:
         """The queue is no more: give back everything."""
-        for consumer in self.holders.values():
+        for consumer in self.delivery_owners.values():
             for entry in consumer.take_all():
                 self.forget(entry)
         self.unacked = 0

@@ -13,7 +13,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMe
 
 from tests.chaos.clients import start
 from tests.chaos.history import History
-from tests.chaos.lock_log import Hold, LockLog, Release
+from tests.chaos.lock_log import LockLog, PendingAnswer, Release
 from tests.chaos.sessions import (
     CONNECT_TIMEOUT_S,
     Node,
@@ -38,7 +38,7 @@ OVER_S = 1.0
 IDLE_S = 0.2
 
 
-def token_of(hold: Hold) -> bytes:
+def token_of(hold: PendingAnswer) -> bytes:
     """What a holder publishes behind its ack."""
     return f"{hold.lock} {hold.generation} {hold.fence}".encode()
 
@@ -153,7 +153,7 @@ class LockHolders:
         if not channel.is_closed:
             await asyncio.wait_for(holding.acquire(), CONNECT_TIMEOUT_S)
 
-    async def _hold(self, channel: AbstractChannel, message: AbstractIncomingMessage, hold: Hold) -> None:
+    async def _hold(self, channel: AbstractChannel, message: AbstractIncomingMessage, hold: PendingAnswer) -> None:
         span = LONG_HOLD_S if self._chance.random() < LONG_CHANCE else SHORT_HOLD_S
         await self._first_of(asyncio.create_task(pause(self._chance.uniform(*span))))
         acks = self._chance.random() < ACK_CHANCE and not self._closing.is_set()

@@ -34,7 +34,7 @@ class Release(Enum):
 
 
 @dataclass(slots=True)
-class Hold:
+class PendingAnswer:
     """One delivery of a lock's message. `ended` is before the release was sent, `executed` the token's confirm."""
 
     lock: str
@@ -67,25 +67,25 @@ class Disturbance:
 class LockLog:
     """The holds of a round, in the order in which they began, and the generations whose message was confirmed."""
 
-    holds: list[Hold] = field(default_factory=list)
+    holds: list[PendingAnswer] = field(default_factory=list)
     created: list[tuple[str, int]] = field(default_factory=list)
 
-    def began(self, lock: str, generation: int, fence: int, holder: str, node: str, at: float) -> Hold:
-        hold = Hold(lock, generation, fence, holder, node, at)
+    def began(self, lock: str, generation: int, fence: int, holder: str, node: str, at: float) -> PendingAnswer:
+        hold = PendingAnswer(lock, generation, fence, holder, node, at)
         self.holds.append(hold)
         return hold
 
-    def released(self, hold: Hold, how: Release, at: float) -> None:
+    def released(self, hold: PendingAnswer, how: Release, at: float) -> None:
         """About to be said to the broker; or the connection is lost."""
         if hold.release is Release.NONE:
             hold.release, hold.ended = how, at
 
-    def executed(self, hold: Hold, at: float) -> None:
+    def executed(self, hold: PendingAnswer, at: float) -> None:
         """The token behind an ack is confirmed."""
         hold.executed = at
 
-    def generations(self) -> dict[tuple[str, int], list[Hold]]:
-        found: dict[tuple[str, int], list[Hold]] = {}
+    def generations(self) -> dict[tuple[str, int], list[PendingAnswer]]:
+        found: dict[tuple[str, int], list[PendingAnswer]] = {}
         for hold in self.holds:
             found.setdefault((hold.lock, hold.generation), []).append(hold)
         return found
@@ -104,7 +104,7 @@ def check_locks(log: LockLog, disturbances: Iterable[Disturbance], present: Iter
     wrong: list[str] = []
     for (lock, generation), holds in log.generations().items():
         where = f"{lock}, generation {generation}"
-        fences: dict[int, Hold] = {}
+        fences: dict[int, PendingAnswer] = {}
         for hold in holds:
             if (other := fences.get(hold.fence)) is not None:
                 wrong.append(f"{where}: given out twice at the same fence: to {other}; to {hold}")
@@ -121,7 +121,7 @@ def check_locks(log: LockLog, disturbances: Iterable[Disturbance], present: Iter
     return wrong
 
 
-def _conflicts(where: str, hold: Hold, others: list[Hold], disturbed: list[Disturbance]) -> list[str]:
+def _conflicts(where: str, hold: PendingAnswer, others: list[PendingAnswer], disturbed: list[Disturbance]) -> list[str]:
     """What holds that the broker gave out later, with higher fences, do to one of a holder who may rely on it."""
     wrong = []
     for other in others:
@@ -135,7 +135,7 @@ def _conflicts(where: str, hold: Hold, others: list[Hold], disturbed: list[Distu
     return wrong
 
 
-def _is_disturbed(hold: Hold, other: Hold, disturbed: list[Disturbance]) -> bool:
+def _is_disturbed(hold: PendingAnswer, other: PendingAnswer, disturbed: list[Disturbance]) -> bool:
     """Whether the holder's node may have been given up between the begins of the two holds. It may be the later one
     although the broker gave it out earlier: a node that comes back catches up, and hands out what is not its any more.
     """

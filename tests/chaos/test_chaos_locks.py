@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.chaos.lock_log import Disturbance, Hold, LockLog, Release, check_locks
+from tests.chaos.lock_log import Disturbance, LockLog, PendingAnswer, Release, check_locks
 
 LOCK = "lock"
 
 
-def hold(log: LockLog, fence: int, began: float, node: str = "n1", generation: int = 1) -> Hold:
+def hold(log: LockLog, fence: int, began: float, node: str = "n1", generation: int = 1) -> PendingAnswer:
     return log.began(LOCK, generation, fence, f"{node}/1", node, began)
 
 

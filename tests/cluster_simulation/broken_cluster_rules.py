@@ -12,7 +12,7 @@ from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.metadata import machine as metadata_machine
 from amqp_broker.metadata.stream import MetadataStream
 from amqp_broker.node import Node, Turn
-from amqp_broker.queue_types.quorum.dead_letters import LetterCarrier
+from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
 from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum import machine
 from queues.quorum.commands import Batch, NodeDown
@@ -46,8 +46,8 @@ class _Hasty(Node):
         for channel in self.confirming.awaiting:
             channel.synced(_FAR)
         turn.dirty.extend(self.take_dirty())
-        self.homes.synced(_FAR)
-        self.homes.end_turn(self.store.journal.position, self.alarms.is_on, now)
+        self.remote_queues.synced(_FAR)
+        self.remote_queues.end_turn(self.store.journal.position, self.alarms.is_on, now)
         turn.peers = [*turn.peers, *self.take_peers()]
         return turn
 
@@ -151,4 +151,4 @@ def nobody_is_held_to_what_others_have_seen(patch: Patch) -> None:
 
 def letters_are_not_numbered(patch: Patch) -> None:
     """Delayed messages and dead letters come again with every new leader."""
-    patch.setattr(LetterCarrier, "_receipt", staticmethod(lambda queue, effect: JointReceipt()))
+    patch.setattr(DeadLetterPublisher, "_receipt", staticmethod(lambda queue, effect: JointReceipt()))

@@ -137,7 +137,7 @@ class LogModel:
             return
         stream.is_open = False
         self.counts["sessions closed"] += 1
-        for (name, _), holder in history.holders.items():
+        for (name, _), holder in history.delivery_owners.items():
             if name == origin and holder.session == stream.session:
                 self._give_back(holder, index)
                 holder.detached_at = min(holder.detached_at, index)
@@ -166,7 +166,7 @@ class LogModel:
         if isinstance(command, Enqueue):
             self._enqueue(history, batch, place, sequence, command)
         elif isinstance(command, Settle):
-            holder = history.holders.get((origin, command.consumer))
+            holder = history.delivery_owners.get((origin, command.consumer))
             if holder is not None:
                 self._settle(holder, command, index)
         elif isinstance(command, Attach | Get):
@@ -176,9 +176,9 @@ class LogModel:
                 holder.tag, holder.no_ack = command.tag, command.no_ack
             else:
                 holder.is_getter = True
-            history.holders[origin, command.consumer] = holder
+            history.delivery_owners[origin, command.consumer] = holder
         elif isinstance(command, Detach):
-            holder = history.holders.get((origin, command.consumer))
+            holder = history.delivery_owners.get((origin, command.consumer))
             if holder is not None:
                 holder.detached_at = min(holder.detached_at, index)
                 holder.unseen = min(holder.unseen, (command.seen, index))
@@ -218,7 +218,7 @@ class LogModel:
         for copy in queue.copies.values():
             if not copy.end:
                 copy.end, copy.ended_at = "with its queue", index
-        for holder in history.holders.values():
+        for holder in history.delivery_owners.values():
             if holder.queue is queue:
                 self._give_back(holder, index)
                 holder.detached_at = min(holder.detached_at, index)
@@ -257,7 +257,7 @@ class LogModel:
     ) -> None:
         """L6: this acknowledgement was handled in an earlier turn than the publish that is taken now."""
         holder = handing.holder
-        if history.holders.get((holder.origin, holder.number)) is not holder or holder.session != batch.session:
+        if history.delivery_owners.get((holder.origin, holder.number)) is not holder or holder.session != batch.session:
             return
         if holder.returned_at != NEVER or handing.copy.queue.kind.is_scratch:
             return  # nobody settles what is in a queue that a client of this node is deleting
@@ -307,7 +307,7 @@ class LogModel:
         assert effect.message is not None
         history = self.group(group)
         number = message_number(effect.message.body_bytes())
-        holder = history.holders.get((node, effect.consumer))
+        holder = history.delivery_owners.get((node, effect.consumer))
         if holder is None or holder.queue is None:
             raise Violation(f"{node}: message {number} is handed to consumer {effect.consumer}, which never came")
         known = holder.handings.get(effect.delivery_id)

@@ -186,7 +186,7 @@ def test_what_was_acknowledged_and_comes_back_is_noticed(history: History) -> No
 def test_two_acknowledgements_that_count_are_noticed(history: History) -> None:
     """Whoever has it gives it back, and the broker does not notice: the second holder's acknowledgement counts too."""
     two_consumers(history)
-    other = history.model.group(GROUP).holders["n2", 2]
+    other = history.model.group(GROUP).delivery_owners["n2", 2]
     history.settle("n1", 1, 1, How.REQUEUE)
     history.hand("n2", 2, 1, 7, again=True)
     history.settle("n2", 2, 1)

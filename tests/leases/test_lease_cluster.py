@@ -9,8 +9,8 @@ import pytest
 
 from amqp_broker.links.frame_kinds import FrameKind
 from raft.errors import PeerProtocolError
-from tests.leases.desk_on_node import DeskOnNode
-from tests.leases.lease_desk import blob_of, rows
+from tests.leases.lease_service import blob_of, rows
+from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_cluster import NodeCluster
 
 
@@ -21,12 +21,12 @@ def cluster() -> NodeCluster:
     return cluster
 
 
-def desk_on(cluster: NodeCluster, name: str) -> DeskOnNode:
-    return DeskOnNode(cluster.nodes[name], lambda: cluster.run(100))
+def desk_on(cluster: NodeCluster, name: str) -> ServiceOnNode:
+    return ServiceOnNode(cluster.nodes[name], lambda: cluster.run(100))
 
 
-def opened(desk: DeskOnNode, queue: str, owner: str = "me") -> dict[str, Any]:
-    answer = desk.ask("lease.open", queue=queue, group="g", owner=owner)
+def opened(service: ServiceOnNode, queue: str, owner: str = "me") -> dict[str, Any]:
+    answer = service.ask("lease.open", queue=queue, group="g", owner=owner)
     assert answer.code == "ok", answer
     return {"queue": queue, "group": "g", "owner": owner, "incarnation": answer.fields["incarnation"]}
 
@@ -39,8 +39,8 @@ def test_every_node_serves_the_leases_of_a_queue(cluster: NodeCluster, kind: str
     one.fill("q", 10)
     caller = opened(two, "q")
     assert two.ask("lease.claim", **caller, after=0, max_messages=6).fields["end"] == 6
-    for desk in desks.values():
-        answer = desk.ask("lease.fetch", **caller, from_=0, to=6)
+    for service in desks.values():
+        answer = service.ask("lease.fetch", **caller, from_=0, to=6)
         assert answer.headers["x-end"] == 6
         assert [row.body for row in rows(answer.blob)] == [b"m%d" % number for number in range(6)]
     assert three.ask("lease.claim", **caller, after=0, max_messages=6).fields["end"] == 6
@@ -61,8 +61,8 @@ def test_every_node_shows_what_is_leased(cluster: NodeCluster, kind: str) -> Non
     one.declare("q", x_queue_type=kind)
     one.fill("q", 10)
     two.ask("lease.claim", **opened(two, "q"), after=0, max_messages=6)
-    for desk in desks.values():
-        (queue,) = desk.ask("queue.list", vhost="/").fields["queues"]
+    for service in desks.values():
+        (queue,) = service.ask("queue.list", vhost="/").fields["queues"]
         assert (queue["name"], queue["messages_ready"], queue["leased"]) == ("q", 4, 6)
 
 
@@ -138,10 +138,10 @@ def test_transactions_are_staged_and_committed_on_any_node(cluster: NodeCluster,
     desks = [desk_on(cluster, name) for name in cluster.names]
     desks[0].declare("q", x_queue_type=kind)
     for epoch in range(2):
-        for partition, desk in enumerate(desks):
+        for partition, service in enumerate(desks):
             blob = blob_of([b"%d.%d.%d" % (epoch, partition, number) for number in range(5)])
             fields = {"epoch": epoch, "partition": partition, "attempt": 1, "sequence": 0}
-            assert desk.stage(blob, app="a", **fields).code == "ok"
+            assert service.stage(blob, app="a", **fields).code == "ok"
         answer = desks[2 - epoch].ask("txn.commit", app="a", epoch=epoch, attempts={"0": 1, "1": 1, "2": 1})
         assert answer.fields == {"ok": True, "done": True, "published": 15, "unroutable": 0}
         assert desks[0].ask("txn.commit", app="a", epoch=epoch, attempts={}).fields["again"] is True
@@ -156,11 +156,11 @@ def test_the_first_node_becomes_the_home_whoever_asks_at_once(cluster: NodeClust
     desks = [desk_on(cluster, name) for name in cluster.names]
     desks[0].declare("q")
     names = []
-    for partition, desk in enumerate(desks):
+    for partition, service in enumerate(desks):
         headers = {"app": "a", "epoch": 0, "partition": partition, "attempt": 1, "sequence": 0}
-        names.append(desk.send("txn.stage", blob_of([b"m%d" % partition]), headers))
+        names.append(service.send("txn.stage", blob_of([b"m%d" % partition]), headers))
     cluster.run(200)
-    answers = [desk.answer(name) for desk, name in zip(desks, names, strict=True)]
+    answers = [service.answer(name) for service, name in zip(desks, names, strict=True)]
     assert [answer.code for answer in answers if answer] == ["ok"] * 3
     records = [driver.node.broker.metadata.app("/", "a") for driver in cluster.nodes.values()]
     assert records[0] is not None

@@ -14,7 +14,7 @@ from amqp_broker.leases.errors import CODES
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import encode_properties
-from tests.leases.lease_desk import LeaseDesk, Owner, blob_of
+from tests.leases.lease_service import LeaseService, Owner, blob_of
 
 LEASE_VERBS = ["open", "claim", "fetch", "ack", "release", "stat", "browse"]
 #: What a field may hold that it should not.
@@ -29,51 +29,51 @@ STRANGE: list[object] = [
 def url() -> Iterator[str]:
     with running() as broker:
         yield broker.url
-        with LeaseDesk(broker.url) as desk:
-            assert desk.ask("lease.stat", queue="q").code == "ok"
+        with LeaseService(broker.url) as service:
+            assert service.ask("lease.stat", queue="q").code == "ok"
         assert "defect" not in broker.logs
 
 
 @pytest.fixture
-def desk(url: str) -> Iterator[LeaseDesk]:
-    with LeaseDesk(url) as desk:
-        desk.declare("q")
-        desk.declare("many", x_queue_type="quorum")
-        yield desk
+def service(url: str) -> Iterator[LeaseService]:
+    with LeaseService(url) as service:
+        service.declare("q")
+        service.declare("many", x_queue_type="quorum")
+        yield service
         # Nothing of all that has closed the channel.
-        assert desk.ask("lease.stat", queue="q").code == "ok"
+        assert service.ask("lease.stat", queue="q").code == "ok"
 
 
-def test_bodies_that_are_no_json_objects(desk: LeaseDesk) -> None:
+def test_bodies_that_are_no_json_objects(service: LeaseService) -> None:
     for body in (
         b"", b"{", b"[]", b"1", b'"x"', b"null", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000, b"1" * 5000,
         b"NaN", b'{"queue": "q"', b'{"queue": NaN}', bytes(range(256)), b" " * (5 << 20),
     ):  # fmt: skip
         for verb in ("lease.open", "lease.claim", "txn.commit"):
-            answer = desk.receive(desk.send(verb, body))
+            answer = service.receive(service.send(verb, body))
             assert answer.code == "invalid", (verb, body[:20], answer)
 
 
-def test_unknown_verbs(desk: LeaseDesk) -> None:
+def test_unknown_verbs(service: LeaseService) -> None:
     for verb in ("lease.", "lease.nothing", "txn.", "txn.x", "lease.OPEN", "lease.open "):
-        assert desk.ask(verb, queue="q").code == "not-found"
+        assert service.ask(verb, queue="q").code == "not-found"
 
 
-def test_what_is_lacking_is_named(desk: LeaseDesk) -> None:
-    answer = desk.ask("lease.claim", queue="q", group="g", owner="me", incarnation="x")
+def test_what_is_lacking_is_named(service: LeaseService) -> None:
+    answer = service.ask("lease.claim", queue="q", group="g", owner="me", incarnation="x")
     assert answer.code == "invalid"
     assert "'after'" in answer.fields["error"]
-    answer = desk.ask("lease.fetch", queue="q", group="g", incarnation="x", from_=5, to=4)
+    answer = service.ask("lease.fetch", queue="q", group="g", incarnation="x", from_=5, to=4)
     assert "'to'" in answer.fields["error"]
-    assert desk.ask("lease.open", queue="no such", group="g", owner="me").code == "not-found"
-    assert desk.ask("lease.claim", queue="q", group="none", owner="me", incarnation="x", after=0).code == "gone"
+    assert service.ask("lease.open", queue="no such", group="g", owner="me").code == "not-found"
+    assert service.ask("lease.claim", queue="q", group="none", owner="me", incarnation="x", after=0).code == "gone"
 
 
 @pytest.mark.parametrize("queue", ["q", "many"])
-def test_strange_values_in_every_field(desk: LeaseDesk, queue: str) -> None:
+def test_strange_values_in_every_field(service: LeaseService, queue: str) -> None:
     chance = random.Random(5)
-    desk.fill(queue, 3)
-    owner = Owner(desk, queue)
+    service.fill(queue, 3)
+    owner = Owner(service, queue)
     good: dict[str, Any] = {
         "queue": queue, "group": "g", "owner": "me", "incarnation": owner.incarnation, "after": 0, "from": 0, "to": 0,
         "upto": 0, "max_messages": 1, "max_bytes": 100, "wait_ms": 0, "columns": ["body"], "from_sequence": 0,
@@ -83,57 +83,58 @@ def test_strange_values_in_every_field(desk: LeaseDesk, queue: str) -> None:
     for verb in LEASE_VERBS:
         for field in good:
             for value in STRANGE:
-                names.append(desk.send(f"lease.{verb}", json.dumps({**good, field: value}).encode()))
+                names.append(service.send(f"lease.{verb}", json.dumps({**good, field: value}).encode()))
         for _ in range(100):
             fields = {field: chance.choice(STRANGE) for field in good if chance.random() < 0.4}
-            names.append(desk.send(f"lease.{verb}", json.dumps({**good, **fields}).encode()))
+            names.append(service.send(f"lease.{verb}", json.dumps({**good, **fields}).encode()))
         for name in names:
-            answer = desk.receive(name)
+            answer = service.receive(name)
             assert answer.code in ("ok", *CODES), answer
         names.clear()
 
 
-def test_strange_values_in_transactions(desk: LeaseDesk) -> None:
+def test_strange_values_in_transactions(service: LeaseService) -> None:
     chance = random.Random(6)
     good: dict[str, Any] = {"app": "a", "epoch": 0, "attempts": {}, "blobs": {}}
     for verb in ("commit", "abort", "stat"):
         for field in good:
             for value in STRANGE:
-                answer = desk.receive(desk.send(f"txn.{verb}", json.dumps({**good, field: value}).encode()))
+                answer = service.receive(service.send(f"txn.{verb}", json.dumps({**good, field: value}).encode()))
                 assert answer.code in ("ok", *CODES), answer
     wire = [each for each in STRANGE if each not in ("\ud800", 2**64, 10**400, 2**63)]
     wire = [each for each in wire if not isinstance(each, dict | list)]
     fields = {"app": "s", "epoch": 1, "partition": 0, "attempt": 0, "sequence": 0}
     for field in (*fields, "mandatory"):
         for value in wire:
-            answer = desk.stage(blob_of([b"x"]), **{**fields, field: value})
+            answer = service.stage(blob_of([b"x"]), **{**fields, field: value})
             assert answer.code in ("ok", "gone", "invalid"), answer
     for field in fields:
-        assert desk.stage(blob_of([b"x"]), **{name: fields[name] for name in fields if name != field}).code == "invalid"
+        others = {name: fields[name] for name in fields if name != field}
+        assert service.stage(blob_of([b"x"]), **others).code == "invalid"
     for _ in range(200):
         some = {field: chance.choice(wire) for field in fields}
-        assert desk.stage(blob_of([b"x"]), **some).code in ("ok", *CODES)
+        assert service.stage(blob_of([b"x"]), **some).code in ("ok", *CODES)
 
 
-def test_malformed_blobs(desk: LeaseDesk) -> None:
+def test_malformed_blobs(service: LeaseService) -> None:
     chance = random.Random(7)
     fields: dict[str, Any] = {"app": "blobs", "epoch": 0, "partition": 0, "attempt": 0, "sequence": 0}
     section = encode_properties({"headers": Table({"n": 1, "deep": {"a": [1, {"b": 2}]}}), "content_type": "x"})
     good = blob_of([b"one", b"two" * 100], properties=section)
     for end in range(0, len(good), 3):
-        assert desk.stage(good[:end], **fields).code == "invalid"
-    assert desk.stage(good + b"x", **fields).code == "invalid"
+        assert service.stage(good[:end], **fields).code == "invalid"
+    assert service.stage(good + b"x", **fields).code == "invalid"
     for _ in range(400):
         bad = bytearray(good)
         for _ in range(chance.randint(1, 4)):
             bad[chance.randrange(len(bad))] = chance.choice([0, 1, 2, 127, 128, 255, chance.randrange(256)])
         fields["attempt"] += 1
-        answer = desk.stage(bytes(bad), **fields)
+        answer = service.stage(bytes(bad), **fields)
         assert answer.code in ("ok", "invalid", "not-found"), answer
-    desk.ask("txn.commit", app="blobs", epoch=0, attempts={})
+    service.ask("txn.commit", app="blobs", epoch=0, attempts={})
 
 
-def test_messages_that_could_not_be_published_cannot_be_staged(desk: LeaseDesk) -> None:
+def test_messages_that_could_not_be_published_cannot_be_staged(service: LeaseService) -> None:
     fields = {"app": "special", "epoch": 0, "partition": 0, "attempt": 0, "sequence": 0}
     for said in (
         {"expiration": "soon"},
@@ -141,19 +142,19 @@ def test_messages_that_could_not_be_published_cannot_be_staged(desk: LeaseDesk) 
         {"reply_to": "amq.rabbitmq.reply-to"},
         {"headers": Table({"CC": "no list"})},
     ):
-        answer = desk.stage(blob_of([b"x"], properties=encode_properties(said)), **fields)
+        answer = service.stage(blob_of([b"x"], properties=encode_properties(said)), **fields)
         assert answer.code == "invalid", said
-    assert desk.stage(blob_of([b"x"], "amq.system", "lease.stat"), **fields).code == "invalid"
-    with desk.connection.channel() as channel:
+    assert service.stage(blob_of([b"x"], "amq.system", "lease.stat"), **fields).code == "invalid"
+    with service.connection.channel() as channel:
         channel.call(m.ExchangeDeclare(exchange="inner", type="fanout", internal=True, durable=True))
-    assert desk.stage(blob_of([b"x"], "inner", ""), **fields).code == "access-refused"
+    assert service.stage(blob_of([b"x"], "inner", ""), **fields).code == "access-refused"
 
 
-def test_permissions(url: str, desk: LeaseDesk) -> None:
+def test_permissions(url: str, service: LeaseService) -> None:
     """Reading a queue is all that its leases take, writing to an exchange all that staging takes."""
 
     def ask(verb: str, **fields: object) -> None:
-        assert desk.ask(verb, **fields).code == "ok"
+        assert service.ask(verb, **fields).code == "ok"
 
     for name, write, read in (("reader", "^$", "^q$"), ("writer", "^amq.default$", "^$"), ("other", ".*", ".*")):
         ask("user.put", name=name, password="secret", tags=[])
@@ -163,8 +164,8 @@ def test_permissions(url: str, desk: LeaseDesk) -> None:
         return url.replace("guest:guest", f"{user}:secret")
 
     fields = {"app": "mine", "epoch": 0, "partition": 0, "attempt": 0, "sequence": 0}
-    desk.fill("q", 2)
-    with LeaseDesk(url_of("reader")) as reader:
+    service.fill("q", 2)
+    with LeaseService(url_of("reader")) as reader:
         owner = Owner(reader, "q", "permitted")
         end = owner.claim(0).fields["end"]
         assert owner.fetch(0, end).code == "ok"
@@ -174,42 +175,42 @@ def test_permissions(url: str, desk: LeaseDesk) -> None:
             assert reader.ask(f"lease.{verb}", queue="many", group="g", owner="me").code == "access-refused"
         assert reader.stage(blob_of([b"x"]), **fields).code == "access-refused"
         assert "lacks the tag administrator" in reader.ask("statistics").fields["error"]
-    with LeaseDesk(url_of("writer")) as writer:
+    with LeaseService(url_of("writer")) as writer:
         assert writer.ask("lease.open", queue="q", group="g", owner="me").code == "access-refused"
         assert writer.stage(blob_of([b"x"]), **fields).code == "ok"
         assert writer.stage(blob_of([b"x"], "amq.topic", "q"), **fields).code == "access-refused"
-    with LeaseDesk(url_of("other")) as other:
+    with LeaseService(url_of("other")) as other:
         # The app is the writer's.
         for verb in ("commit", "abort", "stat"):
             assert other.ask(f"txn.{verb}", app="mine", epoch=0, attempts={"0": 0}).code == "access-refused"
         assert other.stage(blob_of([b"x"]), **fields).code == "access-refused"
         assert other.ask("txn.stat").fields["apps"] == []
-    with LeaseDesk(url_of("writer")) as writer:
+    with LeaseService(url_of("writer")) as writer:
         assert [each["app"] for each in writer.ask("txn.stat").fields["apps"]] == ["mine"]
         assert writer.ask("txn.commit", app="mine", epoch=0, attempts={"0": 0}).fields["published"] == 1
 
 
-def test_an_exclusive_queue_of_another_connection(desk: LeaseDesk, url: str) -> None:
-    with LeaseDesk(url) as other, other.connection.channel() as channel:
+def test_an_exclusive_queue_of_another_connection(service: LeaseService, url: str) -> None:
+    with LeaseService(url) as other, other.connection.channel() as channel:
         channel.call(m.QueueDeclare(queue="own", exclusive=True))
-        assert desk.ask("lease.open", queue="own", group="g", owner="me").code == "access-refused"
+        assert service.ask("lease.open", queue="own", group="g", owner="me").code == "access-refused"
         other.fill("own", 1)
         assert Owner(other, "own").claim(0).fields["end"] == 1
 
 
-def test_an_answer_goes_to_a_queue_too_if_the_user_may_write_there(desk: LeaseDesk) -> None:
-    desk.declare("answers")
+def test_an_answer_goes_to_a_queue_too_if_the_user_may_write_there(service: LeaseService) -> None:
+    service.declare("answers")
     properties = encode_properties({"reply_to": "answers", "correlation_id": "7"})
-    desk.channel.publish("amq.system", "lease.stat", b'{"queue": "q"}', properties)
-    desk.channel.publish("amq.system", "lease.stat", b"nobody hears of this")
-    assert desk.ask("lease.stat", queue="q").code == "ok"
-    (body,) = desk.drain("answers")
+    service.channel.publish("amq.system", "lease.stat", b'{"queue": "q"}', properties)
+    service.channel.publish("amq.system", "lease.stat", b"nobody hears of this")
+    assert service.ask("lease.stat", queue="q").code == "ok"
+    (body,) = service.drain("answers")
     assert json.loads(body)["ok"] is True
 
 
-def test_there_is_a_limit_to_groups(desk: LeaseDesk) -> None:
+def test_there_is_a_limit_to_groups(service: LeaseService) -> None:
     for number in range(100):
-        desk.ask("lease.open", queue="q", group=f"limited {number}", owner="me")
-    answer = desk.ask("lease.open", queue="q", group="one too many", owner="me")
+        service.ask("lease.open", queue="q", group=f"limited {number}", owner="me")
+    answer = service.ask("lease.open", queue="q", group="one too many", owner="me")
     assert answer.code == "invalid"
     assert "max_lease_groups" in answer.fields["error"]

@@ -10,7 +10,7 @@ import pytest
 
 from amqp_broker import running
 from amqp_broker.protocol import methods as m
-from tests.leases.lease_desk import LeaseDesk, Owner, rows
+from tests.leases.lease_service import LeaseService, Owner, rows
 
 
 @pytest.fixture(scope="module", params=["classic", "quorum"])
@@ -26,29 +26,29 @@ def url(kind: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def desk(url: str, kind: str) -> Iterator[LeaseDesk]:
-    with LeaseDesk(url, kind) as desk:
-        yield desk
+def service(url: str, kind: str) -> Iterator[LeaseService]:
+    with LeaseService(url, kind) as service:
+        yield service
 
 
-def test_messages_are_claimed_in_order_and_read_as_often_as_one_likes(desk: LeaseDesk) -> None:
-    desk.declare("order")
-    desk.fill("order", 10)
-    owner = Owner(desk, "order")
+def test_messages_are_claimed_in_order_and_read_as_often_as_one_likes(service: LeaseService) -> None:
+    service.declare("order")
+    service.fill("order", 10)
+    owner = Owner(service, "order")
     assert (owner.trimmed, owner.next) == (0, 0)
     assert owner.claim(0, most=4).fields["end"] == 4
     for _ in range(2):
         assert owner.bodies(0, 4) == [b"m0", b"m1", b"m2", b"m3"]
     assert owner.claim(4).fields["end"] == 10
     assert owner.bodies(0, 10) == [b"m%d" % number for number in range(10)]
-    assert desk.drain("order") == []
+    assert service.drain("order") == []
     assert owner.ack(10).fields["trimmed"] == 10
 
 
-def test_a_claim_that_is_asked_again_has_the_same_end(desk: LeaseDesk) -> None:
-    desk.declare("again")
-    desk.fill("again", 10)
-    owner = Owner(desk, "again")
+def test_a_claim_that_is_asked_again_has_the_same_end(service: LeaseService) -> None:
+    service.declare("again")
+    service.fill("again", 10)
+    owner = Owner(service, "again")
     first = owner.claim(0, most=6)
     assert first.fields["end"] == 6
     assert first.fields["bytes"] > 0
@@ -61,19 +61,19 @@ def test_a_claim_that_is_asked_again_has_the_same_end(desk: LeaseDesk) -> None:
     assert owner.claim(3, most=100).fields["end"] == 10
 
 
-def test_bytes_bound_a_claim_but_one_message_comes(desk: LeaseDesk) -> None:
-    desk.declare("bytes")
-    desk.fill("bytes", 100)
-    owner = Owner(desk, "bytes")
+def test_bytes_bound_a_claim_but_one_message_comes(service: LeaseService) -> None:
+    service.declare("bytes")
+    service.fill("bytes", 100)
+    owner = Owner(service, "bytes")
     assert owner.claim(0, max_bytes=1).fields["end"] == 1
     end = owner.claim(1, max_bytes=1000).fields["end"]
     assert 2 <= end <= 20
 
 
-def test_after_outside_of_what_is_held_is_gone(desk: LeaseDesk) -> None:
-    desk.declare("outside")
-    desk.fill("outside", 10)
-    owner = Owner(desk, "outside")
+def test_after_outside_of_what_is_held_is_gone(service: LeaseService) -> None:
+    service.declare("outside")
+    service.fill("outside", 10)
+    owner = Owner(service, "outside")
     owner.claim(0)
     owner.ack(4)
     assert owner.claim(3).code == "gone"
@@ -85,12 +85,12 @@ def test_after_outside_of_what_is_held_is_gone(desk: LeaseDesk) -> None:
     assert owner.bodies(4, 10) == [b"m%d" % number for number in range(4, 10)]
 
 
-def test_a_newer_owner_fences_the_older(desk: LeaseDesk, url: str) -> None:
-    desk.declare("fence")
-    desk.fill("fence", 10)
-    old = Owner(desk, "fence", owner="old")
+def test_a_newer_owner_fences_the_older(service: LeaseService, url: str) -> None:
+    service.declare("fence")
+    service.fill("fence", 10)
+    old = Owner(service, "fence", owner="old")
     old.claim(0, most=5)
-    with LeaseDesk(url) as other:
+    with LeaseService(url) as other:
         new = Owner(other, "fence", owner="new")
         assert (new.incarnation, new.trimmed, new.next) == (old.incarnation, 0, 5)
         for answer in (old.claim(0), old.ack(1), old.release()):
@@ -98,75 +98,75 @@ def test_a_newer_owner_fences_the_older(desk: LeaseDesk, url: str) -> None:
         # Executors of either may read.
         assert old.bodies(0, 5) == new.bodies(0, 5)
         assert new.claim(0).fields["end"] == 5
-    assert Owner(desk, "fence", owner="old").claim(5).fields["end"] == 10
+    assert Owner(service, "fence", owner="old").claim(5).fields["end"] == 10
     assert new.incarnation == old.incarnation
 
 
-def test_release_gives_everything_back_redelivered_and_in_front(desk: LeaseDesk) -> None:
-    desk.declare("back")
-    desk.fill("back", 6)
-    owner = Owner(desk, "back")
+def test_release_gives_everything_back_redelivered_and_in_front(service: LeaseService) -> None:
+    service.declare("back")
+    service.fill("back", 6)
+    owner = Owner(service, "back")
     owner.claim(0, most=4)
     owner.ack(1)
     assert owner.release().fields["released"] == 3
     assert owner.release().fields["released"] == 0
     for answer in (owner.claim(1), owner.fetch(1, 4), owner.ack(2)):
         assert answer.code == "gone"
-    with desk.connection.channel() as channel:
+    with service.connection.channel() as channel:
         deliveries = [channel.get("back", no_ack=True) for _ in range(5)]
     assert [each.body for each in deliveries if each] == [b"m1", b"m2", b"m3", b"m4", b"m5"]
     assert [each.redelivered for each in deliveries if each] == [True, True, True, False, False]
-    again = Owner(desk, "back")
+    again = Owner(service, "back")
     assert again.incarnation != owner.incarnation
     assert owner.claim(1).code == "gone"
 
 
-def test_what_was_nacked_is_leased_with_its_mark_and_count(desk: LeaseDesk) -> None:
-    desk.declare("nacked", x_delivery_limit=9)
-    desk.fill("nacked", 2)
-    with desk.connection.channel() as channel:
+def test_what_was_nacked_is_leased_with_its_mark_and_count(service: LeaseService) -> None:
+    service.declare("nacked", x_delivery_limit=9)
+    service.fill("nacked", 2)
+    with service.connection.channel() as channel:
         delivery = channel.get("nacked")
         assert delivery is not None
         channel.nack(delivery)
-    owner = Owner(desk, "nacked")
+    owner = Owner(service, "nacked")
     owner.claim(0)
     found = rows(owner.fetch(0, 2).blob)
     assert [(row.redelivered, row.delivery_count) for row in found] == [(True, 1), (False, 0)]
 
 
-def test_a_claim_waits_for_messages_and_no_longer(desk: LeaseDesk, url: str) -> None:
-    desk.declare("wait")
-    owner = Owner(desk, "wait")
+def test_a_claim_waits_for_messages_and_no_longer(service: LeaseService, url: str) -> None:
+    service.declare("wait")
+    owner = Owner(service, "wait")
     empty = owner.claim(0, wait_ms=200)
     assert empty.fields == {"ok": True, "end": 0, "bytes": 0}
     request = {"queue": "wait", "group": "g", "incarnation": owner.incarnation, "owner": "me", "after": 0}
-    waiting = desk.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
+    waiting = service.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
     # The connection is not held meanwhile.
-    assert desk.ask("lease.stat", queue="wait").fields["ready"] == 0
-    with LeaseDesk(url) as other:
+    assert service.ask("lease.stat", queue="wait").fields["ready"] == 0
+    with LeaseService(url) as other:
         other.fill("wait", 3)
-    assert desk.receive(waiting).fields["end"] >= 1
+    assert service.receive(waiting).fields["end"] >= 1
 
 
-def test_consumers_come_before_a_claim_that_waits(desk: LeaseDesk, url: str) -> None:
-    desk.declare("low")
-    owner = Owner(desk, "low")
-    with LeaseDesk(url) as other, other.connection.channel() as channel:
+def test_consumers_come_before_a_claim_that_waits(service: LeaseService, url: str) -> None:
+    service.declare("low")
+    owner = Owner(service, "low")
+    with LeaseService(url) as other, other.connection.channel() as channel:
         consumer = channel.consume("low", prefetch_count=2)
         request = {"queue": "low", "group": "g", "incarnation": owner.incarnation, "owner": "me", "after": 0}
-        waiting = desk.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
-        desk.ask("lease.stat", queue="low")
+        waiting = service.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
+        service.ask("lease.stat", queue="low")
         other.fill("low", 3)
-        assert desk.receive(waiting).fields["end"] == 1
+        assert service.receive(waiting).fields["end"] == 1
         channel.wait_until(lambda: len(consumer.deliveries) == 2, other.connection.deadline(10), "two deliveries")
         assert [each.body for each in consumer.deliveries] == [b"m0", b"m1"]
     assert owner.bodies(0, 1) == [b"m2"]
 
 
-def test_only_the_columns_that_are_asked_for_come(desk: LeaseDesk) -> None:
-    desk.declare("columns")
-    desk.fill("columns", 1, content_type="text/plain")
-    owner = Owner(desk, "columns")
+def test_only_the_columns_that_are_asked_for_come(service: LeaseService) -> None:
+    service.declare("columns")
+    service.fill("columns", 1, content_type="text/plain")
+    owner = Owner(service, "columns")
     owner.claim(0)
     whole = rows(owner.fetch(0, 1).blob)[0]
     assert (whole.exchange, whole.routing_key, whole.body) == ("", "columns", b"m0")
@@ -178,10 +178,10 @@ def test_only_the_columns_that_are_asked_for_come(desk: LeaseDesk) -> None:
     assert rest == whole._replace(body=b"")
 
 
-def test_a_fetch_stops_where_it_was_told_and_after_16384_messages(desk: LeaseDesk) -> None:
-    desk.declare("stops")
-    desk.fill("stops", 17_000)
-    owner = Owner(desk, "stops")
+def test_a_fetch_stops_where_it_was_told_and_after_16384_messages(service: LeaseService) -> None:
+    service.declare("stops")
+    service.fill("stops", 17_000)
+    owner = Owner(service, "stops")
     assert owner.claim(0, most=20_000).fields["end"] == 17_000
     assert owner.fetch(0, 17_000).headers["x-end"] == 16_384
     assert owner.fetch(0, 2500, max_bytes=1).headers["x-end"] == 1
@@ -192,42 +192,42 @@ def test_a_fetch_stops_where_it_was_told_and_after_16384_messages(desk: LeaseDes
     assert owner.bodies(0, 2500) == [b"m%d" % number for number in range(2500)]
 
 
-def test_large_messages_come_whole(desk: LeaseDesk) -> None:
-    desk.declare("large")
+def test_large_messages_come_whole(service: LeaseService) -> None:
+    service.declare("large")
     large = bytes(range(256)) * 80_000
-    with desk.connection.channel() as channel:
+    with service.connection.channel() as channel:
         channel.confirm_select()
         channel.publish("", "large", large)
         channel.publish("", "large", b"small")
         channel.wait_for_confirms()
-    owner = Owner(desk, "large")
+    owner = Owner(service, "large")
     owner.claim(0)
     assert owner.bodies(0, 2) == [large, b"small"]
 
 
-def test_a_queue_that_was_declared_anew_has_other_groups(desk: LeaseDesk) -> None:
-    desk.declare("anew")
-    desk.fill("anew", 3)
-    owner = Owner(desk, "anew")
+def test_a_queue_that_was_declared_anew_has_other_groups(service: LeaseService) -> None:
+    service.declare("anew")
+    service.fill("anew", 3)
+    owner = Owner(service, "anew")
     owner.claim(0)
-    with desk.connection.channel() as channel:
+    with service.connection.channel() as channel:
         channel.call(m.QueueDelete(queue="anew"))
     assert owner.claim(3).code == "not-found"
-    desk.declare("anew")
-    desk.fill("anew", 3)
+    service.declare("anew")
+    service.fill("anew", 3)
     assert owner.claim(3).code == "gone"
     assert owner.fetch(0, 3).code == "gone"
 
 
-def test_statistics_tell_of_groups(desk: LeaseDesk) -> None:
-    desk.declare("stat")
-    desk.fill("stat", 10)
-    owner = Owner(desk, "stat", "one")
-    other = Owner(desk, "stat", "two", "you")
+def test_statistics_tell_of_groups(service: LeaseService) -> None:
+    service.declare("stat")
+    service.fill("stat", 10)
+    owner = Owner(service, "stat", "one")
+    other = Owner(service, "stat", "two", "you")
     owner.claim(0, most=3)
     other.claim(0, most=2)
     owner.ack(1)
-    found = desk.ask("lease.stat", queue="stat").fields
+    found = service.ask("lease.stat", queue="stat").fields
     assert found["ready"] == 5
     one, two = found["groups"]
     assert {key: one[key] for key in ("group", "owner", "trimmed", "next")} == {
@@ -237,98 +237,98 @@ def test_statistics_tell_of_groups(desk: LeaseDesk) -> None:
     assert one["bytes"] > 0
     assert 0 <= one["age_ms"] < 60_000
     assert two["next"] == 2
-    assert [each["group"] for each in desk.ask("lease.stat", queue="stat", group="two").fields["groups"]] == ["two"]
+    assert [each["group"] for each in service.ask("lease.stat", queue="stat", group="two").fields["groups"]] == ["two"]
 
 
-def test_browsing_takes_nothing(desk: LeaseDesk) -> None:
-    desk.declare("browse")
-    desk.fill("browse", 2100)
-    first = desk.ask("lease.browse", queue="browse", max_bytes=80_000)
+def test_browsing_takes_nothing(service: LeaseService) -> None:
+    service.declare("browse")
+    service.fill("browse", 2100)
+    first = service.ask("lease.browse", queue="browse", max_bytes=80_000)
     assert first.headers["x-more"] is True
-    second = desk.ask("lease.browse", queue="browse", from_sequence=first.headers["x-end"])
+    second = service.ask("lease.browse", queue="browse", from_sequence=first.headers["x-end"])
     assert second.headers["x-more"] is False
     assert [row.body for row in rows(first.blob) + rows(second.blob)] == [b"m%d" % number for number in range(2100)]
     assert first.headers["x-next-sequence"] == 2101
-    bounded = desk.ask("lease.browse", queue="browse", from_sequence=5, below=8, columns=["body"])
+    bounded = service.ask("lease.browse", queue="browse", from_sequence=5, below=8, columns=["body"])
     assert [row.body for row in rows(bounded.blob)] == [b"m4", b"m5", b"m6"]
     assert bounded.headers["x-more"] is False
     assert not any(row.redelivered for row in rows(first.blob))
-    assert len(desk.drain("browse")) == 2100
-    empty = desk.ask("lease.browse", queue="browse")
+    assert len(service.drain("browse")) == 2100
+    empty = service.ask("lease.browse", queue="browse")
     assert (rows(empty.blob), empty.headers["x-more"]) == ([], False)
 
 
-def test_browsing_a_priority_queue_goes_by_age(desk: LeaseDesk) -> None:
-    desk.declare("levels", x_max_priority=5)
+def test_browsing_a_priority_queue_goes_by_age(service: LeaseService) -> None:
+    service.declare("levels", x_max_priority=5)
     for number in range(9):
-        desk.fill("levels", 1, number, priority=number % 3)
-    found = [row.body for row in rows(desk.ask("lease.browse", queue="levels").blob)]
+        service.fill("levels", 1, number, priority=number % 3)
+    found = [row.body for row in rows(service.ask("lease.browse", queue="levels").blob)]
     assert found == [b"m%d" % number for number in range(9)]
-    assert desk.drain("levels") == [b"m2", b"m5", b"m8", b"m1", b"m4", b"m7", b"m0", b"m3", b"m6"]
+    assert service.drain("levels") == [b"m2", b"m5", b"m8", b"m1", b"m4", b"m7", b"m0", b"m3", b"m6"]
 
 
-def test_a_group_that_nobody_calls_for_goes_back(desk: LeaseDesk) -> None:
-    desk.declare("expires", x_lease_expires=300)
-    desk.fill("expires", 3)
-    owner = Owner(desk, "expires")
+def test_a_group_that_nobody_calls_for_goes_back(service: LeaseService) -> None:
+    service.declare("expires", x_lease_expires=300)
+    service.fill("expires", 3)
+    owner = Owner(service, "expires")
     owner.claim(0)
-    with desk.connection.channel() as channel:
+    with service.connection.channel() as channel:
         consumer = channel.consume("expires", no_ack=True)
-        channel.wait_until(lambda: len(consumer.deliveries) == 3, desk.connection.deadline(15), "what was leased")
+        channel.wait_until(lambda: len(consumer.deliveries) == 3, service.connection.deadline(15), "what was leased")
         assert [each.redelivered for each in consumer.deliveries] == [True] * 3
     assert owner.claim(3).code == "gone"
 
 
-def test_an_exclusive_consumer_is_left_alone(desk: LeaseDesk) -> None:
-    desk.declare("alone")
-    owner = Owner(desk, "alone")
-    with desk.connection.channel() as channel:
+def test_an_exclusive_consumer_is_left_alone(service: LeaseService) -> None:
+    service.declare("alone")
+    owner = Owner(service, "alone")
+    with service.connection.channel() as channel:
         consumer = channel.consume("alone", exclusive=True, prefetch_count=1)
-        desk.fill("alone", 2)
+        service.fill("alone", 2)
         assert owner.claim(0).code == "access-refused"
-        channel.wait_until(lambda: len(consumer.deliveries) == 1, desk.connection.deadline(10), "a delivery")
+        channel.wait_until(lambda: len(consumer.deliveries) == 1, service.connection.deadline(10), "a delivery")
     deadline = time.monotonic() + 10
     while (answer := owner.claim(0, wait_ms=2000)).code == "access-refused":
         assert time.monotonic() < deadline
     assert answer.fields["end"] >= 1
 
 
-def test_a_claim_that_waits_hears_of_the_end_of_the_queue(desk: LeaseDesk, url: str) -> None:
-    desk.declare("short-lived")
-    owner = Owner(desk, "short-lived")
+def test_a_claim_that_waits_hears_of_the_end_of_the_queue(service: LeaseService, url: str) -> None:
+    service.declare("short-lived")
+    owner = Owner(service, "short-lived")
     request = {"queue": "short-lived", "group": "g", "incarnation": owner.incarnation, "owner": "me", "after": 0}
-    waiting = desk.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
-    desk.ask("lease.stat", queue="short-lived")
-    with desk.connection.channel() as channel:
+    waiting = service.send("lease.claim", json.dumps({**request, "wait_ms": 5000}).encode())
+    service.ask("lease.stat", queue="short-lived")
+    with service.connection.channel() as channel:
         channel.call(m.QueueDelete(queue="short-lived"))
-    assert desk.receive(waiting).code in ("not-found", "gone", "busy")
+    assert service.receive(waiting).code in ("not-found", "gone", "busy")
 
 
-def test_queues_and_the_node_count_what_is_leased(desk: LeaseDesk) -> None:
-    desk.declare("counted")
-    desk.fill("counted", 5)
-    owner = Owner(desk, "counted")
-    before = desk.ask("statistics").fields["statistics"]["messages_leased"]
+def test_queues_and_the_node_count_what_is_leased(service: LeaseService) -> None:
+    service.declare("counted")
+    service.fill("counted", 5)
+    owner = Owner(service, "counted")
+    before = service.ask("statistics").fields["statistics"]["messages_leased"]
     owner.claim(0, most=3)
-    (queue,) = [each for each in desk.ask("queue.list", vhost="/").fields["queues"] if each["name"] == "counted"]
+    (queue,) = [each for each in service.ask("queue.list", vhost="/").fields["queues"] if each["name"] == "counted"]
     assert (queue["messages_ready"], queue["leased"]) == (2, 3)
     assert [(group["group"], group["next"]) for group in queue["lease_groups"]] == [("g", 3)]
-    figures = desk.ask("statistics").fields["statistics"]
+    figures = service.ask("statistics").fields["statistics"]
     assert figures["messages_leased"] == before + 3
     assert figures["lease_requests"] > 0
     assert figures["lease_claims_waiting"] == 0
 
 
-def test_a_policy_says_how_long_a_group_waits_for_its_owner(desk: LeaseDesk) -> None:
-    desk.declare("policed")
-    desk.fill("policed", 2)
-    owner = Owner(desk, "policed")
+def test_a_policy_says_how_long_a_group_waits_for_its_owner(service: LeaseService) -> None:
+    service.declare("policed")
+    service.fill("policed", 2)
+    owner = Owner(service, "policed")
     owner.claim(0)
     policy = {"pattern": "^policed$", "definition": {"lease-expires": 300}, "apply_to": "queues"}
-    assert desk.ask("policy.put", vhost="/", name="lease", **policy).code == "ok"
-    with desk.connection.channel() as channel:
+    assert service.ask("policy.put", vhost="/", name="lease", **policy).code == "ok"
+    with service.connection.channel() as channel:
         consumer = channel.consume("policed", no_ack=True)
-        channel.wait_until(lambda: len(consumer.deliveries) == 2, desk.connection.deadline(15), "what was leased")
-    assert desk.ask("policy.delete", vhost="/", name="lease").code == "ok"
+        channel.wait_until(lambda: len(consumer.deliveries) == 2, service.connection.deadline(15), "what was leased")
+    assert service.ask("policy.delete", vhost="/", name="lease").code == "ok"
     wrong = {**policy, "definition": {"lease-expires": 0}}
-    assert "lease-expires" in desk.ask("policy.put", vhost="/", name="lease", **wrong).fields["error"]
+    assert "lease-expires" in service.ask("policy.put", vhost="/", name="lease", **wrong).fields["error"]

@@ -15,7 +15,7 @@ from amqp_broker import running
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-class Desk:
+class SystemService:
     """Asks, and waits for the answer."""
 
     def __init__(self, channel: AbstractChannel) -> None:
@@ -82,14 +82,14 @@ async def _drain_into_another_queue(url: str) -> None:
         sink = await confirming.declare_queue("done", durable=True)
         for number in range(50):
             await confirming.default_exchange.publish(aio_pika.Message(b"%d" % number), source.name)
-        desk = Desk(channel)
-        await desk.open()
+        service = SystemService(channel)
+        await service.open()
         group = {"queue": "orders", "group": "etl"}
-        opened = await desk.fields("lease.open", **group, owner="driver")
+        opened = await service.fields("lease.open", **group, owner="driver")
         caller = {**group, "owner": "driver", "incarnation": opened["incarnation"]}
-        claimed = await desk.fields("lease.claim", **caller, after=0, max_messages=1000, wait_ms=500)
+        claimed = await service.fields("lease.claim", **caller, after=0, max_messages=1000, wait_ms=500)
         assert claimed["end"] == 50
-        blob = await desk.ask(
+        blob = await service.ask(
             "lease.fetch",
             json.dumps({**group, "incarnation": opened["incarnation"], "from": 0, "to": 50}).encode(),
         )
@@ -98,17 +98,17 @@ async def _drain_into_another_queue(url: str) -> None:
         bodies = bodies_of(blob.body)
         assert bodies == [b"%d" % number for number in range(50)]
         headers = {"app": "etl", "epoch": 0, "partition": 0, "attempt": 123, "sequence": 0}
-        staged = await desk.ask("txn.stage", blob_of(bodies, b"done"), headers)
+        staged = await service.ask("txn.stage", blob_of(bodies, b"done"), headers)
         assert json.loads(staged.body) == {"ok": True, "staged": 50}
-        committed = await desk.fields("txn.commit", app="etl", epoch=0, attempts={"0": 123})
+        committed = await service.fields("txn.commit", app="etl", epoch=0, attempts={"0": 123})
         assert committed["published"] == 50
-        await desk.fields("lease.ack", **caller, upto=50)
+        await service.fields("lease.ack", **caller, upto=50)
         for number in range(50):
             message = await sink.get(no_ack=True)
             assert message is not None
             assert message.body == b"%d" % number
-        waiting = asyncio.ensure_future(desk.fields("lease.claim", **caller, after=50, wait_ms=5000))
-        await desk.fields("lease.stat", queue="orders")
+        waiting = asyncio.ensure_future(service.fields("lease.claim", **caller, after=50, wait_ms=5000))
+        await service.fields("lease.stat", queue="orders")
         await confirming.default_exchange.publish(aio_pika.Message(b"late"), source.name)
         assert (await waiting)["end"] == 51
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from amqp_broker.protocol import methods
-from tests.leases.desk_on_node import DeskOnNode
-from tests.leases.lease_desk import blob_of
+from tests.leases.lease_service import blob_of
+from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
@@ -52,7 +52,7 @@ def expected(epochs: int) -> dict[str, list[bytes]]:
     return found
 
 
-def desk_on(driver: NodeDriver) -> DeskOnNode:
+def desk_on(driver: NodeDriver) -> ServiceOnNode:
     """Everything that a turn has written is synced apart from what the next one writes, so that a crash may come
     between any two blobs that are published."""
 
@@ -68,7 +68,7 @@ def desk_on(driver: NodeDriver) -> DeskOnNode:
             driver.node.tick(driver.now)
         raise AssertionError("the node does not come to rest")
 
-    return DeskOnNode(driver, run)
+    return ServiceOnNode(driver, run)
 
 
 @pytest.fixture(autouse=True)
@@ -83,33 +83,33 @@ class Writer:
     def __init__(self) -> None:
         self.committed = 0
 
-    def work(self, desk: DeskOnNode) -> None:
+    def work(self, service: ServiceOnNode) -> None:
         for queue in ("even", "odd", "other"):
-            desk.declare(queue)
+            service.declare(queue)
         for epoch in range(self.committed, EPOCHS):
-            self._stage(desk, epoch)
-            desk.fill("other", 8)  # so that journal segments are retired in the middle
-            answer = desk.ask("txn.commit", app="a", epoch=epoch, attempts={"0": 1, "1": 1})
+            self._stage(service, epoch)
+            service.fill("other", 8)  # so that journal segments are retired in the middle
+            answer = service.ask("txn.commit", app="a", epoch=epoch, attempts={"0": 1, "1": 1})
             assert answer.code == "ok", answer
             assert answer.fields["done"] is True
             if "again" not in answer.fields:
                 assert answer.fields["published"] == PARTITIONS * BLOBS * MESSAGES
             self.committed = epoch + 1
 
-    def _stage(self, desk: DeskOnNode, epoch: int) -> None:
+    def _stage(self, service: ServiceOnNode, epoch: int) -> None:
         for partition in range(PARTITIONS):
             for sequence in range(BLOBS):
                 blob = blob_of(bodies_of(epoch, partition, sequence), routing_key=queue_of(partition))
                 fields = {"epoch": epoch, "partition": partition, "attempt": 1, "sequence": sequence}
-                answer = desk.stage(blob, app="a", **fields)
+                answer = service.stage(blob, app="a", **fields)
                 if answer.code == "busy":  # memory is short until pages are stored
-                    desk.wait(1100)
-                    answer = desk.stage(blob, app="a", **fields)
+                    service.wait(1100)
+                    answer = service.stage(blob, app="a", **fields)
                 assert answer.code == "ok", answer
 
 
-def contents(desk: DeskOnNode) -> dict[str, list[bytes]]:
-    return {queue: desk.bodies(queue) for queue in ("even", "odd")}
+def contents(service: ServiceOnNode) -> dict[str, list[bytes]]:
+    return {queue: service.bodies(queue) for queue in ("even", "odd")}
 
 
 def moments(limit: int) -> Iterator[int]:
@@ -121,34 +121,34 @@ def test_a_crash_at_every_write_publishes_all_or_nothing_and_once() -> None:
     for at in moments(400):
         driver = tiny()
         writer = Writer()
-        desk = desk_on(driver)
+        service = desk_on(driver)
         for queue in ("even", "odd", "other"):
-            desk.declare(queue)
+            service.declare(queue)
         driver.disk.crash_at = at
         try:
-            writer.work(desk)
+            writer.work(service)
         except SimulatedCrash:
             crashes += 1
         else:
             driver.disk.crash_at = None
-            assert contents(desk) == expected(EPOCHS)
+            assert contents(service) == expected(EPOCHS)
             break
         driver.disk.crash_at = None
         driver.crash()
         driver.wait(10)
         # Whole epochs are there, all that were answered, and at most one more.
-        desk = desk_on(driver)
-        there = contents(desk)
+        service = desk_on(driver)
+        there = contents(service)
         assert there in (expected(writer.committed), expected(writer.committed + 1))
         published_late += there != expected(writer.committed)
         # Who begins again finds out what was done, and does the rest.
-        writer.work(desk)
-        assert contents(desk) == expected(EPOCHS)
+        writer.work(service)
+        assert contents(service) == expected(EPOCHS)
         driver.crash()
         driver.wait(10)
-        desk = desk_on(driver)
-        assert contents(desk) == expected(EPOCHS)
-        assert desk.ask("txn.stat", app="a").fields["apps"] == [
+        service = desk_on(driver)
+        assert contents(service) == expected(EPOCHS)
+        assert service.ask("txn.stat", app="a").fields["apps"] == [
             {"app": "a", "last_epoch": EPOCHS - 1, "staged_messages": 0}
         ]
     else:
@@ -162,11 +162,11 @@ def test_a_second_crash_while_the_first_is_mended_changes_nothing() -> None:
     for _ in range(15):
         driver = tiny()
         writer = Writer()
-        desk = desk_on(driver)
+        service = desk_on(driver)
         for _ in range(12):
             driver.disk.crash_at = chance.randint(1, 60)
             try:
-                writer.work(desk)
+                writer.work(service)
                 driver.disk.crash_at = None
                 break
             except SimulatedCrash:
@@ -176,12 +176,12 @@ def test_a_second_crash_while_the_first_is_mended_changes_nothing() -> None:
                 try:
                     driver.crash()
                     driver.wait(5)
-                    desk = desk_on(driver)
+                    service = desk_on(driver)
                     break
                 except SimulatedCrash:
                     continue
         driver.disk.crash_at = None
-        writer.work(desk)
+        writer.work(service)
         driver.crash()
         driver.wait(10)
         assert contents(desk_on(driver)) == expected(EPOCHS)
@@ -189,20 +189,20 @@ def test_a_second_crash_while_the_first_is_mended_changes_nothing() -> None:
 
 def test_what_is_staged_survives_the_retirement_of_its_segments() -> None:
     driver = tiny()
-    desk = desk_on(driver)
+    service = desk_on(driver)
     for queue in ("even", "odd", "other"):
-        desk.declare(queue)
+        service.declare(queue)
     writer = Writer()
-    writer._stage(desk, 0)
+    writer._stage(service, 0)
     first = driver.node.store.journal.oldest_segment
     for _ in range(30):
-        desk.fill("other", 10)
-        desk.client.send(2, methods.QueuePurge(0, "other", False))
-        desk.wait(50)
+        service.fill("other", 10)
+        service.client.send(2, methods.QueuePurge(0, "other", False))
+        service.wait(50)
     assert driver.node.store.journal.oldest_segment > first + 3
     driver.crash()
-    desk = desk_on(driver)
-    assert desk.ask("txn.stat", app="a").fields["apps"][0]["staged_messages"] == PARTITIONS * BLOBS * MESSAGES
-    writer.work(desk)
-    assert contents(desk) == expected(EPOCHS)
+    service = desk_on(driver)
+    assert service.ask("txn.stat", app="a").fields["apps"][0]["staged_messages"] == PARTITIONS * BLOBS * MESSAGES
+    writer.work(service)
+    assert contents(service) == expected(EPOCHS)
 

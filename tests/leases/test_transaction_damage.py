@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tests.leases.desk_on_node import DeskOnNode
-from tests.leases.lease_desk import Answer, blob_of
+from tests.leases.lease_service import Answer, blob_of
+from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -13,25 +13,25 @@ BLOBS = 40
 SETTINGS = {"page_size_bytes": 2000, "memory_budget_bytes": 20_000, "queue_head_messages": 2, "queue_groups": 1}
 
 
-def start(disk: SimulatedDisk, *, recover: bool = False) -> DeskOnNode:
-    return DeskOnNode(NodeDriver(small_config(**SETTINGS, recover=recover), disk))
+def start(disk: SimulatedDisk, *, recover: bool = False) -> ServiceOnNode:
+    return ServiceOnNode(NodeDriver(small_config(**SETTINGS, recover=recover), disk))
 
 
-def stage(desk: DeskOnNode, epoch: int) -> None:
+def stage(service: ServiceOnNode, epoch: int) -> None:
     for sequence in range(BLOBS):
         blob = blob_of([b"%d.%d " % (epoch, sequence) + b"x" * 800], routing_key="q")
         fields = {"app": "a", "epoch": epoch, "partition": 0, "attempt": 1, "sequence": sequence}
-        answer = desk.stage(blob, **fields)
+        answer = service.stage(blob, **fields)
         for _ in range(20):
             if answer.code != "busy":  # memory is short until pages are stored
                 break
-            desk.wait(1100)
-            answer = desk.stage(blob, **fields)
+            service.wait(1100)
+            answer = service.stage(blob, **fields)
         assert answer.code == "ok", answer
 
 
-def commit(desk: DeskOnNode, epoch: int) -> Answer:
-    return desk.ask("txn.commit", app="a", epoch=epoch, attempts={"0": 1})
+def commit(service: ServiceOnNode, epoch: int) -> Answer:
+    return service.ask("txn.commit", app="a", epoch=epoch, attempts={"0": 1})
 
 
 def damage_pages(disk: SimulatedDisk, queue_id: int) -> None:
@@ -46,32 +46,32 @@ def damage_pages(disk: SimulatedDisk, queue_id: int) -> None:
 
 def test_an_epoch_that_is_published_stays_done_though_a_later_one_cannot_be_read() -> None:
     disk = SimulatedDisk(random.Random(1))
-    desk = start(disk)
-    desk.declare("q")
+    service = start(disk)
+    service.declare("q")
     for epoch in (0, 1):
-        stage(desk, epoch)
-        assert commit(desk, epoch).fields["published"] == BLOBS
-    stage(desk, 2)
-    (part,) = desk.driver.node.broker.apps.of("/")[0].all_parts()
+        stage(service, epoch)
+        assert commit(service, epoch).fields["published"] == BLOBS
+    stage(service, 2)
+    (part,) = service.driver.node.broker.apps.of("/")[0].all_parts()
     damage_pages(disk, part.queue.queue_id)
-    refused = commit(desk, 2)
+    refused = commit(service, 2)
     assert (refused.code, "cannot be read" in refused.fields["error"]) == ("busy", True)
     for epoch in (0, 1):
-        answer = commit(desk, epoch)
+        answer = commit(service, epoch)
         assert (answer.code, answer.fields.get("again")) == ("ok", True)
     for epoch in (2, 3):  # what is not published is not said to be, and nothing overtakes it
-        assert commit(desk, epoch).code == "busy"
-    assert len([body for body in desk.bodies("q") if not body.startswith(b"2.")]) == 2 * BLOBS
+        assert commit(service, epoch).code == "busy"
+    assert len([body for body in service.bodies("q") if not body.startswith(b"2.")]) == 2 * BLOBS
 
 
 def test_it_is_published_when_the_node_is_told_to_recover() -> None:
     disk = SimulatedDisk(random.Random(2))
-    desk = start(disk)
-    desk.declare("q")
-    stage(desk, 0)
-    (part,) = desk.driver.node.broker.apps.of("/")[0].all_parts()
+    service = start(disk)
+    service.declare("q")
+    stage(service, 0)
+    (part,) = service.driver.node.broker.apps.of("/")[0].all_parts()
     damage_pages(disk, part.queue.queue_id)
-    assert commit(desk, 0).code == "busy"
+    assert commit(service, 0).code == "busy"
     disk.crash()
     again = start(disk, recover=True)
     answer = commit(again, 0)

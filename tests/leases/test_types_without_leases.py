@@ -11,7 +11,7 @@ from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.register import register
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
-from tests.leases.desk_on_node import DeskOnNode
+from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import NodeDriver
 
 
@@ -38,8 +38,8 @@ class _UnleasedType(ClassicType):
 def test_a_queue_without_lease_groups_says_so(verb: str) -> None:
     with register(_UnleasedType):
         driver = NodeDriver()
-        desk = DeskOnNode(driver)
-        desk.declare("q", x_queue_type="unleased")
-        answer = desk.ask(f"lease.{verb}", queue="q", group="g", owner="me")
+        service = ServiceOnNode(driver)
+        service.declare("q", x_queue_type="unleased")
+        answer = service.ask(f"lease.{verb}", queue="q", group="g", owner="me")
         assert answer.code == "invalid"
         assert answer.fields["error"] == f"lease.{verb}: queue 'q' is of a type that has no lease groups"

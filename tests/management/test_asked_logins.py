@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.management.users import PASSWORD, USER, add_user, log_in
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver
+from tests.node.system_service import SystemService
 
 HOST = "10.1.2.3"
 
@@ -19,13 +19,13 @@ def driver() -> NodeDriver:
 
 
 def test_a_right_password_lets_in(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    desk = SystemService(driver)
     answer = desk.ask("login", user="shop", password=PASSWORD, host=HOST)
     assert answer == {"ok": True, "name": "shop", "tags": ["monitoring"]}
 
 
 def test_nothing_is_computed_in_the_turn(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    desk = SystemService(driver)
     desk.send("login", b'{"user": "shop", "password": "wrong", "host": "10.1.2.3"}')
     turn = driver.node.end_turn(driver.now)
     (check,) = turn.checks
@@ -39,20 +39,20 @@ def test_nothing_is_computed_in_the_turn(driver: NodeDriver) -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("shop", "wrong"), ("nobody", "x"), ("shop", "")])
 def test_a_wrong_one_does_not(driver: NodeDriver, user: str, password: str) -> None:
-    answer = Desk(driver).ask("login", user=user, password=password, host=HOST)
+    answer = SystemService(driver).ask("login", user=user, password=password, host=HOST)
     assert answer["code"] == "not_authorised"
     assert "retry_after_ms" not in answer
 
 
 def test_loopback_users_come_from_this_machine(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    desk = SystemService(driver)
     assert not desk.ask("login", user=USER, password=PASSWORD, host=HOST)["ok"]
     assert not desk.ask("login", user=USER, password=PASSWORD, host="name")["ok"]
     assert desk.ask("login", user=USER, password=PASSWORD, host="::1")["ok"]
 
 
 def test_the_back_off_is_shared_with_amqp(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    desk = SystemService(driver)
     for _ in range(10):
         assert "retry_after_ms" not in desk.ask("login", user="shop", password="wrong", host="127.0.0.1")
     refused = desk.ask("login", user="shop", password="worse", host="127.0.0.1")

@@ -13,8 +13,8 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.management.users import USER, add_user, log_in
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, consume, declare
+from tests.node.system_service import SystemService
 
 #: By kind: columns that whoever reads it cannot do without (those of §3 that a node knows).
 COLUMNS = {
@@ -52,11 +52,11 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def desk(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
-def pages(desk: Desk, kind: str, limit: int, **fields: object) -> list[dict[str, Any]]:
+def pages(desk: SystemService, kind: str, limit: int, **fields: object) -> list[dict[str, Any]]:
     """The rows of all pages, as objects."""
     found: list[dict[str, Any]] = []
     answer = desk.ask("objects.page", kind=kind, limit=limit, **fields)
@@ -69,7 +69,7 @@ def pages(desk: Desk, kind: str, limit: int, **fields: object) -> list[dict[str,
         answer = desk.ask("objects.page", kind=kind, limit=limit, after=answer["next"], **fields)
 
 
-def fill(driver: NodeDriver, desk: Desk, names: list[str]) -> None:
+def fill(driver: NodeDriver, desk: SystemService, names: list[str]) -> None:
     """Some of everything, under these names."""
     propose = driver.node.broker.propose
     for name in names:
@@ -102,7 +102,7 @@ def fill(driver: NodeDriver, desk: Desk, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: Desk, kind: str) -> None:
+def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: SystemService, kind: str) -> None:
     names = [name for name in NAMES if name != "/"]
     fill(driver, desk, names)
     rows = pages(desk, kind, 3)
@@ -123,7 +123,7 @@ def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, desk: Des
             assert answer["object"]["consumer_details"][0]["queue"] == {"name": row["name"], "vhost": "/"}
 
 
-def test_bindings_are_told_apart_by_their_properties_key(driver: NodeDriver, desk: Desk) -> None:
+def test_bindings_are_told_apart_by_their_properties_key(driver: NodeDriver, desk: SystemService) -> None:
     desk.client.send(1, declare("q"))
     for key in ("", "a b", "~"):
         for arguments in ({}, {"x": 1}, {"x": 2}):
@@ -150,7 +150,7 @@ class CountingKeys(SortedKeys[str]):
         return found
 
 
-def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, desk: Desk) -> None:
+def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, desk: SystemService) -> None:
     for start in range(0, 2000, 100):
         desk.client.send(1, *[declare(f"q{number:04}", durable=False) for number in range(start, start + 100)])
         driver.settle()
@@ -185,7 +185,7 @@ def test_what_stays_is_seen_exactly_once(
     first: set[int], changes: list[list[tuple[bool, int]]], limit: int, kind: str
 ) -> None:
     driver = NodeDriver()
-    desk = Desk(driver)
+    desk = SystemService(driver)
     other = driver.client()
     present: set[int] = set()
 
@@ -238,28 +238,28 @@ def test_what_stays_is_seen_exactly_once(
 
 
 @pytest.mark.parametrize("after", ["", "x", "[]", '["/"]', '["/", 1]', '[["/"], "q"]', "[" * 5000, '["/", "q", 1]'])
-def test_a_cursor_that_no_page_gave_is_refused(desk: Desk, after: str) -> None:
+def test_a_cursor_that_no_page_gave_is_refused(desk: SystemService, after: str) -> None:
     assert desk.ask("objects.page", kind="queues", after=after)["code"] == "bad_request"
 
 
 @pytest.mark.parametrize("fields", [{"limit": 0}, {"limit": 501}, {"limit": True}, {"columns": ["name", "what"]}])
-def test_what_a_page_cannot_be_is_refused(desk: Desk, fields: dict[str, object]) -> None:
+def test_what_a_page_cannot_be_is_refused(desk: SystemService, fields: dict[str, object]) -> None:
     assert desk.ask("objects.page", kind="queues", **fields)["code"] == "bad_request"
 
 
-def test_a_connection_in_its_handshake_is_starting(driver: NodeDriver, desk: Desk) -> None:
+def test_a_connection_in_its_handshake_is_starting(driver: NodeDriver, desk: SystemService) -> None:
     driver.raw_client()
     assert [row["state"] for row in pages(desk, "connections", 1)] == ["running", "starting"]
 
 
-def test_who_acts_as_whom_is_shown(driver: NodeDriver, desk: Desk) -> None:
+def test_who_acts_as_whom_is_shown(driver: NodeDriver, desk: SystemService) -> None:
     add_user(driver, "shop")
     log_in(driver, USER, identity="shop")
     row = pages(desk, "connections", 500)[1]
     assert (row["user"], row["user_who_performed_action"]) == ("shop", USER)
 
 
-def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeDriver, desk: Desk) -> None:
+def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeDriver, desk: SystemService) -> None:
     client = driver.client(1)
     client.send(1, methods.QueueDeclare(0, "own", False, False, True, False, False, Table({})))
     client.publish(1, "own", b"x")
@@ -272,7 +272,23 @@ def test_a_queue_says_who_owns_it_and_how_old_its_first_message_is(driver: NodeD
     assert row["idle_since"] is None
 
 
-def test_a_policy_that_applies_is_named(driver: NodeDriver, desk: Desk) -> None:
+def test_a_channel_says_how_old_what_it_holds_is(driver: NodeDriver, desk: SystemService) -> None:
+    client = driver.client(1, 2)
+    client.send(1, declare("q"), consume("q"))
+    client.send(2, methods.ConfirmSelect(False))
+    client.publish(2, "q", b"x")
+    client.send(1, methods.BasicGet(0, "q", False))
+    driver.settle()
+    driver.wait(300)
+    rows = {row["name"]: row for row in pages(desk, "channels", 500)}
+    name = str(client.connection.peer)
+    held, publishing = rows[f"{name} (1)"], rows[f"{name} (2)"]
+    assert (held["oldest_unacked_message_age_ms"], held["messages_unacknowledged"], held["deliver_get"]) == (300, 1, 1)
+    assert (publishing["publish"], publishing["confirm_count"], publishing["confirm"]) == (1, 1, True)
+    assert publishing["oldest_unacked_message_age_ms"] is None
+
+
+def test_a_policy_that_applies_is_named(driver: NodeDriver, desk: SystemService) -> None:
     desk.client.send(1, declare("q"))
     driver.settle()
     desk.client.take()
@@ -283,7 +299,7 @@ def test_a_policy_that_applies_is_named(driver: NodeDriver, desk: Desk) -> None:
     assert row["effective_policy_definition"] == {"max-length": 5}
 
 
-def test_a_consumer_is_cancelled_and_its_client_hears_of_it(driver: NodeDriver, desk: Desk) -> None:
+def test_a_consumer_is_cancelled_and_its_client_hears_of_it(driver: NodeDriver, desk: SystemService) -> None:
     client = driver.client(1, capabilities=["consumer_cancel_notify"])
     client.send(1, declare("q"), consume("q", "t"))
     driver.settle()

@@ -12,9 +12,9 @@ from amqp_broker.links.tenants import head_of
 from amqp_broker.management.peer_questions import PATIENCE_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from tests.node.desk import Desk
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare
+from tests.node.system_service import SystemService
 
 
 class ClusterDesk:
@@ -22,7 +22,7 @@ class ClusterDesk:
 
     def __init__(self, cluster: NodeCluster) -> None:
         self.cluster = cluster
-        self.desks = {name: Desk(driver) for name, driver in cluster.nodes.items()}
+        self.desks = {name: SystemService(driver) for name, driver in cluster.nodes.items()}
 
     def ask(self, node: str, verb: str, **fields: object) -> dict[str, Any]:
         desk = self.desks[node]
@@ -116,6 +116,20 @@ def test_a_node_counts_its_own_and_says_what_others_count(desk: ClusterDesk) -> 
     nodes = totals["nodes"].values()
     assert sum(each["messages"] for each in nodes) == 3 + 3
     assert all(each["connections"] == 2 for each in nodes)
+
+
+def test_a_node_says_what_others_say_of_themselves(desk: ClusterDesk) -> None:
+    found = desk.ask("n1", "node")
+    assert found["name"] == "n1"
+    assert sorted(found["nodes"]) == found["members"] == found["running"] == ["n1", "n2", "n3"]
+    assert found["nodes"]["n3"]["name"] == "n3"
+    desk.cluster.nodes["n2"].node.alarms.is_memory_high = True
+    health = desk.ask("n1", "health")
+    assert (health["alarms"], health["local_alarms"]) == ([{"node": "n2", "resource": "memory"}], [])
+    desk.cluster.isolate("n2")
+    desk.cluster.run(200)
+    found = desk.ask("n1", "node")
+    assert (found["stale"], found["running"]) == (["n2"], ["n1", "n3"])
 
 
 def test_connections_of_other_nodes_are_closed_and_their_consumers_cancelled(desk: ClusterDesk) -> None:

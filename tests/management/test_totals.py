@@ -10,9 +10,9 @@ from amqp_broker.management.totals import COUNTERS, FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from queues.background import Unhurried
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, consume, declare, frame_octets
 from tests.node.one_slice import OneSlice
+from tests.node.system_service import SystemService
 
 
 @pytest.fixture
@@ -21,17 +21,17 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def service(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
-def totals(driver: NodeDriver, desk: Desk) -> dict[str, Any]:
+def totals(driver: NodeDriver, service: SystemService) -> dict[str, Any]:
     driver.wait(FRESH_MS)
-    return desk.ask("totals")
+    return service.ask("totals")
 
 
-def row(desk: Desk, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = desk.ask("object", kind="queues", vhost="/", name=name)["object"]
+def row(service: SystemService, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = service.ask("object", kind="queues", vhost="/", name=name)["object"]
     return found
 
 
@@ -40,7 +40,7 @@ def publish_mandatory(driver: NodeDriver, client: Any, queue: str) -> None:
     client.send_octets(octets + frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
 
 
-def test_what_is_done_with_a_queue_is_counted_by_what_it_is(driver: NodeDriver, desk: Desk) -> None:
+def test_what_is_done_with_a_queue_is_counted_by_what_it_is(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1, 2)
     client.send(1, declare("q"))
     for number in range(8):
@@ -57,19 +57,19 @@ def test_what_is_done_with_a_queue_is_counted_by_what_it_is(driver: NodeDriver, 
     driver.settle()
     client.send(1, methods.BasicGet(0, "q", True))
     driver.settle()
-    found = row(desk, "q")
+    found = row(service, "q")
     assert {name: found[name] for name in ("publish", "get", "get_no_ack", "get_empty", "rejected")} == {
         "publish": 8, "get": 1, "get_no_ack": 1, "get_empty": 1, "rejected": 1,
     }  # fmt: skip
     # Four to the one who held, of whom two came back; they and the last two to the other.
     assert (found["deliver"], found["deliver_no_ack"], found["redeliver"], found["ack"]) == (4, 4, 2, 2)
-    sums = totals(driver, desk)
+    sums = totals(driver, service)
     for name in ("get", "get_no_ack", "get_empty", "rejected", "deliver", "deliver_no_ack", "redeliver", "ack"):
         assert sums[name] == found[name], name
     assert sums["queue_publish"] == 8
 
 
-def test_purged_expired_and_dropped_messages_were_not_acknowledged(driver: NodeDriver, desk: Desk) -> None:
+def test_purged_expired_and_dropped_messages_were_not_acknowledged(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1)
     client.send(1, declare("long", x_max_length=2), declare("short", x_message_ttl=10), declare("purged"))
     client.send(1, declare("letters", x_dead_letter_exchange="", x_dead_letter_routing_key="purged", x_max_length=1))
@@ -80,14 +80,14 @@ def test_purged_expired_and_dropped_messages_were_not_acknowledged(driver: NodeD
     driver.wait(20)
     client.send(1, methods.QueuePurge(0, "purged", False))
     driver.settle()
-    assert (row(desk, "long")["maxlen_dropped"], row(desk, "short")["expired"]) == (3, 5)
-    assert row(desk, "letters")["maxlen_dropped"] == 4
-    assert row(desk, "purged")["publish"] == 9
-    assert [row(desk, name)["ack"] for name in ("long", "short", "purged", "letters")] == [0, 0, 0, 0]
+    assert (row(service, "long")["maxlen_dropped"], row(service, "short")["expired"]) == (3, 5)
+    assert row(service, "letters")["maxlen_dropped"] == 4
+    assert row(service, "purged")["publish"] == 9
+    assert [row(service, name)["ack"] for name in ("long", "short", "purged", "letters")] == [0, 0, 0, 0]
 
 
-def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, desk: Desk) -> None:
-    known = totals(driver, desk)
+def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, service: SystemService) -> None:
+    known = totals(driver, service)
     for number in range(6):
         client = driver.client(1, 2)
         client.send(1, methods.ConfirmSelect(False))
@@ -106,7 +106,7 @@ def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, desk
         for step in [lambda: None, *steps]:
             step()
             driver.settle()
-            found = totals(driver, desk)
+            found = totals(driver, service)
             assert all(found[name] >= known[name] for name in COUNTERS), number
             known = found
     assert (known["queue_publish"], known["deliver_no_ack"], known["get_no_ack"]) == (36, 18, 6)
@@ -120,7 +120,7 @@ def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, desk
     assert known["publish"] >= 36 + 6
 
 
-def test_a_queue_that_goes_during_the_walk_does_not_make_a_counter_fall(driver: NodeDriver, desk: Desk) -> None:
+def test_no_counter_falls_when_a_queue_goes_during_the_walk(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1)
     for start in range(0, 300, 100):
         client.send(1, *[declare(f"q{number:03}", durable=False) for number in range(start, start + 100)])
@@ -128,25 +128,25 @@ def test_a_queue_that_goes_during_the_walk_does_not_make_a_counter_fall(driver: 
     for number in range(300):
         client.publish(1, f"q{number:03}", b"x", persistent=False)
     driver.settle()
-    before = totals(driver, desk)
+    before = totals(driver, service)
     assert before["queue_publish"] == 300
     driver.wait(FRESH_MS)
     driver.node.background.set_pace(OneSlice())
-    desk.send("totals", b"{}")
+    service.send("totals", b"{}")
     driver.turn()
     for name in ("q000", "q299"):
         client.send(1, methods.QueueDelete(0, name, False, False, False))
     answers: list[dict[str, Any]] = []
     while not answers:
         driver.turn()
-        answers = desk.answers()
+        answers = service.answers()
     (found,) = answers
     assert all(found[name] >= before[name] for name in COUNTERS)
     driver.node.background.set_pace(Unhurried())
-    assert totals(driver, desk)["queue_publish"] == 300
+    assert totals(driver, service)["queue_publish"] == 300
 
 
-def test_octets_are_counted(driver: NodeDriver, desk: Desk) -> None:
+def test_octets_are_counted(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1)
     before = len(client.heard)
     octets = encode_method_frame(1, declare("q"))
@@ -157,17 +157,17 @@ def test_octets_are_counted(driver: NodeDriver, desk: Desk) -> None:
     driver.settle()
     assert counts.received_bytes - received == len(octets)
     assert counts.sent_bytes - sent == len(client.heard) - before
-    known = totals(driver, desk)
+    known = totals(driver, service)
     driver.lose(client)
-    found = totals(driver, desk)
+    found = totals(driver, service)
     assert found["recv_oct"] >= known["recv_oct"]
     assert found["send_oct"] >= known["send_oct"]
 
 
-def test_the_answer_is_kept_for_a_second(driver: NodeDriver, desk: Desk) -> None:
-    first = desk.ask("totals")
-    desk.client.send(1, declare("q"))
+def test_the_answer_is_kept_for_a_second(driver: NodeDriver, service: SystemService) -> None:
+    first = service.ask("totals")
+    service.client.send(1, declare("q"))
     driver.settle()
-    desk.client.take()
-    assert desk.ask("totals") == first
-    assert totals(driver, desk)["queues"] == first["queues"] + 1
+    service.client.take()
+    assert service.ask("totals") == first
+    assert totals(driver, service)["queues"] == first["queues"] + 1

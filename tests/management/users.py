@@ -1,4 +1,4 @@
-"""Users with tags, and desks of theirs."""
+"""Users with tags, and what they ask."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
-from tests.node.desk import Desk
 from tests.node.node_driver import Client, NodeDriver
+from tests.node.system_service import SystemService
 from tests.simulation.settings import PASSWORD, PASSWORD_HASH, USER
 
 CAPABILITIES = {"capabilities": {"authentication_failure_close": True}}
@@ -38,13 +38,13 @@ def log_in(driver: NodeDriver, user: str, password: str = PASSWORD, identity: st
 
 
 class TaggedDesk:
-    """An administrator's desk, where requests are made as somebody else."""
+    """An administrator's service, where requests are made as somebody else."""
 
     def __init__(self, driver: NodeDriver) -> None:
-        self.desk = Desk(driver)
+        self.service = SystemService(driver)
 
     def ask_as(self, asker: str, verb: str, **fields: object) -> dict[str, Any]:
-        return self.desk.ask(verb, as_user=asker, **fields)
+        return self.service.ask(verb, as_user=asker, **fields)
 
 
 __all__ = ["PASSWORD", "USER", "TaggedDesk", "add_user", "log_in"]

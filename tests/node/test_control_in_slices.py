@@ -10,8 +10,8 @@ import pytest
 
 from amqp_broker.metadata.stream import BATCH_COMMANDS
 from amqp_broker.protocol import methods
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, declare
+from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 COUNT = 240
@@ -31,7 +31,7 @@ class OneSlice:
 def driver() -> NodeDriver:
     made = NodeDriver()
     queues = [{"name": f"q{number}", "vhost": "/"} for number in range(COUNT)]
-    assert Desk(made).ask("definitions.import", definitions={"queues": queues})["ok"]
+    assert SystemService(made).ask("definitions.import", definitions={"queues": queues})["ok"]
     return made
 
 
@@ -42,9 +42,9 @@ def step(driver: NodeDriver) -> None:
         driver.node.synced(job, driver.now)
 
 
-def steps_until_answered(driver: NodeDriver, desk: Desk) -> tuple[int, dict[str, Any]]:
+def steps_until_answered(driver: NodeDriver, service: SystemService) -> tuple[int, dict[str, Any]]:
     for number in range(10_000):
-        answers = desk.answers()
+        answers = service.answers()
         if answers:
             return number, answers[0]
         step(driver)
@@ -60,9 +60,9 @@ POLICY = json.dumps({"vhost": "/", "name": "p", "pattern": "", "definition": {"m
 
 
 def test_a_policy_is_applied_to_one_queue_after_the_other(driver: NodeDriver) -> None:
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     driver.node.background.set_pace(OneSlice())
-    desk.send("policy.put", POLICY)
+    service.send("policy.put", POLICY)
     while not limits(driver):
         step(driver)
     assert limits(driver) == 1
@@ -74,52 +74,52 @@ def test_a_policy_is_applied_to_one_queue_after_the_other(driver: NodeDriver) ->
     step(driver)
     assert limits(driver) == before + 1
     driver.node.broker.declarations.remove_queue(driver.node.broker.vhosts["/"], driver.queue(f"q{COUNT - 1}"))
-    steps, answer = steps_until_answered(driver, desk)
+    steps, answer = steps_until_answered(driver, service)
     assert answer == {"ok": True}
     assert steps >= COUNT - before - 5
     assert limits(driver) == COUNT
 
 
 def test_a_policy_that_is_changed_while_the_last_one_is_applied(driver: NodeDriver) -> None:
-    desk, other = Desk(driver), Desk(driver)
+    service, other = SystemService(driver), SystemService(driver)
     driver.node.background.set_pace(OneSlice())
-    desk.send("policy.put", POLICY)
+    service.send("policy.put", POLICY)
     while limits(driver) < COUNT // 2:
         step(driver)
     other.send("policy.delete", b'{"vhost": "/", "name": "p"}')
     _, answer = steps_until_answered(driver, other)
     assert answer == {"ok": True}
-    assert desk.answers() == [{"ok": True}]
+    assert service.answers() == [{"ok": True}]
     assert limits(driver) == 0
 
 
 def test_a_virtual_host_is_gone_at_once_and_its_queues_in_slices(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    service = SystemService(driver)
     queues = [{"name": f"q{number}", "vhost": "v"} for number in range(COUNT)]
-    desk.ask("definitions.import", definitions={"vhosts": [{"name": "v"}], "queues": queues})
+    service.ask("definitions.import", definitions={"vhosts": [{"name": "v"}], "queues": queues})
     held = driver.node.broker.queue_count
     driver.node.background.set_pace(OneSlice())
-    desk.send("vhost.delete", b'{"name": "v"}')
+    service.send("vhost.delete", b'{"name": "v"}')
     while "v" in driver.node.broker.vhosts:
         step(driver)
-    other = Desk(driver)
+    other = SystemService(driver)
     assert driver.node.broker.queue_count > held - 10
     other.send("vhost.create", json.dumps({"name": "v", "permissions_for": USER}).encode())
     before = driver.node.broker.queue_count
     step(driver)
     assert driver.node.broker.queue_count >= before - 1
     assert steps_until_answered(driver, other)[1] == {"ok": True}
-    assert steps_until_answered(driver, desk)[1] == {"ok": True}
+    assert steps_until_answered(driver, service)[1] == {"ok": True}
     assert driver.node.broker.queue_count == COUNT
     assert driver.node.broker.vhosts["v"].queues == {}
 
 
 def test_a_crash_while_a_virtual_host_goes(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    service = SystemService(driver)
     queues = [{"name": f"q{number}", "vhost": "v"} for number in range(COUNT)]
-    desk.ask("definitions.import", definitions={"vhosts": [{"name": "v"}], "queues": queues})
+    service.ask("definitions.import", definitions={"vhosts": [{"name": "v"}], "queues": queues})
     driver.node.background.set_pace(OneSlice())
-    desk.send("vhost.delete", b'{"name": "v"}')
+    service.send("vhost.delete", b'{"name": "v"}')
     while "v" in driver.node.broker.vhosts:
         step(driver)
     step(driver)
@@ -129,12 +129,12 @@ def test_a_crash_while_a_virtual_host_goes(driver: NodeDriver) -> None:
 
 
 def test_an_import_goes_through_in_portions(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    service = SystemService(driver)
     driver.node.background.set_pace(OneSlice())
     queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * BATCH_COMMANDS)]
-    desk.send("definitions.import", json.dumps({"definitions": {"queues": queues}}).encode())
+    service.send("definitions.import", json.dumps({"definitions": {"queues": queues}}).encode())
     counts = [driver.node.broker.queue_count]
-    while not (answers := desk.answers()):
+    while not (answers := service.answers()):
         step(driver)
         counts.append(driver.node.broker.queue_count)
     assert answers == [{"ok": True, "commands": len(queues), "notes": []}]
@@ -143,16 +143,16 @@ def test_an_import_goes_through_in_portions(driver: NodeDriver) -> None:
 
 
 def test_a_crash_in_an_import_leaves_whole_portions(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    service = SystemService(driver)
     driver.node.background.set_pace(OneSlice())
     queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * BATCH_COMMANDS)]
     body = json.dumps({"definitions": {"queues": queues}}).encode()
-    desk.send("definitions.import", body)
+    service.send("definitions.import", body)
     while driver.node.broker.queue_count == COUNT:
         step(driver)
     driver.crash()
     assert driver.node.broker.queue_count in range(COUNT + BATCH_COMMANDS, COUNT + len(queues), BATCH_COMMANDS)
-    assert Desk(driver).ask_octets("definitions.import", body)["ok"]
+    assert SystemService(driver).ask_octets("definitions.import", body)["ok"]
     assert driver.node.broker.queue_count == COUNT + len(queues)
 
 
@@ -161,16 +161,16 @@ def test_a_crash_in_an_import_leaves_whole_portions(driver: NodeDriver) -> None:
 )
 def test_lists_are_made_in_slices(driver: NodeDriver, verb: str, fields: dict[str, Any]) -> None:
     """What is deleted meanwhile is not in the list of queues; an export shows what was there when it began."""
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     driver.node.background.set_pace(OneSlice())
-    desk.send(verb, json.dumps(fields).encode())
+    service.send(verb, json.dumps(fields).encode())
     step(driver)
     client.send(1, methods.QueueDelete(0, f"q{COUNT - 1}", False, False, False))
     for _ in range(3):
         step(driver)
     assert client.names() == ["queue.delete-ok"]
-    assert desk.answers() == []
-    steps, answer = steps_until_answered(driver, desk)
+    assert service.answers() == []
+    steps, answer = steps_until_answered(driver, service)
     assert answer["ok"]
     if verb == "queue.list":
         assert steps >= COUNT // 10
@@ -180,12 +180,12 @@ def test_lists_are_made_in_slices(driver: NodeDriver, verb: str, fields: dict[st
 
 
 def test_a_client_that_leaves_does_not_stop_what_it_has_asked_for(driver: NodeDriver) -> None:
-    desk = Desk(driver)
+    service = SystemService(driver)
     driver.node.background.set_pace(OneSlice())
-    desk.send("policy.put", POLICY)
+    service.send("policy.put", POLICY)
     while not limits(driver):
         step(driver)
-    driver.lose(desk.client)
+    driver.lose(service.client)
     for _ in range(2 * COUNT):
         step(driver)
     assert limits(driver) == COUNT

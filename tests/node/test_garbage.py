@@ -173,7 +173,7 @@ def test_users_that_have_gone_leave_nothing_behind() -> None:
 
 
 def _ways() -> list[object]:
-    return [each for each in gc.get_objects() if type(each).__name__ == "Way"]
+    return [each for each in gc.get_objects() if type(each).__name__ == "LetterRoute"]
 
 
 def test_what_is_remembered_of_dead_letters_is_bounded_and_goes_with_its_queue() -> None:

@@ -9,8 +9,8 @@ from amqp_broker.auth.passwords import verify_password
 from amqp_broker.metadata import commands
 from amqp_broker.node import Turn
 from amqp_broker.protocol import methods
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, handshake_octets, small_config
+from tests.node.system_service import SystemService
 
 
 class SlowDriver(NodeDriver):
@@ -39,24 +39,24 @@ class SlowDriver(NodeDriver):
         return check
 
 
-def slow_driver() -> tuple[SlowDriver, Desk]:
+def slow_driver() -> tuple[SlowDriver, SystemService]:
     driver = SlowDriver()
-    desk = Desk(driver)
+    service = SystemService(driver)
     driver.is_slow = True
-    return driver, desk
+    return driver, service
 
 
 def test_the_passwords_of_an_import_are_hashed_elsewhere_one_by_one() -> None:
-    driver, desk = slow_driver()
+    driver, service = slow_driver()
     users = [{"name": f"u{number}", "password": f"p{number}", "tags": []} for number in range(3)]
-    desk.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
+    service.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
     driver.settle()
     for _ in users:
         assert len(driver.checks) == 1
-        assert desk.answers() == []
+        assert service.answers() == []
         driver.run_check()
     assert driver.checks == []
-    assert desk.answers() == [{"ok": True, "commands": 3, "notes": []}]
+    assert service.answers() == [{"ok": True, "commands": 3, "notes": []}]
     for number in range(3):
         user = driver.node.broker.metadata.user(f"u{number}")
         assert user is not None
@@ -64,9 +64,9 @@ def test_the_passwords_of_an_import_are_hashed_elsewhere_one_by_one() -> None:
 
 
 def test_logins_and_others_have_their_turn_between_two_hashes() -> None:
-    driver, desk = slow_driver()
+    driver, service = slow_driver()
     users = [{"name": f"u{number}", "password": "p", "tags": []} for number in range(4)]
-    desk.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
+    service.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
     driver.settle()
     client = driver.raw_client()
     driver.node.broker.passwords._seen.clear()
@@ -81,25 +81,25 @@ def test_logins_and_others_have_their_turn_between_two_hashes() -> None:
 
 
 def test_a_new_password_of_a_user_is_hashed_elsewhere() -> None:
-    driver, desk = slow_driver()
-    desk.send("user.put", b'{"name": "u", "password": "p"}')
+    driver, service = slow_driver()
+    service.send("user.put", b'{"name": "u", "password": "p"}')
     driver.settle()
-    assert desk.answers() == []
+    assert service.answers() == []
     driver.run_check()
-    assert desk.answers() == [{"ok": True}]
+    assert service.answers() == [{"ok": True}]
 
 
 def test_a_client_that_waits_for_many_hashes_is_not_given_up() -> None:
     """Each of them takes a while; together they take longer than a command may."""
-    driver, desk = slow_driver()
+    driver, service = slow_driver()
     users = [{"name": f"u{number}", "password": "p", "tags": []} for number in range(4)]
-    desk.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
+    service.send("definitions.import", json.dumps({"definitions": {"users": users}}).encode())
     driver.settle()
     for _ in users:
         driver.now += driver.config.command_timeout_ms - 1000
         driver.node.tick(driver.now)
         driver.run_check()
-    assert [answer["ok"] for answer in desk.answers()] == [True]
+    assert [answer["ok"] for answer in service.answers()] == [True]
 
 
 def test_the_password_of_a_first_start_is_hashed_elsewhere() -> None:

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from amqp_broker.errors import ChannelException, ConnectionException
-from amqp_broker.flow.hold import Hold
+from amqp_broker.flow.pending_answers import PendingAnswer
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
@@ -16,12 +16,12 @@ from tests.node.node_driver import Client, NodeDriver, declare, small_config
 QOS = methods.BasicQos(0, 1, False)
 
 
-def held(driver: NodeDriver) -> tuple[Client, Hold]:
+def held(driver: NodeDriver) -> tuple[Client, PendingAnswer]:
     """A client whose declaration waits to be committed, with another method behind it."""
     client = driver.client(1)
     client.send(1, declare("a"), QOS)
     driver.turn()
-    (hold,) = driver.node.answers.holds
+    (hold,) = driver.node.answers.timed
     return client, hold
 
 
@@ -35,7 +35,7 @@ def test_frames_behind_it_are_handled_when_it_ends() -> None:
     driver.settle()
     assert client.names() == ["queue.declare-ok", "basic.qos-ok"]
     assert not client.connection.is_paused
-    assert not driver.node.answers.holds
+    assert not driver.node.answers.timed
 
 
 def test_what_does_not_come_ends_the_connection_and_says_what_it_was() -> None:
@@ -76,8 +76,8 @@ def test_only_the_first_release_counts() -> None:
 def test_an_answer_may_hold_again() -> None:
     driver = NodeDriver()
     client, hold = held(driver)
-    again: list[Hold] = []
-    hold.release(lambda: again.append(driver.node.answers.hold(client.connection, "more")))
+    again: list[PendingAnswer] = []
+    hold.release(lambda: again.append(driver.node.answers.begin(client.connection, "more")))
     driver.turn()
     assert client.connection.is_parked
     assert client.names() == []
@@ -132,7 +132,7 @@ def test_a_channel_that_was_closed_meanwhile_is_not_answered() -> None:
     client.send(1, declare("a"))
     client.send(2, QOS)
     driver.turn()
-    (hold,) = driver.node.answers.holds
+    (hold,) = driver.node.answers.timed
     connection = client.connection
     connection.current = connection.channels[1]
     connection.control.on_channel_exception(connection, ChannelException(ReplyCode.RESOURCE_ERROR, "too much"))
@@ -150,7 +150,7 @@ def test_a_client_that_has_gone_is_not_answered() -> None:
     driver.lose(client)
     driver.settle()
     assert client.names() == []
-    assert not driver.node.answers.holds
+    assert not driver.node.answers.timed
     assert driver.queue("a").message_count() == 0, "its command was on its way"
     hold.release(lambda: pytest.fail("nobody is there"))
 
@@ -169,7 +169,7 @@ def test_several_that_wait_go_on_in_the_order_of_their_commands() -> None:
     order: list[int] = []
     for number, client in enumerate(clients):
         client.send(1, declare("a" if number % 2 else f"q{number}"), QOS)
-    for number, hold in enumerate(driver.node.answers.holds):
+    for number, hold in enumerate(driver.node.answers.timed):
         release = hold.release
         hold.release = lambda answer, number=number, release=release: (order.append(number), release(answer))  # type: ignore[method-assign,misc,assignment]
     driver.settle()

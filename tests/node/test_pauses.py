@@ -40,7 +40,7 @@ def test_what_waits_for_an_answer_does_not_go_on_because_it_has_read_its_replies
     client = driver.client(1)
     client.send(1, declare("a"), QOS)
     driver.turn()
-    driver.node.pauses.sate(client.connection)
+    driver.node.pauses.pause_replies(client.connection)
     driver.node.writable(client.connection, driver.now)
     assert client.connection.is_parked
     driver.settle()
@@ -53,7 +53,7 @@ def test_an_answer_comes_while_replies_are_paused() -> None:
     client = driver.client(1)
     client.send(1, declare("a"), QOS)
     driver.turn()
-    driver.node.pauses.sate(client.connection)
+    driver.node.pauses.pause_replies(client.connection)
     driver.settle()
     assert client.names() == ["queue.declare-ok"]
     driver.node.writable(client.connection, driver.now)
@@ -72,6 +72,6 @@ def test_at_its_end_nothing_keeps_it_from_being_read() -> None:
     driver.node.shut_down(driver.now)
     driver.turn()
     assert not client.connection.is_paused
-    driver.node.pauses.sate(client.connection)
+    driver.node.pauses.pause_replies(client.connection)
     driver.turn()
     assert not client.connection.is_paused

@@ -49,7 +49,7 @@ def returns(driver: NodeDriver) -> int:
     """How often messages came back to the queue's log."""
     queue = driver.queue("q")
     state = queue.sink.machine.queue_state(queue.queue_id)
-    entries = [entry for each in state.holders.values() for entry, _ in each.held.values()]
+    entries = [entry for each in state.delivery_owners.values() for entry, _ in each.held.values()]
     return sum(entry.returns for entry in [*entries, *state.ready.head])
 
 

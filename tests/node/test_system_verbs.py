@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from amqp_broker.auth.passwords import verify_password
 from amqp_broker.metadata.entities import User
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver, declare
+from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 
@@ -23,8 +23,8 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def service(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
 def user(driver: NodeDriver, name: str) -> User:
@@ -33,69 +33,70 @@ def user(driver: NodeDriver, name: str) -> User:
     return found
 
 
-def test_what_is_not_named_of_a_user_stays(driver: NodeDriver, desk: Desk) -> None:
-    assert desk.ask("user.put", name="u", password="first", tags=["monitoring"]) == {"ok": True}
-    assert desk.ask("user.put", name="u", password="second") == {"ok": True}
+def test_what_is_not_named_of_a_user_stays(driver: NodeDriver, service: SystemService) -> None:
+    assert service.ask("user.put", name="u", password="first", tags=["monitoring"]) == {"ok": True}
+    assert service.ask("user.put", name="u", password="second") == {"ok": True}
     assert user(driver, "u").tags == ("monitoring",)
     assert verify_password("second", user(driver, "u").password_hash)
-    assert desk.ask("user.put", name="u", tags="management, policymaker") == {"ok": True}
+    assert service.ask("user.put", name="u", tags="management, policymaker") == {"ok": True}
     assert user(driver, "u").tags == ("management", "policymaker")
     assert verify_password("second", user(driver, "u").password_hash)
-    assert desk.ask("user.put", name="u", password="") == {"ok": True}
+    assert service.ask("user.put", name="u", password="") == {"ok": True}
     assert user(driver, "u").password_hash == ""
 
 
-def test_two_changes_of_a_user_at_once_are_both_kept(driver: NodeDriver, desk: Desk) -> None:
-    other = Desk(driver)
-    desk.ask("user.put", name="u", password="first", tags=[])
-    desk.send("user.put", b'{"name": "u", "password": "second"}')
+def test_two_changes_of_a_user_at_once_are_both_kept(driver: NodeDriver, service: SystemService) -> None:
+    other = SystemService(driver)
+    service.ask("user.put", name="u", password="first", tags=[])
+    service.send("user.put", b'{"name": "u", "password": "second"}')
     other.send("user.put", b'{"name": "u", "tags": ["monitoring"]}')
     driver.settle()
-    assert desk.answers() == other.answers() == [{"ok": True}]
+    assert service.answers() == other.answers() == [{"ok": True}]
     assert user(driver, "u").tags == ("monitoring",)
     assert verify_password("second", user(driver, "u").password_hash)
 
 
-def test_what_is_not_named_of_a_virtual_host_stays(driver: NodeDriver, desk: Desk) -> None:
+def test_what_is_not_named_of_a_virtual_host_stays(driver: NodeDriver, service: SystemService) -> None:
     definitions = {"vhosts": [{"name": "v", "description": "d", "default_queue_type": "quorum", "tags": ["t"]}]}
-    assert desk.ask("definitions.import", definitions=definitions)["ok"]
+    assert service.ask("definitions.import", definitions=definitions)["ok"]
     before = driver.node.broker.metadata.vhost("v")
-    assert desk.ask("vhost.create", name="v", permissions_for=USER) == {"ok": True}
+    assert service.ask("vhost.create", name="v", permissions_for=USER) == {"ok": True}
     assert driver.node.broker.metadata.vhost("v") == before
     assert driver.node.broker.metadata.permission(USER, "v") is not None
 
 
-def test_a_virtual_host_is_not_made_for_nobody(driver: NodeDriver, desk: Desk) -> None:
-    assert desk.ask("vhost.create", name="w", permissions_for="nobody")["error"] == "vhost.create: no user 'nobody'"
+def test_a_virtual_host_is_not_made_for_nobody(driver: NodeDriver, service: SystemService) -> None:
+    assert service.ask("vhost.create", name="w", permissions_for="nobody")["error"] == "vhost.create: no user 'nobody'"
     assert "w" not in driver.node.broker.vhosts
 
 
-def test_the_last_administrator_stays_one(driver: NodeDriver, desk: Desk) -> None:
+def test_the_last_administrator_stays_one(driver: NodeDriver, service: SystemService) -> None:
     text = f"user '{USER}' is the last one with the tag administrator; give the tag to somebody else first"
-    assert desk.ask("user.delete", name=USER) == {"ok": False, "error": f"user.delete: {text}", "code": "precondition"}
+    refused = {"ok": False, "error": f"user.delete: {text}", "code": "precondition"}
+    assert service.ask("user.delete", name=USER) == refused
     refused = {"ok": False, "error": f"user.put: {text}", "code": "precondition"}
-    assert desk.ask("user.put", name=USER, tags=["monitoring"]) == refused
+    assert service.ask("user.put", name=USER, tags=["monitoring"]) == refused
     demoted = {"users": [{"name": USER, "password_hash": "", "tags": []}]}
-    refused = desk.ask("definitions.import", definitions=demoted)
+    refused = service.ask("definitions.import", definitions=demoted)
     assert refused["error"].startswith("definitions.import: users: nobody would have the tag administrator any more")
-    desk.ask("user.put", name="other", password="x", tags="administrator")
-    assert desk.ask("user.put", name=USER, tags=["administrator", "x"]) == {"ok": True}
-    assert desk.ask("user.delete", name="other") == {"ok": True}
+    service.ask("user.put", name="other", password="x", tags="administrator")
+    assert service.ask("user.put", name=USER, tags=["administrator", "x"]) == {"ok": True}
+    assert service.ask("user.delete", name="other") == {"ok": True}
 
 
-def test_of_two_administrators_who_delete_each_other_one_stays(driver: NodeDriver, desk: Desk) -> None:
-    other = Desk(driver)
-    desk.ask("user.put", name="other", tags="administrator")
-    desk.send("user.delete", b'{"name": "other"}')
+def test_of_two_administrators_who_delete_each_other_one_stays(driver: NodeDriver, service: SystemService) -> None:
+    other = SystemService(driver)
+    service.ask("user.put", name="other", tags="administrator")
+    service.send("user.delete", b'{"name": "other"}')
     other.send("user.delete", json.dumps({"name": USER}).encode())
     driver.settle()
-    assert desk.answers() == [{"ok": True}]
+    assert service.answers() == [{"ok": True}]
     assert not other.answers()[0]["ok"]
 
 
 @pytest.mark.parametrize("password", [5, None, ["x"], {"a": 1}, True, "\ud800"])
-def test_a_password_that_is_no_text_is_refused(driver: NodeDriver, desk: Desk, password: object) -> None:
-    refused = desk.ask("user.put", name="u", password=password)
+def test_a_password_that_is_no_text_is_refused(driver: NodeDriver, service: SystemService, password: object) -> None:
+    refused = service.ask("user.put", name="u", password=password)
     assert not refused["ok"]
     assert "password" in refused["error"]
     assert driver.node.broker.metadata.user("u") is None
@@ -149,6 +150,12 @@ VERBS: dict[str, dict[str, Any]] = {
     "login": {"user": "u", "password": "p", "host": "10.0.0.1"},
     "objects.page": {"kind": "bindings", "vhost": "/", "limit": 3, "columns": ["source"], "after": '["/"]'},
     "object": {"kind": "queues", "vhost": "/", "name": "q"},
+    "parameter.put": {"vhost": "/", "component": "c", "name": "p", "value": {"a": [1]}},
+    "parameter.delete": {"vhost": "/", "component": "c", "name": "p"},
+    "global_parameter.put": {"name": "p", "value": [1, {"a": None}]},
+    "global_parameter.delete": {"name": "p"},
+    "connection.close": {"user": "u", "reason": "r"},
+    "consumer.cancel": {"connection": "c", "channel": 1, "tag": "t"},
     "nonsense": {"x": 1},
 }
 SCALARS = [
@@ -203,13 +210,13 @@ def shared_driver() -> NodeDriver:
 @given(st.lists(requests(), min_size=1, max_size=3))
 def test_any_value_in_any_field_of_any_verb_is_answered(asked: list[tuple[str, bytes]]) -> None:
     driver = shared_driver()
-    desk = Desk(driver)
+    service = SystemService(driver)
     for verb, body in asked:
-        answer = desk.ask_octets(verb, body)
+        answer = service.ask_octets(verb, body)
         assert isinstance(answer["ok"], bool)
         assert answer["ok"] or answer["error"].startswith(("unknown verb", f"{verb}: ")), answer
-    assert not desk.client.is_closed
-    driver.lose(desk.client)
+    assert not service.client.is_closed
+    driver.lose(service.client)
     # Whatever was taken is in the log, and can be written and read.
     again = driver.node.broker.metadata.snapshot()
     assert json.loads(json.dumps(again, allow_nan=False)) == again
@@ -220,15 +227,15 @@ BODIES = [b"[", b"[]", b"5", b"\xff", b"[" * 100_000, b'{"a": ' * 2000, b"{}x", 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
 @pytest.mark.parametrize("verb", ["user.put", "queue.list", "definitions.import"])
-def test_a_body_that_is_no_request_is_refused(desk: Desk, verb: str, body: bytes) -> None:
-    assert desk.ask_octets(verb, body)["ok"] is False
+def test_a_body_that_is_no_request_is_refused(service: SystemService, verb: str, body: bytes) -> None:
+    assert service.ask_octets(verb, body)["ok"] is False
 
 
-def test_a_queue_is_listed_and_counted(driver: NodeDriver, desk: Desk) -> None:
-    desk.client.send(1, *[declare(f"q{number}") for number in range(30)])
+def test_a_queue_is_listed_and_counted(driver: NodeDriver, service: SystemService) -> None:
+    service.client.send(1, *[declare(f"q{number}") for number in range(30)])
     driver.settle()
-    desk.client.take()
-    listed = desk.ask("queue.list", vhost="/")
+    service.client.take()
+    listed = service.ask("queue.list", vhost="/")
     assert [row["name"] for row in listed["queues"]] == [f"q{number}" for number in range(30)]
     assert listed["delayed"] == []
-    assert desk.ask("statistics")["statistics"]["queues"] == 30
+    assert service.ask("statistics")["statistics"]["queues"] == 30

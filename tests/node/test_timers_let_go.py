@@ -14,8 +14,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from tests.node.desk import Desk
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets
+from tests.node.system_service import SystemService
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
@@ -65,13 +65,13 @@ def test_queues_that_expire_are_gone_when_they_are_deleted() -> None:
 def test_a_queue_has_one_timer_however_often_policies_change() -> None:
     """They live for a minute: also a node without clients has something to look at every second."""
     driver = NodeDriver()
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     for number in range(20):
         client.send(1, declare(f"q{number}", durable=False, x_expires=MINUTE_MS))
     driver.settle()
     timers = len(driver.node.timers)
     for length in range(1, 6):
-        assert desk.ask("policy.put", vhost="/", name="p", pattern="", definition={"max-length": length})["ok"]
+        assert service.ask("policy.put", vhost="/", name="p", pattern="", definition={"max-length": length})["ok"]
     assert len(driver.node.timers) == timers
     driver.wait(MINUTE_MS + 1)
     assert driver.node.broker.vhosts["/"].queues.keys().isdisjoint(f"q{number}" for number in range(20))
@@ -79,17 +79,17 @@ def test_a_queue_has_one_timer_however_often_policies_change() -> None:
 
 def test_a_policy_sets_when_a_queue_expires_and_takes_it_back() -> None:
     driver = NodeDriver()
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     client.send(1, declare("q", durable=False), declare("argument", durable=False, x_expires=DAY_MS))
     driver.settle()
     timers = len(driver.node.timers)
 
     def put(expires: int) -> None:
-        assert desk.ask("policy.put", vhost="/", name="p", pattern="", definition={"expires": expires})["ok"]
+        assert service.ask("policy.put", vhost="/", name="p", pattern="", definition={"expires": expires})["ok"]
 
     put(1000)
     assert len(driver.node.timers) == timers + 1
-    assert desk.ask("policy.delete", vhost="/", name="p")["ok"]
+    assert service.ask("policy.delete", vhost="/", name="p")["ok"]
     assert len(driver.node.timers) == timers
     driver.wait(2000)
     assert "q" in driver.node.broker.vhosts["/"].queues
@@ -136,32 +136,32 @@ def test_a_delaying_exchange_has_one_timer_which_goes_with_it() -> None:
 
 def test_a_claim_that_was_answered_has_no_timer() -> None:
     driver = NodeDriver()
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     client.send(1, declare("q", durable=False))
     driver.settle()
-    opened = desk.ask("lease.open", queue="q", group="g", owner="o")
+    opened = service.ask("lease.open", queue="q", group="g", owner="o")
     named = {"queue": "q", "group": "g", "owner": "o", "incarnation": opened["incarnation"]}
     timers = len(driver.node.timers)
     for number in range(5):
-        desk.send("lease.claim", json.dumps({**named, "after": number, "max_messages": 1, "wait_ms": 5000}).encode())
+        service.send("lease.claim", json.dumps({**named, "after": number, "max_messages": 1, "wait_ms": 5000}).encode())
         driver.turn()
         client.publish(1, "q", b"x", persistent=False)
         driver.settle()
-        assert [answer["ok"] for answer in desk.answers()] == [True]
+        assert [answer["ok"] for answer in service.answers()] == [True]
     driver.node.tick(driver.now)
     assert len(driver.node.timers) == timers
 
 
 def test_a_lease_group_of_a_deleted_queue_has_no_timer() -> None:
     driver = NodeDriver()
-    desk, client = Desk(driver), driver.client(1)
+    service, client = SystemService(driver), driver.client(1)
     timers = len(driver.node.timers)
     for number in range(5):
         name = f"q{number}"
         client.send(1, declare(name, durable=False, x_lease_expires=DAY_MS))
         driver.settle()
         client.publish(1, name, b"x", persistent=False)
-        assert desk.ask("lease.open", queue=name, group="g", owner="o")["ok"]
+        assert service.ask("lease.open", queue=name, group="g", owner="o")["ok"]
         client.send(1, methods.QueueDelete(0, name, False, False, False))
         driver.settle()
     assert len(driver.node.timers) == timers

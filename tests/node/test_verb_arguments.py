@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import amqp_broker.management.system
-from tests.node.desk import Desk
 from tests.node.node_driver import NodeDriver
+from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 _TEXT = ["a string", 7, True, None, [], {}, 1.5]
@@ -29,7 +29,10 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "queue.list": ({"vhost": "/"}, {"vhost": _TEXT}),
     "vhost.create": (
         {"name": "v"},
-        {"name": _TEXT, "description": _TEXT, "permissions_for": _TEXT},
+        {
+            "name": _TEXT, "description": _TEXT, "permissions_for": _TEXT, "tags": _TAGS, "tracing": _FLAG,
+            "default_queue_type": _TEXT,
+        },
     ),
     "vhost.delete": ({"name": "/"}, {"name": _TEXT}),
     "vhost.limits": ({"vhost": "/", "limits": {}}, {"vhost": _TEXT, "limits": _OBJECT}),
@@ -94,6 +97,14 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "consumer.cancel": (
         {"connection": "c", "channel": 1, "tag": "t"}, {"connection": _TEXT, "channel": _NUMBER, "tag": _TEXT},
     ),
+    "parameter.put": (
+        {"vhost": "/", "component": "c", "name": "p", "value": 1}, {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
+    ),
+    "parameter.delete": (
+        {"vhost": "/", "component": "c", "name": "p"}, {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
+    ),
+    "global_parameter.put": ({"name": "p", "value": 1}, {"name": _TEXT, "value": ["given"]}),
+    "global_parameter.delete": ({"name": "p"}, {"name": _TEXT}),
     "connection.close": ({"user": "u"}, {"name": _TEXT, "user": _TEXT, "reason": _TEXT}),
 }  # fmt: skip
 
@@ -111,8 +122,8 @@ def driver() -> NodeDriver:
 
 
 @pytest.fixture(scope="module")
-def desk(driver: NodeDriver) -> Desk:
-    return Desk(driver)
+def service(driver: NodeDriver) -> SystemService:
+    return SystemService(driver)
 
 
 def test_the_table_has_every_verb(driver: NodeDriver) -> None:
@@ -130,8 +141,8 @@ def test_the_table_has_every_argument() -> None:
 
 @pytest.mark.parametrize(("verb", "request_", "argument", "expected", "value"), CASES)
 def test_what_is_not_of_its_type_is_refused_by_name(
-    desk: Desk, verb: str, request_: dict[str, Any], argument: str, expected: str, value: Any
+    service: SystemService, verb: str, request_: dict[str, Any], argument: str, expected: str, value: Any
 ) -> None:
-    answer = desk.ask(verb, **{**request_, argument: value})
+    answer = service.ask(verb, **{**request_, argument: value})
     assert not answer["ok"], answer
     assert re.search(f"{verb}: .*{argument}.*({expected})", answer["error"]), answer["error"]

@@ -150,7 +150,7 @@ def test_deliveries_of_a_queue_that_is_deleted_here_first(world: LinkWorld, node
     assert client.is_gone
     world.run()
     assert client.got == []
-    assert (world.home.queue("q").unacked, len(node.link.holders)) == (0, 0)
+    assert (world.home.queue("q").unacked, len(node.link.delivery_owners)) == (0, 0)
 
 
 def fetched(node: Node, name: str) -> list[tuple[Exception | None, Delivery | None, int]]:

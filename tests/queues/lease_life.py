@@ -198,9 +198,9 @@ class Life:
             assert self.queue.purge() == len(self.ready)
             self.ready = {}
 
-    def relieve(self) -> None:
+    def page_out(self) -> None:
         for group in groups_of(self.queue):
-            group.relieve(self.chance.randint(1, 2000))
+            group.page_out(self.chance.randint(1, 2000))
 
     def other_traffic(self) -> None:
         """The other queue empties itself, so that segments are retired."""

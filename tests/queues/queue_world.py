@@ -153,9 +153,9 @@ class World:
         self.store.shorten()
         if self.pager.used > self.pager.tight_bytes:
             for queue in self.queues:
-                queue.ready.relieve(self.pager.used - self.pager.tight_bytes)
+                queue.ready.page_out(self.pager.used - self.pager.tight_bytes)
                 for group in groups_of(queue):
-                    group.relieve(self.pager.used - self.pager.tight_bytes)
+                    group.page_out(self.pager.used - self.pager.tight_bytes)
 
     def begin_sync(self) -> None:
         """Take everything that was written so far."""

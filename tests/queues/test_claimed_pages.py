@@ -180,7 +180,7 @@ def test_a_page_of_which_a_message_is_transient_or_came_back_is_taken_apart() ->
         assert entry is not None
         queue.take_held(entry, Client([], 1))
     queue.put_back([entry for entry in back if entry is not None], world.now)
-    queue.ready.relieve(1 << 20, False)
+    queue.ready.page_out(1 << 20, False)
     group = claimed(world, 40)
     found = entries_of(group)
     assert [name_of(each.message) for each in found] == list(range(1, 41))
@@ -235,5 +235,5 @@ def test_the_budget_counts_a_claimed_page_once() -> None:
         assert list(entries_of(group))
         group.ack(100, world.now)
         world.sync()
-        group.relieve(0)
+        group.page_out(0)
         assert world.pager.used == before

@@ -217,11 +217,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.world.end_turn()
 
     @rule(place=QUEUES, want=st.sampled_from([1, 600, 1 << 30]), keeps_head=st.booleans())
-    def relieve(self, place: int, want: int, keeps_head: bool) -> None:
+    def page_out(self, place: int, want: int, keeps_head: bool) -> None:
         """Memory is short."""
         pager = self.world.pager
         before = pager.used
-        freed = self.world.queues[place].ready.relieve(want, keeps_head)
+        freed = self.world.queues[place].ready.page_out(want, keeps_head)
         assert freed == before - pager.used
 
     @rule()

@@ -100,7 +100,7 @@ def test_a_head_of_large_messages_can_be_brought_to_disk() -> None:
     assert len(ready.head) == COUNT, "their size is what they are counted for"
     freed = 0
     while ready.ram_page_bytes() > 0:
-        gained = ready.relieve(PAGE_BYTES)
+        gained = ready.page_out(PAGE_BYTES)
         assert gained > 0
         freed += gained
     assert freed > (COUNT - 6) * SEPARATE_BODY_BYTES

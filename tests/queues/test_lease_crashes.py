@@ -26,7 +26,7 @@ def course(life: Life) -> None:
         if turn == 3:
             while life.groups:
                 life.release()
-        for step in (life.publish, life.ack, life.relieve, life.settle, life.claim, life.other_traffic):
+        for step in (life.publish, life.ack, life.page_out, life.settle, life.claim, life.other_traffic):
             step()
         life.sync()
         life.check()
@@ -77,7 +77,7 @@ def test_random_lives_with_crashes(seed: int) -> None:
                         life.ack,
                         life.release,
                         life.purge,
-                        life.relieve,
+                        life.page_out,
                         life.other_traffic,
                         life.sync,
                         life.sync,

@@ -244,7 +244,7 @@ def test_a_release_puts_everything_back_in_its_place(is_stored: bool) -> None:
     group.ack(7, 1)
     if is_stored:
         world.sync()
-        group.relieve(1 << 30)
+        group.page_out(1 << 30)
         assert group.ram_page_bytes() == 0
     assert group.release(1) == 43
     queue = world.queues[0]
@@ -388,7 +388,7 @@ def test_groups_of_a_queue_that_is_not_durable_are_in_ram() -> None:
     group = open_group(world)
     assert group.claim(8, 1 << 30, 1) == 8
     group.ack(3, 1)
-    group.relieve(1 << 30)
+    group.page_out(1 << 30)
     assert names_in(group) == [4, 5, 6, 7, 8]
     group.release(1)
     assert ready_names(world, world.queues[0]) == [4, 5, 6, 7, 8, 9, 10]

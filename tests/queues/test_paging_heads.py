@@ -107,7 +107,7 @@ def test_stragglers_find_their_places(seed: int) -> None:
         if chance.random() < 0.5:
             turns(world, chance.randint(1, 4))
         if chance.random() < 0.2:
-            world.queues[0].ready.relieve(1 << 30, keeps_head=False)
+            world.queues[0].ready.page_out(1 << 30, keeps_head=False)
     turns(world, 60)
     assert world.pager.used <= 2 * LONG_HEAD_BYTES
     if seed % 2:

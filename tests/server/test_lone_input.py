@@ -17,7 +17,7 @@ import pytest
 from amqp_broker.node import Node
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
-from amqp_broker.server.driver import LONE_BYTES, Driver
+from amqp_broker.server.driver import IMMEDIATE_TURN_BYTES, Driver
 from amqp_broker.server.listener import Listener
 from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
@@ -71,7 +71,8 @@ def test_reads_about_as_long_as_what_counts_as_lone(broker: Broker, pieces: int)
     transport = opened(broker, queue)
     around = len(publish(queue, b""))
     sent = []
-    for length in [*range(LONE_BYTES - 3, LONE_BYTES + 4), 2 * LONE_BYTES, 2 * LONE_BYTES + 1]:
+    most = IMMEDIATE_TURN_BYTES
+    for length in [*range(most - 3, most + 4), 2 * most, 2 * most + 1]:
         body = struct.pack(">L", length) + b"x" * (length - around - 12)
         octets = publish(queue, body)
         sent.append(body)

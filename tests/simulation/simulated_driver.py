@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from amqp_broker.connection.connection import Connection
-from amqp_broker.flow.hold import Hold
 from amqp_broker.flow.peer import Peer
+from amqp_broker.flow.pending_answers import PendingAnswer
 from amqp_broker.flow.state import ENDING
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node, Turn
@@ -91,8 +91,8 @@ def watched(kind: type[Node], before_release: Callable[[object], None]) -> type[
             answers = self.answers
             end, park = answers.end, answers.park
 
-            def end_watched(hold: Hold, answer: Callable[[], None]) -> None:
-                answers.holds.pop(hold, None)
+            def end_watched(hold: PendingAnswer, answer: Callable[[], None]) -> None:
+                answers.timed.pop(hold, None)
                 before_release(hold.connection)
                 end(hold, answer)
 
@@ -192,7 +192,7 @@ class SimulatedDriver:
             self.model.committed(command, queue_id)
         self._committed.clear()
         others = [client for client in self.clients if client not in self._parked]
-        held = [hold.connection for hold in self.node.answers.holds]
+        held = [hold.connection for hold in self.node.answers.timed]
         waiting: list[SimulatedClient] = []
         parked_again: list[SimulatedClient] = []
         for client in [*self._parked, *others]:

@@ -20,7 +20,7 @@ ASKED = (
     "channels_opened_total", "channels_closed_total", "queues_declared_total", "queues_created_total",
     "queues_deleted_total", "process_open_fds", "process_resident_memory_bytes", "disk_space_available_bytes",
     "process_max_fds", "resident_memory_limit_bytes", "disk_space_available_limit_bytes", "erlang_uptime_seconds",
-    "queue_messages_ready", "queue_messages_unacked", "alarms_memory_used_watermark",
+    "queue_messages_ready", "queue_messages_unacked", "alarms_memory_used_watermark", "raft_term", "raft_term_total",
 )  # fmt: skip
 
 
@@ -90,6 +90,8 @@ def test_objects_of_their_own(http: Http) -> None:
     assert [dict(key[1])["queue"] for key in named if key[0] == "rabbitmq_detailed_queue_messages"] == ["other"]
     wide = scrape(metrics, "/metrics/detailed?family=vhost_status&family=exchange_bindings&family=exchange_names")
     assert wide["rabbitmq_cluster_vhost_status", frozenset({("vhost", "m")})] == 1
+    groups = scrape(metrics, "/metrics/detailed?family=ra_metrics")
+    assert {dict(key[1])["group"] for key in groups if key[0] == "rabbitmq_detailed_raft_commit_index"} >= {"0", "1"}
     for wrong in ("family=nonsense", "family=queue_coarse_metrics&queue=(a%2B)%2B"):
         assert metrics("GET", f"/metrics/detailed?{wrong}", prefix="").status == 400
     assert metrics("GET", "/metrics/nothing", prefix="").status == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 from pathlib import Path
@@ -55,9 +56,6 @@ def test_it_ends_with_its_parent_whatever_happens() -> None:
         (child,) = children_of(broker.process.pid)
         gone = os.pidfd_open(child)
         broker.end(kill=True)
-        assert signal.Signals(signal.SIGKILL)
-        import select
-
         poller = select.poll()
         poller.register(gone, select.POLLIN)
         assert poller.poll(30_000), "it would go on without its node"
@@ -99,3 +97,8 @@ def test_a_node_for_others_only_has_a_door_for_it() -> None:
         ports = {each["port"] for each in http.get("/overview")["listeners"] if each["protocol"] == "amqp"}
         assert ports == {broker.port}
         http.close()
+
+
+def test_a_broker_without_it_says_how_to_have_it() -> None:
+    with pytest.raises(RuntimeError, match=r"running\(management=True\)"):
+        _ = amqp_broker.running().management_url

@@ -52,6 +52,7 @@ class Channels(Kind):
             "prefetch_count": lambda one: one.consumer_prefetch,
             "global_prefetch_count": lambda one: one.prefetch,
             "messages_unacknowledged": _unacknowledged,
+            "oldest_unacked_message_age_ms": self._oldest_age,
             "messages_unconfirmed": lambda one: one.confirms.published - one.confirms.confirmed,
             "messages_uncommitted": lambda one: len(one.transaction.messages) if one.transaction is not None else 0,
             "acks_uncommitted": lambda one: len(one.transaction.settlements) if one.transaction is not None else 0,
@@ -60,6 +61,11 @@ class Channels(Kind):
             "confirm_count": lambda one: one.confirms.confirmed,
             "deliver_get": lambda one: one.first_tag + len(one.unacked) - 1,
         }
+
+    def _oldest_age(self, one: Channel) -> int | None:
+        """Since the broker took the message that the channel has held for longest."""
+        first = one.unacked[one.head] if one.head < len(one.unacked) else None
+        return max(0, self.broker.clock.now - first.message.timestamp) if first is not None else None
 
     def things(self, scope: Scope, after: Cursor | None) -> Things:
         """See Kind."""

@@ -174,7 +174,7 @@ class Pages:
     def _serve_rows(self, request: Request) -> Steps:
         """Rows of things whose home this is."""
         kind, columns = self._kind(request), _columns(self._kind(request), request, is_own=False)
-        things = [kind.keyed(tuple(name)) for name in request.get("names")]
+        things = [kind.keyed(tuple(name)) for name in request.fields["names"]]
         are_there = [thing is not None and kind.is_there(thing) for thing in things]
         there = [thing for thing, is_there in zip(things, are_there, strict=True) if is_there]
         rows = yield from make_rows(kind, there, columns)

@@ -10,7 +10,7 @@ from amqp_broker.management.request import JsonText, encode_value
 from amqp_broker.turn.task import Steps
 
 #: So many rows are made in one slice.
-_SLICE = 8
+_SLICE = 4
 
 
 def make_rows(kind: Kind, things: list[Any], columns: Mapping[str, Callable[[Any], Any]]) -> Steps:

@@ -11,7 +11,7 @@ cdef long long _HANDED_AT_ONCE, _REMADE
 cdef class CommandSink(WriteGroup):
     cdef public unsigned int epoch
     cdef public int rest_ms
-    cdef public dict holders
+    cdef public dict delivery_owners
     cdef public list settling
     cdef public dict _fetching
     cdef public object _tallying
@@ -25,12 +25,12 @@ cdef class CommandSink(WriteGroup):
     cpdef object submit(self, object command, object receipt=*)
     cpdef void touch(self) except *
     cpdef void limit_rest(self, int rest_ms) except *
-    @cython.locals(settling=list, holder=ProxyConsumer)
+    @cython.locals(settling=list, delivery_owner=ProxyConsumer)
     cpdef void flush(self, object receipt=*) except *
     cpdef void handed_out(self, Delivery delivery) except *
-    cpdef void hand_out_later(self, ProxyConsumer holder) except *
+    cpdef void hand_out_later(self, ProxyConsumer delivery_owner) except *
     cpdef void other_effect(self, object effect) except *
-    @cython.locals(holder=ProxyConsumer)
+    @cython.locals(delivery_owner=ProxyConsumer)
     cpdef void take_effects(self, object effects) except *
     @cython.locals(content=bytes)
     cpdef int publish(self, Message message, list proxies, object receipt, bint is_again, long long now) except -1

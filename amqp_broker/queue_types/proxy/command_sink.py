@@ -79,16 +79,16 @@ _TAKEN: int = PublishOutcome.TAKEN
 class DetachReceipt(Receipt):
     """When a consumer is known to have gone, nothing comes for it any more."""
 
-    def __init__(self, sink: CommandSink, holder: ProxyConsumer) -> None:
+    def __init__(self, sink: CommandSink, delivery_owner: ProxyConsumer) -> None:
         self._sink = sink
-        self._holder = holder
+        self._delivery_owner = delivery_owner
 
     def expect(self) -> None:
         """One command: the Detach."""
 
     def complete(self, refusal: Refusal | None) -> None:
         """It is done."""
-        self._sink.holders.pop(self._holder.number, None)
+        self._sink.delivery_owners.pop(self._delivery_owner.number, None)
 
 
 class CommandSink(WriteGroup):
@@ -106,7 +106,7 @@ class CommandSink(WriteGroup):
         self._to_hand_out = _HANDED_AT_ONCE
         self._late: deque[ProxyConsumer] = deque()
         self._is_handing_out = False
-        self.holders: dict[int, ProxyConsumer] = {}
+        self.delivery_owners: dict[int, ProxyConsumer] = {}
         self.settling: list[ProxyConsumer] = []
         self._fetching: dict[int, tuple[ProxyConsumer, Fetched]] = {}
         self._tallying: deque[Tallied] = deque()
@@ -160,21 +160,21 @@ class CommandSink(WriteGroup):
             self.submit(Enqueue(queue_ids, message), receipt)
         return _TAKEN
 
-    def attach(self, holder: ProxyConsumer) -> None:
+    def attach(self, delivery_owner: ProxyConsumer) -> None:
         """Deliveries for this number are the holder's."""
-        self.holders[holder.number] = holder
+        self.delivery_owners[delivery_owner.number] = delivery_owner
 
-    def detach(self, holder: ProxyConsumer, gives_back: bool) -> None:
+    def detach(self, delivery_owner: ProxyConsumer, gives_back: bool) -> None:
         """The consumer gets nothing more; what its client holds stays with it, or goes back."""
         self.flush()  # what was settled does not go back
-        self.submit(Detach(holder.number, gives_back, holder.seen), DetachReceipt(self, holder))
-        holder.is_released = gives_back
-        holder.end()
+        self.submit(Detach(delivery_owner.number, gives_back, delivery_owner.seen), DetachReceipt(self, delivery_owner))
+        delivery_owner.is_released = gives_back
+        delivery_owner.end()
 
-    def fetch(self, holder: ProxyConsumer, queue_id: int, then: Fetched) -> None:
+    def fetch(self, delivery_owner: ProxyConsumer, queue_id: int, then: Fetched) -> None:
         """Fetch one message, which the holder then has."""
-        self._fetching[holder.number] = (holder, then)
-        self.submit(Get(holder.number, queue_id))
+        self._fetching[delivery_owner.number] = (delivery_owner, then)
+        self.submit(Get(delivery_owner.number, queue_id))
 
     def purge(self, queue_id: int, then: Tallied) -> None:
         """Drop all ready messages of a queue."""
@@ -186,9 +186,9 @@ class CommandSink(WriteGroup):
         if self.settling:
             settling, self.settling = self.settling, []
             self.rest_ms = _ACK_REST_MS
-            for holder in settling:
-                holder.is_settling = False
-                holder.flush(receipt)
+            for delivery_owner in settling:
+                delivery_owner.is_settling = False
+                delivery_owner.flush(receipt)
 
     # -- handing out ---------------------------------------------------------------------------------------------------
 
@@ -198,12 +198,12 @@ class CommandSink(WriteGroup):
         if self._to_hand_out <= 0 and self.background is not None:
             self.may_hand_out = False
 
-    def hand_out_later(self, holder: ProxyConsumer) -> None:
+    def hand_out_later(self, delivery_owner: ProxyConsumer) -> None:
         """It has credit for what waits for it, and this turn has handed out enough."""
-        if holder.is_late:
+        if delivery_owner.is_late:
             return
-        holder.is_late = True
-        self._late.append(holder)
+        delivery_owner.is_late = True
+        self._late.append(delivery_owner)
         if not self._is_handing_out and self.background is not None:
             self._is_handing_out = True
             self.background.add(self._hand_out_some)
@@ -215,10 +215,10 @@ class CommandSink(WriteGroup):
         self.may_hand_out = True
         late = self._late
         while late and self.may_hand_out:
-            holder = late.popleft()
-            holder.is_late = False
-            if not holder.is_ended:
-                holder.hand_out()
+            delivery_owner = late.popleft()
+            delivery_owner.is_late = False
+            if not delivery_owner.is_ended:
+                delivery_owner.hand_out()
         self._is_handing_out = bool(late)
         return self._is_handing_out
 
@@ -229,12 +229,14 @@ class CommandSink(WriteGroup):
         if not self._is_handing_out:
             self._to_hand_out = _HANDED_AT_ONCE
             self.may_hand_out = True
-        holders = self.holders
+        delivery_owners = self.delivery_owners
         for effect in effects:
             if type(effect) is Delivered:
-                holder = holders.get(effect.consumer)
-                if holder is not None:
-                    holder.deliver(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
+                delivery_owner = delivery_owners.get(effect.consumer)
+                if delivery_owner is not None:
+                    delivery_owner.deliver(
+                        effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count
+                    )
                 else:
                     log.error("a delivery for consumer %d, which is not known here, waits for the end of the session",
                               effect.consumer)  # fmt: skip
@@ -259,35 +261,37 @@ class CommandSink(WriteGroup):
         found = self._fetching.pop(effect.consumer, None)
         if found is None:
             return
-        holder, then = found
+        delivery_owner, then = found
         delivery = None
         if effect.message is not None:
-            delivery = holder.delivery(effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count)
-            delivery.consumer = holder.consumer
+            delivery = delivery_owner.delivery(
+                effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count
+            )
+            delivery.consumer = delivery_owner.consumer
         then(None, delivery, effect.ready)
 
     def _on_attach_refused(self, effect: AttachRefused) -> None:
-        holder = self.holders.pop(effect.consumer, None)
-        if holder is not None:
-            holder.refusal = effect.refusal
-            if holder.is_open:  # it was attached before, in a session that is over
-                self.cancel(holder)
+        delivery_owner = self.delivery_owners.pop(effect.consumer, None)
+        if delivery_owner is not None:
+            delivery_owner.refusal = effect.refusal
+            if delivery_owner.is_open:  # it was attached before, in a session that is over
+                self.cancel(delivery_owner)
 
     def _on_consumer_cancelled(self, effect: ConsumerCancelled) -> None:
-        holder = self.holders.pop(effect.consumer, None)
-        if holder is None or holder.is_ended:
+        delivery_owner = self.delivery_owners.pop(effect.consumer, None)
+        if delivery_owner is None or delivery_owner.is_ended:
             return
-        if holder.is_open:
-            self.cancel(holder)
+        if delivery_owner.is_open:
+            self.cancel(delivery_owner)
         else:
-            holder.refusal = Refusal.NO_QUEUE
+            delivery_owner.refusal = Refusal.NO_QUEUE
 
-    def cancel(self, holder: ProxyConsumer) -> None:
+    def cancel(self, delivery_owner: ProxyConsumer) -> None:
         """The broker ends a consumer; what it held is not its any more."""
-        holder.is_ended = True
-        holder.forget()
-        consumer = holder.consumer
-        holder.proxy.consumers.pop(consumer, None)
+        delivery_owner.is_ended = True
+        delivery_owner.forget()
+        consumer = delivery_owner.consumer
+        delivery_owner.proxy.consumers.pop(consumer, None)
         consumer.on_queue_gone()
 
     # -- the end of an epoch -------------------------------------------------------------------------------------------
@@ -296,33 +300,33 @@ class CommandSink(WriteGroup):
         """A new session: consumers have new numbers (by the old ones), and hold nothing."""
         self.epoch += 1
         self.settling = []
-        holders, self.holders = self.holders, {}
+        delivery_owners, self.delivery_owners = self.delivery_owners, {}
         fetching, self._fetching = self._fetching, {}
-        for holder in (*holders.values(), *[each for each, _ in fetching.values()]):
-            holder.is_settling = False
-            holder.forget()
-        for number, holder in holders.items():
+        for delivery_owner in (*delivery_owners.values(), *[each for each, _ in fetching.values()]):
+            delivery_owner.is_settling = False
+            delivery_owner.forget()
+        for number, delivery_owner in delivery_owners.items():
             if number in numbers:
-                holder.number = numbers[number]
-                self.holders[holder.number] = holder
-        for number, (holder, then) in fetching.items():
-            holder.number = numbers[number]
-            self._fetching[holder.number] = (holder, then)
+                delivery_owner.number = numbers[number]
+                self.delivery_owners[delivery_owner.number] = delivery_owner
+        for number, (delivery_owner, then) in fetching.items():
+            delivery_owner.number = numbers[number]
+            self._fetching[delivery_owner.number] = (delivery_owner, then)
 
     def give_up(self, refusal: Refusal) -> None:
         """All is lost that was on its way, and nothing comes after it: who waits is told, consumers are cancelled."""
         self.epoch += 1
         self.settling = []
-        holders, self.holders = self.holders, {}
+        delivery_owners, self.delivery_owners = self.delivery_owners, {}
         fetching, self._fetching = self._fetching, {}
         tallying, self._tallying = self._tallying, deque()
-        for holder in holders.values():
-            holder.is_settling = False
-            if holder.is_open and not holder.is_ended:
-                self.cancel(holder)
+        for delivery_owner in delivery_owners.values():
+            delivery_owner.is_settling = False
+            if delivery_owner.is_open and not delivery_owner.is_ended:
+                self.cancel(delivery_owner)
             else:
-                holder.refusal = refusal
-                holder.forget()
+                delivery_owner.refusal = refusal
+                delivery_owner.forget()
         for _, then in fetching.values():
             then(refusal, None, 0)
         for tallied in tallying:

@@ -9,7 +9,7 @@ cdef Py_ssize_t _MOST_IN_FLIGHT
 
 @cython.final
 cdef class ProxyDelivery(Delivery):
-    cdef public ProxyConsumer holder
+    cdef public ProxyConsumer delivery_owner
     cdef public unsigned int epoch
 
 @cython.final

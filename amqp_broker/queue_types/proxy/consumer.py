@@ -40,7 +40,7 @@ class ProxyDelivery(Delivery):
     """A message that a log has assigned. holder: to which of its consumers; None once it is settled. epoch: that of the
     stream (CommandSink): afterwards it is nobody's."""
 
-    holder: ProxyConsumer | None
+    delivery_owner: ProxyConsumer | None
     epoch: int
 
 
@@ -124,7 +124,7 @@ class ProxyConsumer:
         delivery.consumer = None
         delivery.is_redelivered = is_redelivered
         delivery.returns = returns
-        delivery.holder = self
+        delivery.delivery_owner = self
         delivery.epoch = self.sink.epoch
         self._held += 1
         return delivery

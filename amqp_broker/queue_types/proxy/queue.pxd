@@ -16,14 +16,14 @@ cdef class QueueProxy(Queue):
     cdef list _reviving
     cdef dict __dict__
 
-    @cython.locals(holder=ProxyConsumer)
+    @cython.locals(delivery_owner=ProxyConsumer)
     cpdef int credit_returned(self, Consumer consumer) except -1
-    @cython.locals(holder=ProxyConsumer)
+    @cython.locals(delivery_owner=ProxyConsumer)
     cpdef int dispatch(self, long long now) except -1
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     cpdef int ack(self, Delivery delivery) except -1
     cpdef int reject(self, Delivery delivery, long long now) except -1
     @cython.locals(delivery=ProxyDelivery)
     cpdef int put_back(self, list deliveries, long long now) except -1
-    @cython.locals(holder=ProxyConsumer)
+    @cython.locals(delivery_owner=ProxyConsumer)
     cdef int _settle(self, ProxyDelivery delivery, object how) except -1

@@ -81,12 +81,12 @@ class QueueProxy(Queue):
             return
         self.had_consumers = True
         receipt = JointReceipt()
-        holder = self._attach(consumer, receipt)
+        delivery_owner = self._attach(consumer, receipt)
 
         def done(refusals: list[Refusal]) -> None:
-            refusal = holder.refusal or (refusals[0] if refusals else None)
+            refusal = delivery_owner.refusal or (refusals[0] if refusals else None)
             if refusal is None:
-                holder.is_open = True
+                delivery_owner.is_open = True
                 then(None)
             else:
                 self.consumers.pop(consumer, None)
@@ -98,41 +98,41 @@ class QueueProxy(Queue):
         if not self.is_prepared:
             self.prepare()
         sink = self.sink
-        holder = ProxyConsumer(self, sink, consumer, sink.new_consumer(), consumer.prefetch_limit())
+        delivery_owner = ProxyConsumer(self, sink, consumer, sink.new_consumer(), consumer.prefetch_limit())
         consumer.queue = self
-        self.consumers[consumer] = holder
-        sink.attach(holder)
+        self.consumers[consumer] = delivery_owner
+        sink.attach(delivery_owner)
         sink.submit(
             Attach(
-                holder.number, self.queue_id, holder.prefetch, consumer.no_ack, consumer.priority,
+                delivery_owner.number, self.queue_id, delivery_owner.prefetch, consumer.no_ack, consumer.priority,
                 consumer.is_exclusive, consumer.tag,
             ),
             receipt,
         )  # fmt: skip
-        return holder
+        return delivery_owner
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """See Queue; what waits for it here goes back."""
-        holder = self.consumers.pop(consumer, None)
-        if holder is None:
+        delivery_owner = self.consumers.pop(consumer, None)
+        if delivery_owner is None:
             return
-        if self.is_deleted or holder.refusal is not None:
-            holder.is_ended = True
-            holder.forget()
+        if self.is_deleted or delivery_owner.refusal is not None:
+            delivery_owner.is_ended = True
+            delivery_owner.forget()
         else:
-            self.sink.detach(holder, gives_back)
+            self.sink.detach(delivery_owner, gives_back)
 
     def count_unseen(self, consumer: Consumer) -> int:
         """See Queue: those that wait here."""
-        holder = self.consumers.get(consumer)
-        return 0 if holder is None else len(holder.waiting)
+        delivery_owner = self.consumers.get(consumer)
+        return 0 if delivery_owner is None else len(delivery_owner.waiting)
 
     def part(self, consumer: Consumer, now: int) -> Departure | None:
         """See Queue: to tell the log may bring back very many, for others to get."""
-        holder = self.consumers.pop(consumer, None)
-        if holder is not None:
-            holder.end()
-        return holder
+        delivery_owner = self.consumers.pop(consumer, None)
+        if delivery_owner is not None:
+            delivery_owner.end()
+        return delivery_owner
 
     def is_abandoned(self) -> bool:
         """See Queue: that is seen where its log is."""
@@ -140,28 +140,28 @@ class QueueProxy(Queue):
 
     def prefetch_changed(self, consumer: Subscriber) -> None:
         """A limit of the consumer, or of its channel, was changed."""
-        holder = self.consumers.get(consumer)
-        if holder is not None and not self.is_deleted:
+        delivery_owner = self.consumers.get(consumer)
+        if delivery_owner is not None and not self.is_deleted:
             limit = consumer.prefetch_limit()
-            if limit != holder.prefetch:
-                holder.prefetch = limit
-                self.sink.submit(Prefetch(holder.number, limit))
+            if limit != delivery_owner.prefetch:
+                delivery_owner.prefetch = limit
+                self.sink.submit(Prefetch(delivery_owner.number, limit))
 
     def credit_returned(self, consumer: Consumer) -> None:
         """The consumer may have credit again; call `dispatch` afterwards."""
         consumer.is_waiting = True
-        holder = self.consumers.get(consumer)
-        if holder is not None and holder.waiting:
-            self._reviving.append(holder)
+        delivery_owner = self.consumers.get(consumer)
+        if delivery_owner is not None and delivery_owner.waiting:
+            self._reviving.append(delivery_owner)
 
     def dispatch(self, now: int) -> None:
         """Consumers that may have credit again get what waits for them."""
         if self._reviving:
             reviving = self._reviving
             self._reviving = []
-            for holder in reviving:
-                if not holder.is_ended:
-                    holder.hand_out()
+            for delivery_owner in reviving:
+                if not delivery_owner.is_ended:
+                    delivery_owner.hand_out()
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -184,20 +184,19 @@ class QueueProxy(Queue):
             self._settle(delivery, _RETURN)
 
     def _settle(self, delivery: ProxyDelivery, how: How) -> None:
-        holder = delivery.holder
+        delivery_owner = delivery.delivery_owner
         delivery.consumer = None
-        delivery.holder = None
+        delivery.delivery_owner = None
         # What was delivered before the stream's session ended has returned to the queue by itself.
-        if (
-            delivery.epoch == self.sink.epoch and not self.is_deleted and holder is not None and not holder.is_released
-        ):
-            holder.settle(delivery.sequence, how)
+        is_of_this_session = delivery.epoch == self.sink.epoch and not self.is_deleted
+        if is_of_this_session and delivery_owner is not None and not delivery_owner.is_released:
+            delivery_owner.settle(delivery.sequence, how)
 
     def when_settled(self, receipt: Receipt, has_refused: bool) -> None:
         """See Queue: when the log has taken it."""
-        for holder in self.sink.settling:
-            if holder.proxy is self:
-                holder.flush(receipt)
+        for delivery_owner in self.sink.settling:
+            if delivery_owner.proxy is self:
+                delivery_owner.flush(receipt)
 
     # -- answers that come later ---------------------------------------------------------------------------------------
 
@@ -216,10 +215,10 @@ class QueueProxy(Queue):
         if not self.is_prepared:
             self.prepare()
         sink = self.sink
-        holder = ProxyConsumer(self, sink, getter, sink.new_consumer(), 0)
-        holder.is_open = True
+        delivery_owner = ProxyConsumer(self, sink, getter, sink.new_consumer(), 0)
+        delivery_owner.is_open = True
         sink.fetch(
-            holder,
+            delivery_owner,
             self.queue_id,
             lambda refusal, delivery, left: then(self._refusal(refusal), delivery, left),
         )
@@ -254,7 +253,7 @@ class QueueProxy(Queue):
         count = self.message_count()
         self.is_deleted = True
         for consumer in list(self.consumers):
-            holder = self.consumers[consumer]
-            if holder.is_open:
-                self.sink.cancel(holder)
+            delivery_owner = self.consumers[consumer]
+            if delivery_owner.is_open:
+                self.sink.cancel(delivery_owner)
         return count

@@ -1,4 +1,4 @@
-"""LetterCarrier: takes the dead letters of a group's quorum queues to where they are to go, on the node that leads.
+"""DeadLetterPublisher: takes the dead letters of a group's quorum queues where they are to go, on the node that leads.
 
     DeadLettered -> noted -> work: published, with a receipt -> done in all its queues, and synced -> Dispatched
                       ^------- not done: tried again after RETRY_MS
@@ -52,7 +52,7 @@ class _Unsynced(NamedTuple):
     letter: int
 
 
-class LetterCarrier:
+class DeadLetterPublisher:
     """The letters of one group, while this node leads it."""
 
     def __init__(

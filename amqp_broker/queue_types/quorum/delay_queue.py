@@ -1,7 +1,8 @@
 """DelayQueue: where a durable exchange holds persistent messages back: a queue of a group that nobody consumes.
 
     hold -> Enqueue, with the delay for its expiration -> stands in the order of what is due -> expires: a dead letter
-    -> LetterCarrier, on the node that leads -> release -> the exchange routes it -> its queues have it -> Dispatched
+    -> DeadLetterPublisher, on the node that leads -> release -> the exchange routes it -> its queues have it
+    -> Dispatched
 
 So what is held back is on a majority's disks, and whichever node leads when it is due publishes it
 (queue_types/quorum/dead_letters.py says to whom that may happen twice).

@@ -4,7 +4,7 @@
     ... -> committed -> QueueGroupMachine.apply -> absorb: deliveries, answers, receipts
 
 On the node that leads there are chores: the passing of time (Tick), nodes that are gone (NodeDown), queues that the
-metadata have and the log has not, or the other way round (OpenQueue, DropQueue), dead letters (LetterCarrier).
+metadata have and the log has not, or the other way round (OpenQueue, DropQueue), dead letters (DeadLetterPublisher).
 
 Invariants:
 1. A receipt is complete when the own machine has applied its command, and not before.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
-from amqp_broker.queue_types.quorum.dead_letters import LetterCarrier
+from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import Receipt
 from queues.pager import Pager
@@ -123,7 +123,7 @@ class QueueGroup(CommandSink):
         self.machine = QueueGroupMachine(groups.own_node, self.pager)
         self.raft: Group = None  # type: ignore[assignment]  # `open` sets it: the machine has to be there first
         self.stream: OwnStream = None  # type: ignore[assignment]  # likewise
-        self.letters = LetterCarrier(self, groups, host.store, host.background)
+        self.letters = DeadLetterPublisher(self, groups, host.store, host.background)
         self._groups = groups
         self.host = host
         self.background = host.background
@@ -175,9 +175,9 @@ class QueueGroup(CommandSink):
         """What its messages hold in RAM, octets."""
         return int(self.pager.used)
 
-    def relieve(self, want_bytes: int, keeps_heads: bool) -> int:
+    def page_out(self, want_bytes: int, keeps_heads: bool) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
-        return self.machine.relieve(want_bytes, keeps_heads)
+        return self.machine.page_out(want_bytes, keeps_heads)
 
     # -- queues of the metadata --------------------------------------------------------------------------------------
 

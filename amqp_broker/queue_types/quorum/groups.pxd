@@ -41,7 +41,7 @@ cdef class QuorumGroups:
     cpdef bint send_batch(self, str leader, long long group_id, bytes batch) except -1
     @cython.locals(group=QueueGroup)
     cpdef void begin_end_of_turn(self, long long now) except *
-    cpdef void note_changed(self) except *
+    cpdef void record_change(self) except *
     @cython.locals(served=dict, group=QueueGroup, due="long long")
     cpdef void end_turn(self, long long position) except *
     @cython.locals(deadline="long long", due="long long")

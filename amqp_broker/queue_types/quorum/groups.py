@@ -226,7 +226,7 @@ class QuorumGroups:
             group = self.all[next(iter(self._touched))]
             group.end_turn(now)
 
-    def note_changed(self) -> None:
+    def record_change(self) -> None:
         """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
         self.is_busy = bool(self._touched)
         self._served.update(dict.fromkeys(self._changed))

@@ -233,7 +233,7 @@ class Home:
     def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
         """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""
         pager = self._pager
-        if pager.used + pager.elsewhere <= pager.budget_bytes or len(consumer.held) < pager.unacked_allowed():
+        if pager.used + pager.others_bytes <= pager.budget_bytes or len(consumer.held) < pager.unacked_allowed():
             return False
         self._starved[consumer] = None
         if self._retries_at <= self._clock.now:

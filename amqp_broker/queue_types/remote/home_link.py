@@ -188,15 +188,15 @@ class HomeLink(CommandSink):
     def _tell_taken(self) -> None:
         """The home learns what was taken, when it is much."""
         consumers: list[tuple[int, int]] = []
-        holders = self.holders
+        delivery_owners = self.delivery_owners
         done = []
         for number, flow in self._untaken.items():
-            holder = holders.get(number)
-            if holder is None:
+            delivery_owner = delivery_owners.get(number)
+            if delivery_owner is None:
                 self._flows.pop(number, None)
                 done.append(number)
                 continue
-            flow.take_all_but(len(holder.waiting))
+            flow.take_all_but(len(delivery_owner.waiting))
             if not flow.sizes:
                 done.append(number)
             if flow.taken - flow.told >= CONSUMER_WINDOW_BYTES // 4:
@@ -241,10 +241,10 @@ class HomeLink(CommandSink):
         size = effect.message.size
         self._received += size
         number = effect.consumer
-        holder = self.holders.get(number)
-        if holder is None or holder.proxy.is_deleted:
+        delivery_owner = self.delivery_owners.get(number)
+        if delivery_owner is None or delivery_owner.proxy.is_deleted:
             # Its queue is deleted here, and not yet there.
-            self.holders.pop(number, None)
+            self.delivery_owners.pop(number, None)
             self.submit(Detach(number, True))
             return
         flow = self._flows.get(number)
@@ -320,10 +320,10 @@ class HomeLink(CommandSink):
         """Whether publishers have to wait: the home is short of memory or disk, or has not confirmed so much."""
         return self.is_blocked or self.backlog_bytes > limit_bytes
 
-    def waits_for(self, holder: ProxyConsumer) -> int:
+    def waits_for(self, delivery_owner: ProxyConsumer) -> int:
         """Octets that wait for a consumer's client."""
-        flow = self._flows.get(holder.number)
+        flow = self._flows.get(delivery_owner.number)
         if flow is None:
             return 0
-        flow.take_all_but(len(holder.waiting))
+        flow.take_all_but(len(delivery_owner.waiting))
         return flow.received - flow.taken

@@ -22,7 +22,7 @@ def show_objects(asked: Asked, shape: Shape, keep: Callable[[Row], bool] | None 
     found = read_objects(asked, shape.kind)
     rows = found.rows if keep is None else [row for row in found.rows if keep(row)]
     readings = asked.services.readings
-    value = answer_list([shape.finish(row, found.at, readings, view) for row in rows], wanted)
+    value = answer_list(rows, wanted, lambda row: shape.finish(row, found.at, readings, view))
     return Answer(value=value, headers=stale_headers(found))
 
 

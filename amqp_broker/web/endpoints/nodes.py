@@ -63,19 +63,19 @@ def _facts(asked: Asked) -> dict[str, Any]:
 
 
 def _show(asked: Asked, name: str, facts: dict[str, Any], view: View) -> dict[str, Any]:
-    """Of members elsewhere only whether they run; of the one here what it and its machine say."""
-    if name not in facts["running"]:
+    """What a member says of itself; of the one here what its machine says, too."""
+    told = facts["nodes"].get(name)
+    if told is None:
         return {"name": name, "type": "disc", "running": False}
     is_here = name == facts["name"]
-    told = facts if is_here else {}
     usage = usage_of(int(facts["os_pid"]), facts["data_dir"]) if is_here else Usage()
     shown = {**_about(asked, usage, told), "name": name}
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
     counters = (*_ZEROS, *CHURN, "context_switches")
-    totals = asked.services.totals.read() if is_here else {}
+    totals = asked.services.totals.read()["nodes"].get(name, {})
     shown.update({each: totals.get(each, 0) for each in CHURN})
     values = {each: shown.get(each) or 0 for each in (*counters, *_GAUGES)}
-    readings = asked.services.readings.add("nodes", name, facts["at"], values)
+    readings = asked.services.readings.add("nodes", name, told["at"], values)
     pair = [each for each in readings if each is not None]
     shown.update(_details(pair, counters, view))
     return shown
@@ -101,7 +101,7 @@ def _about(asked: Asked, usage: Usage, facts: dict[str, Any]) -> dict[str, Any]:
         "fd_total": usage.descriptors_limit,
         "sockets_used": usage.sockets,
         "sockets_total": usage.descriptors_limit,
-        "mem_used": usage.resident_bytes,
+        "mem_used": usage.resident_bytes or facts.get("mem_used", 0),
         "mem_limit": usage.memory_bytes,
         "mem_alarm": False,
         "disk_free": usage.disk_free_bytes,

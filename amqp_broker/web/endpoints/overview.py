@@ -15,7 +15,8 @@ from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.parameters import cluster_name_of
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.rates import Grid, Reading, details
-from amqp_broker.web.shapes import DELIVERED, LENGTHS, nest, read_view
+from amqp_broker.web.shapes import LENGTHS, nest, read_view
+from amqp_broker.web.totals import sums_of
 
 #: The API that is emulated: clients look for a number that begins so.
 API_LEVEL: Final = "4.2.0"
@@ -26,7 +27,7 @@ CHURN: Final = (
 )  # fmt: skip
 MESSAGES: Final = (
     "publish", "confirm", "return_unroutable", "drop_unroutable", "deliver", "deliver_no_ack", "get", "get_no_ack",
-    "get_empty", "redeliver", "ack", "disk_reads", "disk_writes",
+    "get_empty", "deliver_get", "redeliver", "ack", "disk_reads", "disk_writes",
 )  # fmt: skip
 OBJECTS: Final = ("channels", "connections", "consumers", "exchanges", "queues")
 RETENTION: Final = {"global": [600, 3600], "basic": [600, 3600], "detailed": [600]}
@@ -42,14 +43,11 @@ def python_version() -> str:
 
 
 def show_overview(asked: Asked) -> Answer:
-    view, totals = read_view(asked.query), asked.services.totals.read()
-    known = asked.services.totals.history.readings()
+    view, told = read_view(asked.query), asked.services.totals.read()
+    totals, known = sums_of(told), asked.services.totals.history.readings()
     stats = {name: totals.get(name, 0) for name in MESSAGES}
-    stats["deliver_get"] = sum(stats[name] for name in DELIVERED)
-    for reading in known:
-        reading.values = {**reading.values, "deliver_get": sum(reading.values.get(name, 0) for name in DELIVERED)}
     shown: dict[str, Any] = {
-        **_about(asked, totals),
+        **_about(asked, told),
         "message_stats": nest(stats, known, view.grids.get("msg_rates")),
         "churn_rates": _with_details(totals, CHURN, known, view.grids.get("msg_rates")),
         "queue_totals": _lengths(asked, totals, known, view.grids.get("lengths")),

@@ -14,7 +14,6 @@ from amqp_broker.web.body import read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
 from amqp_broker.web.errors import bad_request
-from amqp_broker.web.node_client import LONG_DEADLINE_S
 
 CLUSTER_NAME = "cluster_name"
 
@@ -69,7 +68,7 @@ def show_global(asked: Asked) -> Answer:
 def put_global(asked: Asked) -> Answer:
     value, name = read_body(asked.body, ValueBody).value, asked.name("parameter")
     was_there = any(row["name"] == name for row in asked.objects("global_parameters").rows)
-    _set_global(asked, name, value)
+    asked.change("global_parameter.put", name=name, value=value)
     return created(was_there)
 
 
@@ -78,11 +77,6 @@ def delete_global(asked: Asked) -> Answer:
     find_row(asked, "global_parameters", name=name)
     asked.change("global_parameter.delete", name=name)
     return no_content()
-
-
-def _set_global(asked: Asked, name: str, value: Any) -> None:
-    definitions = {"global_parameters": [{"name": name, "value": value}]}
-    asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, definitions=definitions)
 
 
 def cluster_name_of(asked: Asked) -> str:
@@ -98,7 +92,7 @@ def show_cluster_name(asked: Asked) -> Answer:
 
 
 def put_cluster_name(asked: Asked) -> Answer:
-    _set_global(asked, CLUSTER_NAME, read_body(asked.body, NameBody).name)
+    asked.change("global_parameter.put", name=CLUSTER_NAME, value=read_body(asked.body, NameBody).name)
     return no_content()
 
 

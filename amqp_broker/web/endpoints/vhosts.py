@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
@@ -37,7 +36,7 @@ def list_vhosts(asked: Asked) -> Answer:
     sums = _messages(asked.objects("queues").rows) if view.has_rates else {}
     rows = [{**row, **sums.get(row["name"], {})} for row in found.rows]
     readings = asked.services.readings
-    return Answer(value=answer_list([VHOST.finish(row, found.at, readings, view) for row in rows], wanted))
+    return Answer(value=answer_list(rows, wanted, lambda row: VHOST.finish(row, found.at, readings, view)))
 
 
 def show_vhost(asked: Asked) -> Answer:
@@ -61,23 +60,7 @@ def _messages(queues: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def put_vhost(asked: Asked) -> Answer:
     name, body = asked.name("vhost"), read_body(asked.body, VhostBody)
-    asked_for = _about(body)
-    known = next((row for row in asked.objects("vhosts").rows if row["name"] == name), None)
-    if known is None:
-        asked.change("vhost.create", name=name, permissions_for=asked.user.name)
-    if asked_for:
-        try:
-            _describe(asked, name, {**(known or {}), **asked_for})
-        except SystemRequestError:
-            if known is None:
-                asked.change("vhost.delete", name=name)
-            raise
-    return created(known is not None)
-
-
-def _about(body: VhostBody) -> dict[str, Any]:
-    """What a body says, and no more."""
-    about: dict[str, Any] = {}
+    about: dict[str, Any] = {"name": name}
     if body.description is not None:
         about["description"] = body.description
     if body.tags is not None:
@@ -87,12 +70,11 @@ def _about(body: VhostBody) -> dict[str, Any]:
         about["default_queue_type"] = queue_type
     if body.tracing is not None:
         about["tracing"] = flag(body.tracing)
-    return about
-
-
-def _describe(asked: Asked, name: str, about: dict[str, Any]) -> None:
-    told = {key: about[key] for key in ("description", "tags", "default_queue_type", "tracing") if key in about}
-    asked.change("definitions.import", definitions={"vhosts": [{"name": name, **told}]})
+    was_there = is_there(asked, "vhosts", name=name)
+    if not was_there:
+        about["permissions_for"] = asked.user.name
+    asked.change("vhost.create", **about)
+    return created(was_there)
 
 
 def delete_vhost(asked: Asked) -> Answer:

@@ -25,6 +25,7 @@ from amqp_broker.web.prometheus.objects import (
     oldest_ages,
     queue_infos,
 )
+from amqp_broker.web.prometheus.raft import FAMILY, raft_families
 from amqp_broker.web.prometheus.text import GAUGE, MEDIA, Family, write
 from amqp_broker.web.prometheus.whole import (
     OWN_PREFIX,
@@ -51,25 +52,27 @@ _BY_OBJECT: Final[tuple[tuple[n.Metric, ...], ...]] = (
 )  # fmt: skip
 #: Families that RabbitMQ has, and we have nothing to say in.
 _EMPTY: Final = frozenset(
-    {"queue_exchange_metrics", "channel_queue_exchange_metrics", "ra_metrics", "stream_consumer_metrics",
+    {"queue_exchange_metrics", "channel_queue_exchange_metrics", "stream_consumer_metrics",
      "channel_process_metrics", "connection_process_metrics"}
 )  # fmt: skip
 
 
 def show_totals(asked: Asked) -> Answer:
-    return _text(asked, "aggregated", _whole(asked))
+    return _text(asked, "aggregated", (*_whole(asked), *raft_families(asked.services, PREFIX, by_group=False)))
 
 
 def show_objects(asked: Asked) -> Answer:
     """The totals that have no objects, and the rest by object."""
-    return _text(asked, "per-object", (*_without_objects(asked), *_objects(asked, tuple(GROUPS), PREFIX, Chosen())))
+    objects = _objects(asked, tuple(GROUPS), PREFIX, Chosen())
+    groups = raft_families(asked.services, PREFIX, by_group=True)
+    return _text(asked, "per-object", (*_without_objects(asked), *objects, *groups))
 
 
 def show_detailed(asked: Asked) -> Answer:
     """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
     asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
     wanted = asked_for.get("family", [])
-    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY}
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY}
     unknown = [each for each in wanted if each not in known]
     if unknown:
         raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
@@ -87,13 +90,15 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
         if name in wanted:
             yield from simple(DETAILED_PREFIX, metrics, _with_attempts(totals))
     if _OF_THE_NODE & set(wanted):
-        yield from (_renamed(family) for family in _process(asked))
+        yield from (_renamed(family) for family in _process(asked, _facts(asked)))
     groups = tuple(name for name in GROUPS if name in wanted)
     if groups:
         yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)
     if any(GROUPS[name].kind == "queues" for name in groups):
         yield queue_infos(asked.services, DETAILED_PREFIX, chosen)
     yield from cluster_families(asked.services, set(wanted), chosen)
+    if FAMILY in wanted:
+        yield from raft_families(asked.services, DETAILED_PREFIX, by_group=True)
 
 
 def _renamed(family: Family) -> Family:
@@ -134,9 +139,11 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     totals = services.totals.read()
     for group in (n.TOTALS, n.CHURN, n.AUTH):
         yield from simple(PREFIX, group, _with_attempts(totals))
-    yield from _process(asked)
+    facts = _facts(asked)
+    yield from _process(asked, facts)
     yield from persister(totals)
-    yield from alarms(services.node.request("health"), totals)
+    unreachable = len(facts.get("members", ())) - len(facts.get("running", ()))
+    yield from alarms(services.node.request("health"), unreachable)
     yield from globals_of(totals)
     yield from simple(OWN_PREFIX, n.OWN, totals)
 
@@ -154,8 +161,7 @@ def _with_attempts(totals: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _process(asked: Asked) -> Iterator[Family]:
-    facts = _facts(asked)
+def _process(asked: Asked, facts: dict[str, Any]) -> Iterator[Family]:
     uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
     yield from process(_usage(asked, facts), facts, uptime_ms)
 

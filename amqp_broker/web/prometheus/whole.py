@@ -98,7 +98,7 @@ def persister(totals: Mapping[str, Any]) -> Iterator[Family]:
         yield _one(f"io_{each}_time_seconds_total", COUNTER, f"Input and output: time of kind {each}", seconds)
 
 
-def alarms(health: Mapping[str, Any], totals: Mapping[str, Any]) -> Iterator[Family]:
+def alarms(health: Mapping[str, Any], unreachable: int) -> Iterator[Family]:
     """1 while an alarm is on."""
     on = {each["resource"] for each in health.get("local_alarms") or ()}
     resources = {
@@ -109,7 +109,6 @@ def alarms(health: Mapping[str, Any], totals: Mapping[str, Any]) -> Iterator[Fam
     for name, resource in resources.items():
         is_on = resource in on
         yield _one(f"alarms_{name}", GAUGE, "is 1 if the alarm is in effect", int(is_on))
-    unreachable = len(totals.get("stale") or ())
     yield _one("unreachable_cluster_peers_count", GAUGE, "Members that do not answer", unreachable)
 
 

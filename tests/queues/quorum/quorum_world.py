@@ -79,7 +79,7 @@ class Member:
         self.position += 1
         self.machine.end_turn(self.position)
         if self.pager.used > self.pager.tight_bytes:
-            self.machine.relieve(self.pager.used - self.pager.tight_bytes)
+            self.machine.page_out(self.pager.used - self.pager.tight_bytes)
 
     def checkpoint(self, is_synced: bool = True) -> None:
         """Take a checkpoint; unless it is synced it counts for nothing after a crash."""
@@ -232,7 +232,7 @@ def letters_of(member: Member, queue_id: int = 1) -> list[tuple[int, str, int]]:
 
 
 def holders_of(member: Member, queue_id: int = 1) -> list[QuorumConsumer]:
-    return list(member.queue(queue_id).holders.values())
+    return list(member.queue(queue_id).delivery_owners.values())
 
 
 def refusals(effects: list[Effect]) -> list[Refusal]:

@@ -148,7 +148,7 @@ def test_a_new_session_attaches_the_consumers_again_and_goes_on() -> None:
     assert deliveries(effects)[0] == (reopened.consumers[kept], 1, 1, 1), "it was given back, and comes again"
     assert not world.learn()
     assert [outcome.token for outcome in world.outcomes] == ["first", "second", "attach", "get"]
-    holders = {each.tag: each.prefetch for each in world.member.queue().holders.values() if each.is_attached}
+    holders = {each.tag: each.prefetch for each in world.member.queue().delivery_owners.values() if each.is_attached}
     assert holders == {f"tag {kept}": 1, f"tag {prefetching}": 7, "late": 1}
 
 

@@ -71,7 +71,8 @@ def memory_in_use(member: Member) -> int:
         if queue.lease_groups is not None:
             used += sum(lease.ram_page_bytes() for lease in queue.lease_groups.all())
         used += sum(entry.message.size for entry in queue.letters.transit)
-        used += sum(entry.message.size for holder in queue.holders.values() for entry, _ in holder.held.values())
+        owners = queue.delivery_owners.values()
+        used += sum(entry.message.size for owner in owners for entry, _ in owner.held.values())
     return used
 
 
@@ -132,7 +133,7 @@ def check_told(node: RandomNode) -> None:
         (each.consumer, 0) for each in got if isinstance(each, GetAnswered)
     }
     for queue_id in QUEUES:
-        for holder in node.member.queue(queue_id).holders.values():
+        for holder in node.member.queue(queue_id).delivery_owners.values():
             if holder.origin == node.member.name:
                 assert {(holder.consumer_id, delivery) for delivery in holder.held} <= known
     others = ("Counted", "AttachRefused", "SettleMissed", "ConsumerCancelled")

@@ -124,7 +124,7 @@ def test_a_cancelled_consumer_keeps_what_it_holds_until_it_settles_it() -> None:
     effects = stream.send(Settle(consumer, How.ACK, ((1, 1),)), Settle(consumer, How.REQUEUE, ((2, 2),)))
     assert not of_type(effects, SettleMissed)
     assert ready_names(group.members[0]) == [2, 3]
-    assert not group.members[0].queue().holders
+    assert not group.members[0].queue().delivery_owners
 
 
 def test_what_a_client_has_not_been_given_returns_as_it_came() -> None:

@@ -64,7 +64,7 @@ def test_one_message_that_stays_pins_little_more_than_itself() -> None:
         member.checkpoint()
     assert member.page_store.disk_bytes(1) <= PAGE_SEGMENT_BYTES
     member.restart(group.log)
-    assert [delivery for holder in member.queue().holders.values() for delivery in holder.held] == [200]
+    assert [delivery for holder in member.queue().delivery_owners.values() for delivery in holder.held] == [200]
 
 
 def test_much_that_is_dead_is_worth_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

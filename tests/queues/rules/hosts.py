@@ -383,7 +383,7 @@ class QuorumHost(Host):
     def _look(self, effects: list[Effect]) -> list[Effect]:
         for number, delivery, name, _ in deliveries(effects):
             consumer = self.numbers.index(number)
-            entry = self.member.queue().holders["n1", number].held[delivery][0]
+            entry = self.member.queue().delivery_owners["n1", number].held[delivery][0]
             self.log.append((consumer, name, entry.is_redelivered))
             self.held.append((consumer, delivery, name))
         self._discarded += sum(each.messages for each in of_type(effects, Discarded))

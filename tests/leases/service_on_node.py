@@ -1,4 +1,4 @@
-"""DeskOnNode: asks a Node that is driven by hand, without sockets, for lease.* and txn.*."""
+"""ServiceOnNode: asks a Node that is driven by hand, without sockets, for lease.* and txn.*."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import decode_properties, encode_properties
-from tests.leases.lease_desk import Answer
+from tests.leases.lease_service import Answer
 from tests.node.node_driver import Client, NodeDriver, consume, frame_octets
 from tests.simulation.simulated_disk import SimulatedCrash
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-class DeskOnNode:
+class ServiceOnNode:
     """One client of one node. run(): lets everything come to rest; by default that node alone."""
 
     def __init__(self, driver: NodeDriver, run: Callable[[], object] | None = None) -> None:
@@ -99,7 +99,7 @@ class DeskOnNode:
 
     def bodies(self, queue: str) -> list[bytes]:
         """What is ready in a queue."""
-        from tests.leases.lease_desk import rows
+        from tests.leases.lease_service import rows
 
         found: list[bytes] = []
         answer = self.ask("lease.browse", queue=queue)

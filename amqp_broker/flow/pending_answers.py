@@ -1,5 +1,5 @@
-"""Hold: a connection none of whose frames are handled until something has happened elsewhere; PendingAnswers: all that
-a node has, and those that wait for its disk."""
+"""PendingAnswer: what a connection has asked for and gets later; none of its frames are handled until then.
+PendingAnswers: all that a node has, and those that wait for its disk."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Answer = Callable[[], None]
 _ANSWER = int(Reason.ANSWER)
 
 
-class Hold:
-    """Made by PendingAnswers.hold for the method that is being handled. `what`: what is waited for, to be named when it
-    does not come. deadline: until when, milliseconds, 0: for as long as it takes. is_over: it is not waited for."""
+class PendingAnswer:
+    """Made by PendingAnswers.begin for the method that is being handled. what: is waited for, and said when it does not
+    come. deadline: until when, milliseconds, 0: for as long as it takes. is_over: it is not waited for."""
 
     def __init__(self, answers: PendingAnswers, connection: Client, what: str) -> None:
         self.connection = connection
@@ -37,7 +37,7 @@ class Hold:
     def extend(self) -> None:
         """What is waited for goes on: the whole time begins anew."""
         if not self.is_over:
-            self._answers.begin(self)
+            self._answers.restart(self)
 
     def release(self, answer: Answer) -> None:
         """It has happened: answer, and go on with the connection's frames. `answer` may raise as a handler may, and may
@@ -60,14 +60,14 @@ class Hold:
 
 
 class PendingAnswers:
-    """holds: those that are timed, in the order of their deadlines. parked: what waits for the disk, with how far that
+    """timed: those that are timed, in the order of their deadlines. parked: what waits for the disk, with how far that
     has to be."""
 
     def __init__(self, pauses: Pauses, clock: TurnClock, timeout_ms: int) -> None:
         self._pauses = pauses
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self.holds: dict[Hold, None] = {}
+        self.timed: dict[PendingAnswer, None] = {}
         self.parked: deque[tuple[int, Client, Answer]] = deque()
 
     def park(self, connection: Client, position: int, answer: Answer) -> None:
@@ -76,33 +76,33 @@ class PendingAnswers:
         self._pauses.pause(connection, _ANSWER)
         self.parked.append((position, connection, answer))
 
-    def hold(self, connection: Client, what: str, is_timed: bool = True) -> Hold:
-        """Handle no more frames of the connection until the hold is released; `what` names what is waited for. After
+    def begin(self, connection: Client, what: str, is_timed: bool = True) -> PendingAnswer:
+        """Handle no more frames of the connection until the answer is released; `what` names what is waited for. After
         command_timeout the connection is closed, unless what is waited for is our own work (not `is_timed`)."""
         self._pauses.pause(connection, _ANSWER)
-        hold = Hold(self, connection, what)
+        pending = PendingAnswer(self, connection, what)
         if is_timed:
-            self.begin(hold)
-        return hold
+            self.restart(pending)
+        return pending
 
-    def begin(self, hold: Hold) -> None:
+    def restart(self, pending: PendingAnswer) -> None:
         """It holds for command_timeout from now on."""
-        hold.deadline = self._clock.now + self._timeout_ms
-        self.holds.pop(hold, None)
-        self.holds[hold] = None
+        pending.deadline = self._clock.now + self._timeout_ms
+        self.timed.pop(pending, None)
+        self.timed[pending] = None
 
-    def end(self, hold: Hold, answer: Answer) -> None:
+    def end(self, pending: PendingAnswer, answer: Answer) -> None:
         """It is over."""
-        self.holds.pop(hold, None)
-        self._go_on(hold.connection, answer)
+        self.timed.pop(pending, None)
+        self._go_on(pending.connection, answer)
 
     def _go_on(self, connection: Client, answer: Answer) -> None:
         self._pauses.resume(connection, _ANSWER, self._clock.now, answer if connection.state == OPEN else None)
 
     def tick(self, now: int) -> None:
         """Time has passed: what does not come is given up."""
-        while self.holds and (hold := next(iter(self.holds))).deadline <= now:
-            hold.give_up(self._timeout_ms)
+        while self.timed and (pending := next(iter(self.timed))).deadline <= now:
+            pending.give_up(self._timeout_ms)
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
@@ -112,4 +112,4 @@ class PendingAnswers:
 
     def deadline(self) -> int:
         """When `tick` is due, 0: never."""
-        return next(iter(self.holds)).deadline if self.holds else 0
+        return next(iter(self.timed)).deadline if self.timed else 0

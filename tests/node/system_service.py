@@ -1,4 +1,4 @@
-"""Desk: a client of a driven node that asks `amq.system`."""
+"""SystemService: a client of a driven node that asks `amq.system`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.node.node_driver import Client, NodeDriver, consume, frame_octets
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-class Desk:
+class SystemService:
     """On a connection of an administrator's, or on the one that is given, where no channel is open yet."""
 
     def __init__(self, driver: NodeDriver, client: Client | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Homes: everything of a node that has to do with classic queues across nodes.
+"""RemoteQueues: everything of a node that has to do with classic queues across nodes.
 
     Home            this node's queues, used by others
     HomeLink        another node's queues, used here; one for each node that is a home, made when it is first needed
@@ -34,7 +34,7 @@ class Peers(Protocol):
     def connected(self) -> Iterable[str]: ...
 
 
-class Homes:
+class RemoteQueues:
     """peers: the node's Replication; its `own_node` is right when the first link is asked for. remove_queue deletes a
     queue of this node, for good.
 

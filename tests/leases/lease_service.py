@@ -1,4 +1,4 @@
-"""LeaseDesk: asks a broker for lease.* and txn.* as a connector does, with the project's own blocking client."""
+"""LeaseService: asks a broker for lease.* and txn.* as a connector does, with the project's own blocking client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     enqueued_at: int
 
 
-class LeaseDesk:
+class LeaseService:
     """One connection with one channel; a context manager."""
 
     def __init__(self, url: str, queue_type: str = "classic") -> None:
@@ -125,9 +125,9 @@ class LeaseDesk:
 class Owner:
     """One owner of one group."""
 
-    def __init__(self, desk: LeaseDesk, queue: str, group: str = "g", owner: str = "me") -> None:
-        self.desk = desk
-        opened = desk.ask("lease.open", queue=queue, group=group, owner=owner)
+    def __init__(self, service: LeaseService, queue: str, group: str = "g", owner: str = "me") -> None:
+        self.service = service
+        opened = service.ask("lease.open", queue=queue, group=group, owner=owner)
         assert opened.code == "ok", opened
         self.trimmed = opened.fields["trimmed"]
         self.next = opened.fields["next"]
@@ -136,13 +136,13 @@ class Owner:
         self._owner = owner
 
     def claim(self, after: int, most: int = 1000, wait_ms: int = 0, max_bytes: int = 1 << 30) -> Answer:
-        return self.desk.ask(
+        return self.service.ask(
             "lease.claim", **self._who, owner=self._owner, after=after, max_messages=most, max_bytes=max_bytes,
             wait_ms=wait_ms,
         )  # fmt: skip
 
     def fetch(self, first: int, last: int, max_bytes: int = 1 << 30, **more: object) -> Answer:
-        return self.desk.ask("lease.fetch", **self._who, from_=first, to=last, max_bytes=max_bytes, **more)
+        return self.service.ask("lease.fetch", **self._who, from_=first, to=last, max_bytes=max_bytes, **more)
 
     def bodies(self, first: int, last: int) -> list[bytes]:
         """All of a range, however many fetches it takes."""
@@ -156,10 +156,10 @@ class Owner:
         return found
 
     def ack(self, upto: int) -> Answer:
-        return self.desk.ask("lease.ack", **self._who, owner=self._owner, upto=upto)
+        return self.service.ask("lease.ack", **self._who, owner=self._owner, upto=upto)
 
     def release(self) -> Answer:
-        return self.desk.ask("lease.release", **self._who, owner=self._owner)
+        return self.service.ask("lease.release", **self._who, owner=self._owner)
 
 
 def rows(blob: bytes) -> list[Row]:

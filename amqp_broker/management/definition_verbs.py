@@ -1,0 +1,71 @@
+"""DefinitionVerbs: all that the metadata have, written out, and taken over from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.management.definitions import Importer
+from amqp_broker.management.definitions.exporting import export_items
+from amqp_broker.management.request import encode_value, list_of, object_of
+from amqp_broker.metadata.stream import BATCH_COMMANDS
+from amqp_broker.turn.task import Steps, Task
+
+if TYPE_CHECKING:
+    from amqp_broker.management.administration import Administration
+    from amqp_broker.management.request import Request
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.vhosts.broker import Broker
+
+#: So many definitions are described in one slice.
+_SLICE = 10
+
+
+class DefinitionVerbs:
+    """See the module's docstring."""
+
+    def __init__(self, broker: Broker, groups: QuorumGroups, administration: Administration) -> None:
+        self._broker = broker
+        self._groups = groups
+        self._execute = administration.carry_out
+        self._vhost = administration.vhost
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "definitions.export": self._export,
+            "definitions.import": self._import,
+        }
+
+    def _export(self, request: Request) -> Steps:
+        """As they are at the first step."""
+        vhost = self._vhost(request).name if request.has("vhost") else None
+        about, categories = export_items(self._broker.metadata, vhost)
+        parts = {name: encode_value(value) for name, value in about.items()}
+        for category, items in categories.items():
+            rows: list[str] = []
+            for item in items:
+                rows.append(encode_value(item))
+                if len(rows) % _SLICE == 0:
+                    yield None
+            parts[category] = list_of(rows)
+            yield None
+        return {"definitions": object_of(parts)}
+
+    def _import(self, request: Request) -> Steps:
+        vhost = request.text("vhost") if request.has("vhost") else None
+        return (yield from self._carry_out(request.get("definitions"), vhost))
+
+    def take_over(self, definitions: object, vhost: str | None = None) -> Task:
+        """Carry out what definitions ask for beyond what is there. Its result has `commands`, how many changes that
+        were, and `notes` on what was left out; its error is a ValueError where they cannot be."""
+        return Task(self._broker.background, self._carry_out(definitions, vhost))
+
+    def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
+        """Portions of commands, the next one when the last is applied: no member has more to do at once."""
+        broker = self._broker
+        groups = len(self._groups.all)
+        importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
+        for password in importer.steps():
+            yield broker.hashing.hash(password) if password is not None else None
+        plan = importer.plan
+        for start in range(0, len(plan.commands), BATCH_COMMANDS):
+            yield from self._execute(*plan.commands[start : start + BATCH_COMMANDS])
+        return {"commands": len(plan.commands), "notes": plan.notes}

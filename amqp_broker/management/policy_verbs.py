@@ -1,0 +1,102 @@
+"""PolicyVerbs: policies, operator policies and parameters: set and cleared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY
+from amqp_broker.management.refused import not_found
+from amqp_broker.metadata import commands
+from amqp_broker.turn.task import Steps
+from amqp_broker.vhosts.policies import check_policy
+
+if TYPE_CHECKING:
+    from amqp_broker.management.administration import Administration
+    from amqp_broker.management.request import Request
+    from amqp_broker.metadata.metadata import Metadata
+
+
+class PolicyVerbs:
+    """See the module's docstring. What a parameter means, others know: it is kept for them."""
+
+    def __init__(self, metadata: Metadata, administration: Administration) -> None:
+        self._metadata = metadata
+        self._execute = administration.carry_out
+        self._vhost = administration.vhost
+        self._changed_vhost = administration.changed_vhost
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "policy.put": self._put_policy,
+            "policy.delete": self._delete_policy,
+            "operator_policy.put": self._put_operator_policy,
+            "operator_policy.delete": self._delete_operator_policy,
+            "parameter.put": self._put_parameter,
+            "parameter.delete": self._delete_parameter,
+            "global_parameter.put": self._put_global_parameter,
+            "global_parameter.delete": self._delete_global_parameter,
+        }
+
+    def _put_policy(self, request: Request) -> Steps:
+        return self._set_policy(request, operator=False)
+
+    def _put_operator_policy(self, request: Request) -> Steps:
+        return self._set_policy(request, operator=True)
+
+    def _set_policy(self, request: Request, operator: bool) -> Steps:
+        vhost = self._changed_vhost(request)
+        pattern, apply_to = request.text("pattern"), request.text("apply_to", "all")
+        priority, definition = request.get("priority", 0), request.get("definition")
+        check_policy(pattern, apply_to, priority, definition, operator=operator)
+        return self._execute(
+            commands.set_policy(
+                vhost,
+                request.name("name", may_be_empty=True),
+                pattern=pattern,
+                definition=definition,
+                apply_to=apply_to,
+                priority=priority,
+                operator=operator,
+            )
+        )
+
+    def _delete_policy(self, request: Request) -> Steps:
+        return self._execute(commands.clear_policy(self._changed_vhost(request), request.text("name")))
+
+    def _delete_operator_policy(self, request: Request) -> Steps:
+        return self._execute(
+            commands.clear_policy(self._vhost(request).name, request.text("name"), operator=True)
+        )
+
+    def _put_parameter(self, request: Request) -> Steps:
+        vhost, component = self._changed_vhost(request), request.name("component")
+        if component in (OPERATOR_POLICY, LIMITS_PARAMETER):
+            raise ValueError(f"field component: '{component}' has a verb of its own: operator_policy.put, vhost.limits")
+        command = commands.set_parameter(vhost, component, request.name("name"), _value(request))
+        return self._execute(command)
+
+    def _delete_parameter(self, request: Request) -> Steps:
+        vhost = self._changed_vhost(request)
+        component, name = request.text("component"), request.text("name")
+        if self._metadata.parameter(vhost, component, name) is None:
+            raise not_found("parameter", f"{component} {name}", vhost)
+        return self._execute(commands.clear_parameter(vhost, component, name))
+
+    def _put_global_parameter(self, request: Request) -> Steps:
+        return self._execute(commands.set_global_parameter(request.name("name"), _value(request)))
+
+    def _delete_global_parameter(self, request: Request) -> Steps:
+        name = request.text("name")
+        if self._metadata.global_parameter(name) is None:
+            raise not_found("global parameter", name)
+        return self._execute(commands.clear_global_parameter(name))
+
+
+def _value(request: Request) -> object:
+    """Any JSON value that can be written again. Raises ValueError."""
+    value = request.get("value")
+    try:
+        json.dumps(value, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"field value cannot be written as JSON again: {error}") from None
+    return value

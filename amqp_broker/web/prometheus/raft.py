@@ -1,0 +1,56 @@
+"""Families of the groups that replicate: RabbitMQ has one for each quorum queue, here many queues share one.
+
+So a series is that of a group, and the label `queue` is its name. Each has the name of 4.x and the older one, which
+dashboards ask for, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.prometheus.text import GAUGE, Family
+from amqp_broker.web.prometheus.whole import OWN_PREFIX
+from amqp_broker.web.services import Services
+
+FAMILY: Final = "ra_metrics"
+#: By field: the names of today and of before, and what it is.
+_NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "term": ("raft_term", "raft_term_total", "Current term of a group"),
+    "commit_index": ("raft_commit_index", "raft_log_commit_index", "Up to which entry a group has decided"),
+    "applied_index": ("raft_last_applied", "raft_log_last_applied_index", "Up to which entry this node has applied"),
+    "last_index": ("raft_last_written_index", "raft_log_last_written_index", "The last entry in the log of this node"),
+}
+
+
+def raft_families(services: Services, prefix: str, *, by_group: bool) -> Iterator[Family]:
+    """One sample a group, or the largest of all groups; and how far others are behind."""
+    try:
+        status = services.node.request("cluster.status", brief=True)
+    except SystemRequestError:
+        return
+    groups = status["groups"]
+    for field, (name, older, text) in _NAMES.items():
+        for each in (name, older):
+            family = Family(prefix + each, GAUGE, text)
+            for group in groups if by_group else ():
+                number = str(group["group"])
+                family.add(group[field], {"vhost": "", "queue": f"group-{number}", "group": number})
+            if not by_group:
+                family.add(max((group[field] for group in groups), default=0))
+            yield family
+    yield from _links(status)
+
+
+def _links(status: Mapping[str, Any]) -> Iterator[Family]:
+    links = Family(f"{OWN_PREFIX}peer_link_up", GAUGE, "Whether there is a link to another member")
+    for member in status["members"]:
+        if not member["is_this_node"]:
+            links.add(int(member["is_linked"]), {"peer": member["node"]})
+    yield links
+    lags = Family(f"{OWN_PREFIX}group_lag", GAUGE, "Entries that another member lacks of a group led here")
+    for group in status["groups"]:
+        for peer, lag in group["lag"].items():
+            lags.add(lag or 0, {"group": str(group["group"]), "peer": peer})
+    yield lags
