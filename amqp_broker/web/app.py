@@ -85,6 +85,7 @@ class Api:
             endpoint = place.find(request.method)
             if endpoint is None:
                 raise method_not_allowed(place.allowed)
+            _check_origin(endpoint, request.headers)
             body = await _read(request, endpoint.body_limit_bytes)
             asked = Asked(
                 services=self._services,
@@ -93,7 +94,7 @@ class Api:
                 path=raw.decode("latin-1"),
                 names=names,
                 query=dict(request.query_params),
-                query_text=request.url.query,
+                query_text=request.scope["query_string"].decode("latin-1"),
                 headers=request.headers,
                 body=body,
                 host=request.client.host if request.client else "",
@@ -128,6 +129,16 @@ class Api:
         except Exception:  # a fault of ours is one request's, and is written down
             log.exception("%s %s", asked.method, asked.path)
             return refusal(ApiError(500, "internal_server_error", "this is a fault of the server; its log says more"))
+
+
+def _check_origin(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    """Browsers send what they know of a login with any page's request, and say whose page it is: nothing is changed for
+    pages from elsewhere. A proxy says in a header of its own what the browser called it, which a page cannot."""
+    origin = headers.get("origin")
+    if origin is None or endpoint.method == "GET":
+        return
+    if origin.partition("://")[2] not in (headers.get("host"), headers.get("x-forwarded-host")):
+        raise ApiError(403, "forbidden", f"the request comes from a page of {origin}, which is not this server")
 
 
 def _check_acceptable(endpoint: Endpoint, headers: Mapping[str, str]) -> None:

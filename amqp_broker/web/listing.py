@@ -7,6 +7,7 @@ A regex comes from outside, and Python's `re` cannot be interrupted: what could 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,8 @@ from amqp_broker.web.errors import bad_request
 DEFAULT_PAGE_SIZE: Final = 100
 MAX_PAGE_SIZE: Final = 500
 MAX_PATTERN_CHARACTERS: Final = 1024
+#: So long a regex may take with all names together, seconds.
+_MATCH_S: Final = 1.0
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _INSIDE_GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()*+?{}|]|.", re.DOTALL)
 
@@ -70,21 +73,24 @@ def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row
     matches = wanted.matches
     filtered = found if matches is None else [row for row in found if matches(str(row.get("name", "")))]
     ordered = _sorted(filtered, wanted)
-    pages = max(1, -(-len(ordered) // wanted.page_size))
-    if wanted.page > pages:
-        raise bad_request(
-            f"page_out_of_range: page {wanted.page} was asked for, and there are {pages} of {wanted.page_size}"
-        )
     start = (wanted.page - 1) * wanted.page_size
     items = ordered[start : start + wanted.page_size]
+    return answer_page(items, len(filtered), len(found), wanted, finish)
+
+
+def answer_page(items: list[Row], filtered: int, total: int, wanted: Wanted, finish: Callable[[Row], Row]) -> Any:
+    """One page of so many rows. Raises ApiError where it is behind the last."""
+    pages, page = max(1, -(-filtered // wanted.page_size)), wanted.page or 1
+    if page > pages:
+        raise bad_request(f"page_out_of_range: page {page} was asked for, and there are {pages} of {wanted.page_size}")
     return {
-        "filtered_count": len(filtered),
+        "filtered_count": filtered,
         "item_count": len(items),
         "items": [cut(finish(row), wanted.columns) for row in items],
-        "page": wanted.page,
+        "page": page,
         "page_count": pages,
         "page_size": wanted.page_size,
-        "total_count": len(found),
+        "total_count": total,
     }
 
 
@@ -159,8 +165,20 @@ def _name_test(query: Mapping[str, str]) -> Callable[[str], bool] | None:
     if query.get("use_regex") != "true":
         lowered = part.lower()
         return lambda name: lowered in name.lower()
-    pattern = safe_pattern(part)
-    return lambda name: pattern.search(name) is not None
+    return _TimedSearch(safe_pattern(part))
+
+
+class _TimedSearch:
+    """Whether names match, as long as that takes no longer than a moment for all of them together."""
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self._until = time.monotonic() + _MATCH_S
+
+    def __call__(self, name: str) -> bool:
+        if time.monotonic() > self._until:
+            raise bad_request(f"regex '{self._pattern.pattern}' takes over {_MATCH_S:.0f} s; write a simpler one")
+        return self._pattern.search(name) is not None
 
 
 def safe_pattern(text: str) -> re.Pattern[str]:
@@ -177,28 +195,33 @@ def safe_pattern(text: str) -> re.Pattern[str]:
         raise bad_request(f"regex '{text}' is not valid: {error}") from None
 
 
-#: A name has at most 255 octets, and each repetition may try all of its lengths.
-_MOST_REPETITIONS: Final = 3
+#: A name has at most 255 octets, and each repetition may try all of its lengths: so many doublings of the work. As many
+#: for where it begins, unless that is said. And so many are borne altogether: a part of a second for one name.
+_REPETITION_BITS: Final = 8
+_MOST_BITS: Final = 26
+_REPETITIONS: Final = ("*", "+", "{")
 
 
 def _danger(text: str) -> str:
+    """What makes a regex slow with some name, in words; nothing where nothing does."""
     if "(?" in text.replace("(?:", "").replace("(?i)", "") or re.search(r"\\[1-9]", text):
         return "it looks around or back"
-    tokens = _INSIDE_GROUP.findall(text)
+    tokens = _INSIDE_GROUP.findall(text.replace("(?:", "(").replace("(?i)", ""))
     groups: list[bool] = []
-    repetitions = 0
+    bits = 0 if text.startswith("^") else _REPETITION_BITS
     for index, token in enumerate(tokens):
         following = tokens[index + 1] if index + 1 < len(tokens) else ""
         if token == "(":
             groups.append(False)
         elif token == ")":
             repeats = groups.pop() if groups else False
-            if following in ("*", "+", "{") and repeats:
+            if following in _REPETITIONS and repeats:
                 return "it repeats what repeats or has alternatives; write one repetition"
             if groups:
-                groups[-1] = groups[-1] or repeats or following in ("*", "+", "{")
-        elif token in ("*", "+", "{", "|", "?"):
-            repetitions += token in ("*", "+", "{")
+                groups[-1] = groups[-1] or repeats or following in _REPETITIONS
+        elif token in (*_REPETITIONS, "|", "?"):
+            is_lazy = token == "?" and index > 0 and tokens[index - 1] in (*_REPETITIONS, "}", "?")
+            bits += _REPETITION_BITS if token in _REPETITIONS else 0 if is_lazy else 1
             if groups:
                 groups[-1] = True
-    return f"it has more than {_MOST_REPETITIONS} repetitions" if repetitions > _MOST_REPETITIONS else ""
+    return "it has too many repetitions; begin it with ^, or repeat less" if bits > _MOST_BITS else ""

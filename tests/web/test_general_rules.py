@@ -49,6 +49,18 @@ def test_logins(http: Http) -> None:
     assert http("DELETE", "/login", authorization="").status == 204
 
 
+def test_pages_from_elsewhere_change_nothing(http: Http) -> None:
+    here = f"{http.host}:{http.port}"
+    for origin in ("https://evil.example", "null", "http://[", f"http://{http.host}:1"):
+        said = http("PUT", "/queues/%2F/forged", {}, origin=origin)
+        assert (said.status, said.json["error"]) == (403, "forbidden")
+        assert "access-control-allow-origin" not in http("OPTIONS", "/queues", origin=origin).headers
+    assert http("GET", "/queues/%2F/forged").status == 404
+    assert http("PUT", "/queues/%2F/mine", {}, origin=f"http://{here}").status == 201
+    behind = {"origin": "https://proxy", "x_forwarded_host": "proxy"}
+    assert http("DELETE", "/queues/%2F/mine", **behind).status == 204
+
+
 def test_bodies_have_limits(http: Http) -> None:
     ten = b"x" * (10 << 20)
     for path in ("/queues/%2F/q", "/users/u"):
@@ -67,7 +79,7 @@ def test_paths_lead_nowhere_else(http: Http, path: str) -> None:
 
 
 def test_any_host_header_is_as_good(http: Http) -> None:
-    for host in ("evil.example", "[::1]:5", "a b", "x" * 2000):
+    for host in ("evil.example", "[::1]:5", "a b", "[", "x" * 2000):
         assert http("GET", "/whoami", host=host).status in (200, 400)
 
 

@@ -297,7 +297,11 @@ def test_lists_are_paged_by_the_server(http: Http) -> None:
     assert [row["name"] for row in page["items"]] == [f"paged-{number:02}" for number in range(6, 1, -1)]
     counts = (page["filtered_count"], page["item_count"], page["page_count"], page["page"])
     assert counts == (12, 5, 3, 2)
+    first = http.get("/queues/%2F?page=2&page_size=5&columns=name")
+    assert first["items"] == http.get("/queues/%2F?columns=name")[5:10], "the node's own order is that of the list"
+    assert first["total_count"] == len(http.get("/queues/%2F"))
     assert "page_out_of_range" in http("GET", "/queues?page=9&page_size=5").reason
+    assert "page_out_of_range" in http("GET", "/queues?page=9&page_size=500").reason
     assert "invalid_pagination_parameters" in http("GET", "/queues?page=0").reason
     plain = http.get("/queues/%2F?disable_stats=true&enable_queue_totals=true")
     assert {"name", "vhost", "type", "node", "state", "messages"} <= plain[0].keys()

@@ -6,24 +6,54 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.errors import kind_not_found, object_not_found
-from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
-from amqp_broker.web.objects import Objects
-from amqp_broker.web.shapes import Shape, read_view
+from amqp_broker.web.listing import Wanted, answer_list, answer_page, cut, read_columns, read_query
+from amqp_broker.web.objects import PAGE_ROWS, Objects
+from amqp_broker.web.shapes import Shape, View, read_view
 
 Row = dict[str, Any]
+#: Kinds of which the totals of the node and its virtual hosts say how many there are.
+_COUNTED = ("queues", "exchanges")
 
 
 def show_objects(asked: Asked, shape: Shape, keep: Callable[[Row], bool] | None = None) -> Answer:
     """The list of a kind: of the virtual host that is named, or of all."""
     wanted, view = read_query(asked.query), read_view(asked.query)
+    if keep is None and (page := _first_page(asked, shape, wanted, view)) is not None:
+        return page
     found = read_objects(asked, shape.kind)
     rows = found.rows if keep is None else [row for row in found.rows if keep(row)]
     readings = asked.services.readings
     value = answer_list(rows, wanted, lambda row: shape.finish(row, found.at, readings, view))
     return Answer(value=value, headers=stale_headers(found))
+
+
+def _first_page(asked: Asked, shape: Shape, wanted: Wanted, view: View) -> Answer | None:
+    """Of very many objects the node is asked for those alone that are shown: where they are among the first, in the
+    order that it has them in, and where somebody counts them all. None: not this time."""
+    needed = (wanted.page or 0) * wanted.page_size
+    is_in_order = wanted.sort is None or (wanted.sort == ("name",) and asked.vhost is not None)
+    is_plain = is_in_order and not wanted.is_reversed and wanted.matches is None
+    if not 0 < needed <= PAGE_ROWS or not is_plain or shape.kind not in _COUNTED:
+        return None
+    if asked.vhost is not None:
+        total = asked.verb("object", kind="vhosts", name=asked.vhost)["object"][shape.kind]
+        where: dict[str, Any] = {"vhost": asked.vhost}
+    elif asked.has(Access.MONITORING):
+        total, where = asked.services.totals.read()[shape.kind], {}
+    else:
+        return None
+    answer = asked.verb("objects.page", kind=shape.kind, limit=needed, **where)
+    rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
+    total = len(rows) if answer["next"] is None else max(total, len(rows))
+    at, readings = answer["at"], asked.services.readings
+    shown = rows[needed - wanted.page_size :]
+    return Answer(
+        value=answer_page(shown, total, total, wanted, lambda row: shape.finish(row, at, readings, view))
+    )
 
 
 def show_rows(asked: Asked, rows: Iterable[Row]) -> Answer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from amqp_broker.web.prometheus import names as n
-from amqp_broker.web.prometheus.text import GAUGE, Family
+from amqp_broker.web.prometheus.text import GAUGE, Family, write_labels
 from amqp_broker.web.prometheus.whole import OWN_PREFIX, number
 from amqp_broker.web.services import Services
 
@@ -75,13 +75,14 @@ def families_of(services: Services, group_names: tuple[str, ...], prefix: str, c
         group = GROUPS[group_name]
         rows = [row for row in services.objects.read(group.kind, None).rows if chosen.takes(group.kind, row)]
         left_out[group.kind] = max(0, len(rows) - MOST_OBJECTS)
+        labelled = [(write_labels(group.labels(row)), row) for row in rows[:MOST_OBJECTS]]
         for metric in group.metrics:
             if metric.name in done:
                 continue
             done.add(metric.name)
             family = Family(prefix + metric.name, metric.kind, metric.help)
-            for row in rows[:MOST_OBJECTS]:
-                family.add(number(row.get(metric.field)), group.labels(row))
+            for labels, row in labelled:
+                family.add_written(number(row.get(metric.field)), labels)
             yield family
     cut = Family(f"{OWN_PREFIX}scrape_objects_left_out", GAUGE, "Objects too many to have samples of their own")
     for kind, count in left_out.items():

@@ -24,6 +24,10 @@ class Family:
     def add(self, value: Number, labels: Labels | None = None, suffix: str = "") -> None:
         self.samples.append((suffix, write_labels(labels or {}), value))
 
+    def add_written(self, value: Number, labels: str) -> None:
+        """With labels as `write_labels` gives them: for very many samples that share them."""
+        self.samples.append(("", labels, value))
+
     def lines(self) -> Iterable[str]:
         yield f"# TYPE {self.name} {self.kind}\n"
         yield f"# HELP {self.name} {_escape_help(self.help)}\n"

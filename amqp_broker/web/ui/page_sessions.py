@@ -131,7 +131,8 @@ def token_of(number: str) -> str:
 def check_origin(headers: Mapping[str, str]) -> None:
     """Raises ApiError for what the page of another site has sent."""
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    ours = (host.lower(), headers.get("x-forwarded-host", host).lower())  # a page cannot set what a proxy says
+    if origin is not None and urlsplit(origin).netloc.lower() not in ours:
         raise refused(f"the page of '{origin}' may not ask '{host}'")
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise refused("the page of another site may not ask here")
