@@ -183,7 +183,7 @@ class DataTable extends HTMLElement {
       found.total_count > PAGE_SIZES[0] ? h("label", {}, sizes, " a page") : null);
     this.#pager.onclick = (event) => {
       const target = event.target.closest("[data-page]");
-      if (target) this.#set({ page: target.dataset.page });
+      if (target) this.#set({ page: target.dataset.page }).then(() => this.scrollIntoView({ block: "start" }));
     };
   }
 

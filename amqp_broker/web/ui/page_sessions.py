@@ -3,7 +3,7 @@
 A session is asked for by name and host: the node says at each request whether the user is still who he was.
 
 Invariants:
-1. A session ends when nobody has used it for IDLE_S, at a change of its user's password or tags, and when he is removed.
+1. A session ends when nobody has used it for IDLE_S, at a change of its user's password or tags, and with him.
 2. What changes anything has the session's second number in a header: no other site's page can say that.
 3. A request comes with the `Host` that the session began with, and with no other `Origin`: a name that somebody lets
    point to this address has no session here.
