@@ -23,6 +23,7 @@ from amqp_broker.web.answer import JSON, encode_json
 from amqp_broker.web.errors import ApiError, bad_request, node_gone, of_refused_verb, too_large
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
+from amqp_broker.web.path import encode
 from amqp_broker.web.services import Services
 from amqp_broker.web.ui.cookie import read_cookie, set_cookie
 from amqp_broker.web.ui.page_sessions import TOKEN_HEADER, check_origin, token_of
@@ -123,9 +124,9 @@ class Pages:
                 raise Access.MANAGEMENT.refusal(user.tags)
             number = self._services.page_sessions.begin(user, request.headers)
         except ApiError as error:
-            log.info("POST /login by user '%s' from %s: %d", name, host, error.status)
+            log.info("POST /login by user '%s' from %s: %d", encode(name), host, error.status)
             raise
-        log.info("POST /login by user '%s' from %s: 200", name, host)
+        log.info("POST /login by user '%s' from %s: 200", encode(name), host)
         return _json(_shown(user, number), cookie=set_cookie(request.headers, number))
 
     def _who(self, request: Request, form: dict[str, str]) -> Response:
@@ -143,7 +144,7 @@ class Pages:
         number = read_cookie(request.headers)
         user = self._services.page_sessions.user_of(number, "POST", request.headers)
         self._services.page_sessions.end(number)
-        log.info("POST /logout by user '%s': 204", user.name)
+        log.info("POST /logout by user '%s': 204", encode(user.name))
         return Response(None, 204, {**HEADERS, "set-cookie": set_cookie(request.headers, "")})
 
 
