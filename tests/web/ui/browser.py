@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 DEADLINE_S = 60.0
+_LOOK_S = 0.05
 #: A browser says itself that an answer was no success; whether that was wanted, the tests know.
 NETWORK = "Failed to load resource"
 
@@ -77,22 +78,20 @@ class Browser:
 
     def until(self, look: Callable[[], T | None], what: str = "") -> T:
         """What `look` finds at last."""
-        end = time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                found = look()
-            except StaleElementReferenceException:
-                found = None
-            if found:
-                return found
-            if time.monotonic() > end:
-                body = self.driver.find_element(By.TAG_NAME, "body").text
-                raise AssertionError(f"not seen in {DEADLINE_S} s: {what}\n{body[:2000]}\n{self.complaints(True)}")
-            time.sleep(0.02)
+        waiting = WebDriverWait(self.driver, DEADLINE_S, _LOOK_S, [StaleElementReferenceException])
+        try:
+            found = waiting.until(lambda _: look() or False)
+        except TimeoutException:
+            body = self.driver.find_element(By.TAG_NAME, "body").text[:2000]
+            said = f"not seen in {DEADLINE_S} s: {what}\n{body}\n{self.complaints(True)}"
+            raise AssertionError(said) from None
+        assert found
+        return found
 
     def complaints(self, network: bool = False) -> list[str]:
         """What the console says is wrong."""
-        entries = [each["message"] for each in self.driver.get_log("browser") if each["level"] in ("SEVERE", "WARNING")]
+        said = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        entries = [each["message"] for each in said if each["level"] in ("SEVERE", "WARNING")]
         return [each for each in entries if network or NETWORK not in each]
 
 
