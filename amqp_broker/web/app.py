@@ -40,6 +40,7 @@ from amqp_broker.web.node_client import NodeGone
 from amqp_broker.web.path import encode, split_path
 from amqp_broker.web.probes import PROBES
 from amqp_broker.web.services import Services
+from amqp_broker.web.ui.who_asks import who_asks
 
 log = logging.getLogger("amqp_broker.web")
 
@@ -115,7 +116,7 @@ class Api:
         try:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:
-                asked.user = self._services.logins.user_of(asked.headers.get("authorization"), asked.host)
+                asked.user = who_asks(asked)
                 asked.require(endpoint.access)
             return _response(endpoint.answer(asked), asked.headers)
         except ApiError as error:

@@ -22,6 +22,7 @@ from amqp_broker.web.node_client import NodeGone
 from amqp_broker.web.places import Places
 from amqp_broker.web.prometheus.endpoints import metrics_endpoints
 from amqp_broker.web.services import Services
+from amqp_broker.web.ui.pages import Pages
 
 log = logging.getLogger("amqp_broker.web")
 
@@ -54,7 +55,7 @@ def _in_loop(main: Coroutine[object, None, int]) -> int:
 async def _serve(url: str, places: Places, ends_with_parent: bool) -> int:
     services = Services(url, places.names())
     programs = (
-        (application(services, Api(services, api_endpoints())), places.api),
+        (application(services, Pages(services, Api(services, api_endpoints()))), places.api),
         (application(services, Api(services, metrics_endpoints(), "")), places.prometheus),
     )
     servers = [HttpServer(app, sockets) for app, sockets in programs if sockets]

@@ -12,6 +12,7 @@ from amqp_broker.web.node_client import NodeClient, NodeGone
 from amqp_broker.web.objects import ObjectLists
 from amqp_broker.web.rates import SAMPLE_EVERY_S, Readings
 from amqp_broker.web.totals import Totals
+from amqp_broker.web.ui.page_sessions import PageSessions
 from amqp_broker.web.user_sessions import UserSessions
 
 
@@ -22,6 +23,7 @@ class Services:
     def __init__(self, url: str, places: tuple[tuple[str, str, int], ...] = ()) -> None:
         self.node = NodeClient(url)
         self.logins = Logins(self.node)
+        self.page_sessions = PageSessions(self.node)
         self.objects = ObjectLists(self.node)
         self.readings = Readings()
         self.totals = Totals(self.node)

@@ -85,6 +85,9 @@ def see_what_lies_there(environment: Environment, kind: str) -> None:
     assert (info / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert (environment.site / "amqp_broker" / "py.typed").exists()
     assert (environment.site / "spark_connector" / "py.typed").exists()
+    pages = ROOT / "amqp_broker" / "web" / "static"
+    for path in pages.rglob("*.*"):
+        assert (environment.site / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
 
 
 def see_the_application_run(environment: Environment, kind: str) -> None:

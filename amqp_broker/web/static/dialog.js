@@ -1,0 +1,182 @@
+// Dialogs: a form that stays open until the server has accepted it, questions before what cannot be undone, and notes.
+
+import { append, h } from "./dom.js";
+
+function open(title, content, submit, { isDanger = false } = {}) {
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const button = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, submit.title);
+  const cancel = h("button", { type: "button" }, "Cancel");
+  const form = h("form", { method: "dialog" }, h("h2", {}, title), content, problem,
+    h("footer", {}, cancel, button));
+  const dialog = h("dialog", { "aria-label": title }, form);
+  return new Promise((resolve) => {
+    let result = null;
+    cancel.addEventListener("click", () => dialog.close());
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(result);
+    });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      problem.hidden = true;
+      try {
+        result = await submit.run() ?? true;
+        dialog.close();
+      } catch (error) {
+        problem.textContent = error.message;
+        problem.hidden = false;
+      } finally {
+        button.disabled = submit.isReady ? !submit.isReady() : false;
+      }
+    });
+    if (submit.isReady) {
+      button.disabled = true;
+      form.addEventListener("input", () => { button.disabled = !submit.isReady(); });
+    }
+    document.body.append(dialog);
+    dialog.showModal();
+    (form.querySelector("input:not([disabled]), select, textarea") ?? cancel).focus();
+  });
+}
+
+// fields: [{name, label, type: text|number|password|select|checkbox|area|json, value, options, hint, required, keys}]
+export function makeFields(fields) {
+  const inputs = new Map();
+  const labels = fields.map((field) => {
+    const input = makeInput(field);
+    inputs.set(field.name, [field, input]);
+    const keys = (field.keys ?? []).map((key) => h("button", {
+      type: "button", class: "key", onclick: () => addKey(input, key),
+    }, key));
+    const isBox = field.type === "checkbox";
+    return h("div", { class: isBox ? "field box" : "field" },
+      h("label", {}, isBox ? [input, field.label] : [h("span", {}, field.label), input]),
+      keys.length ? h("div", { class: "keys" }, keys) : null,
+      field.hint ? h("small", {}, field.hint) : null);
+  });
+  return { labels, read: () => Object.fromEntries([...inputs].map(([name, pair]) => [name, readInput(...pair)])), inputs };
+}
+
+function makeInput({ type = "text", value, options, required, name, placeholder }) {
+  if (type === "select") {
+    return h("select", { name }, options.map((each) => {
+      const [key, title] = Array.isArray(each) ? each : [each, each];
+      return h("option", { value: key, selected: key === value }, title);
+    }));
+  }
+  if (type === "area" || type === "json") {
+    return h("textarea", { name, rows: type === "json" ? 3 : 5, spellcheck: "false", placeholder, value: value ?? "" });
+  }
+  if (type === "checkbox") return h("input", { type, name, checked: value === true });
+  return h("input", { type, name, required, placeholder, value: value ?? "", autocomplete: type === "password" ? "new-password" : "off", spellcheck: "false" });
+}
+
+function readInput(field, input) {
+  if (field.type === "checkbox") return input.checked;
+  if (field.type === "number") return input.value === "" ? null : Number(input.value);
+  if (field.type !== "json") return input.value;
+  const text = input.value.trim();
+  if (!text) return {};
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${field.label}: ${error.message}`);
+  }
+  if (value === null || typeof value !== "object" || Array.isArray(value)) {
+    throw new Error(`${field.label} is a JSON object, as {"x-max-length": 1000}`);
+  }
+  return value;
+}
+
+function addKey(input, key) {
+  let value = {};
+  try {
+    value = JSON.parse(input.value || "{}");
+  } catch { /* What is no JSON yet is begun anew only by its writer. */ return; }
+  const [name, start] = key.split("=");
+  value[name] = start === undefined ? "" : JSON.parse(start);
+  input.value = JSON.stringify(value, null, 1);
+  input.focus();
+}
+
+export function formDialog(title, fields, { submit = "Save", run, note }) {
+  const made = makeFields(fields);
+  const content = h("div", { class: "fields" }, note ? h("p", {}, note) : null, made.labels);
+  return open(title, content, { title: submit, run: () => run(made.read()) });
+}
+
+// What cannot be undone asks for the name.
+export function confirmName(title, text, name, submit, run) {
+  const input = h("input", { type: "text", name: "confirm", autocomplete: "off", spellcheck: "false", "aria-label": `type ${name}` });
+  const content = h("div", { class: "fields" }, h("p", {}, text),
+    h("p", {}, "Type ", h("code", { class: "name" }, name), " to go on."), h("label", {}, input));
+  return open(title, content, { title: submit, run, isReady: () => input.value === name }, { isDanger: true });
+}
+
+// Before something is done to many: which they are, and how many; the number is typed.
+export function confirmMany(title, names, text, submit, run) {
+  const shown = names.slice(0, 12);
+  const input = h("input", { type: "text", name: "confirm", inputmode: "numeric", autocomplete: "off", "aria-label": "how many" });
+  const progress = h("progress", { max: names.length, value: 0, hidden: true });
+  const content = h("div", { class: "fields" }, h("p", {}, text),
+    h("ul", { class: "names" }, shown.map((name) => h("li", {}, name)),
+      names.length > shown.length ? h("li", { class: "quiet" }, `and ${names.length - shown.length} more`) : null),
+    h("p", {}, "Type ", h("code", { class: "name" }, names.length), " to go on."), h("label", {}, input), progress);
+  const advance = () => { progress.hidden = false; progress.value += 1; };
+  return open(title, content, {
+    title: submit, run: () => { progress.value = 0; return run(advance); }, isReady: () => input.value.trim() === String(names.length),
+  }, { isDanger: true });
+}
+
+export function sayDialog(title, ...content) {
+  const button = h("button", { type: "submit", class: "primary" }, "Close");
+  const dialog = h("dialog", { "aria-label": title },
+    h("form", { method: "dialog" }, h("h2", {}, title), ...content, h("footer", {}, button)));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// A note in the corner, for what has been done and for what has failed.
+export function note(text, kind = "done") {
+  let shelf = document.querySelector("#notes");
+  if (!shelf) document.body.append(shelf = h("div", { id: "notes", role: "status", "aria-live": "polite" }));
+  const element = h("p", { class: kind }, text);
+  shelf.append(element);
+  setTimeout(() => element.remove(), kind === "done" ? 4000 : 10000);
+}
+
+// Runs what a button does, and says what came of it.
+export async function attempt(done, run) {
+  try {
+    const result = await run();
+    if (done) note(done);
+    return result ?? true;
+  } catch (error) {
+    note(error.message, "problem");
+    return null;
+  }
+}
+
+export function inlineForm(title, fields, submit, run) {
+  const made = makeFields(fields);
+  const output = h("div", { class: "output" });
+  const button = h("button", { type: "submit" }, submit);
+  const form = h("form", { class: "inline" }, title ? h("h3", {}, title) : null,
+    h("div", { class: "fields" }, made.labels), h("footer", {}, button), output);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    output.replaceChildren();
+    try {
+      append(output, [await run(made.read())]);
+    } catch (error) {
+      output.append(h("p", { class: "problem", role: "alert" }, error.message));
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return form;
+}

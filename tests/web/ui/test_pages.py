@@ -1,0 +1,243 @@
+"""Each page in a browser: with nothing in the broker, with thousands of queues, with names that are meant to break
+them, and with the node away. The console says nothing is wrong (conftest.py)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import amqp_broker
+from amqp_broker.client import Connection
+from amqp_broker.protocol import methods as m
+from amqp_broker.testing.embedded import RunningBroker
+from tests.web.http_client import Http, segment
+from tests.web.ui.browser import browser, why_none
+
+pytest.importorskip("selenium")
+#: One broker and one browser for all of them.
+pytestmark = [pytest.mark.xdist_group("web pages"), pytest.mark.skipif(bool(why_none()), reason=why_none())]
+
+if not why_none():
+    from tests.web.ui.browser import Browser
+
+MANY = 2100
+HOSTILE = (
+    "<script>window.broken=1</script>", "<img src=x onerror=window.broken=1>", "\"quotes' & ampersands;", "100%25 %2F",
+    "%", "a/b/../c?d=e#f", "ünïcödé 队列 🐇", "  spaces  ", "x" * 255, "`${window.broken=1}`",
+    "javascript:window.broken=1",
+)  # fmt: skip
+PLACES = (
+    "overview", "queues", "exchanges", "connections", "channels", "consumers", "cluster", "admin", "admin?tab=vhosts",
+    "admin?tab=policies", "admin?tab=operator", "admin?tab=limits", "admin?tab=definitions", "users/guest",
+    "vhosts/%2F", "exchanges/%2F/amq.direct", "exchanges/%2F/amq.default", "exchanges/%2F/amq.topic?tab=publish",
+    "exchanges/%2F/amq.topic?tab=overview",
+)  # fmt: skip
+
+
+@pytest.fixture
+def held(broker: RunningBroker) -> Iterator[Connection]:
+    """A client with a channel and a consumer."""
+    with Connection.open(broker.url, name="<b>client</b>") as connection:
+        yield connection
+
+
+def test_every_page_of_an_empty_broker(window: Browser, http: Http) -> None:
+    node = segment(http.get("/overview")["node"])
+    for place in (*PLACES, f"cluster/{node}"):
+        window.go(place)
+        window.find("main h1")
+        assert window.texts("#state:not([hidden])") == [], place
+        assert window.texts("main .problem:not([hidden])") == [], place
+    window.go("queues")
+    window.until(lambda: "No queues yet" in window.texts("main .message")[0])
+    window.go("nowhere")
+    assert window.texts("main .message") == ["There is no such page."]
+
+
+def test_what_is_not_there_is_said_so(window: Browser) -> None:
+    window.go("queues/%2F/nothing")
+    window.until(lambda: window.texts("main .message") == ["This is not here any more."])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_text(window: Browser, http: Http, held: Connection, name: str) -> None:
+    for kind in ("queues", "exchanges"):
+        assert http("PUT", f"/{kind}/%2F/{segment(name)}", {"durable": True}).status == 201
+    channel = held.channel()
+    channel.consume(name)
+    http("POST", f"/bindings/%2F/e/{segment(name)}/q/{segment(name)}", {"routing_key": name[:200]})
+    try:
+        window.go("queues")
+        window.until(lambda: name in window.texts("main tbody a"), "the list")
+        window.go(f"queues/%2F/{segment(name)}")
+        window.until(lambda: window.texts("main h1") == [name], "the heading")
+        for tab in ("messages", "consumers", "bindings", "configuration", "danger"):
+            window.click(f"[data-tab={tab}]")
+        window.go(f"exchanges/%2F/{segment(name)}")
+        window.until(lambda: window.texts("main h1") == [name], "the exchange")
+        window.until(lambda: name in window.texts("main tbody a"), "the binding")
+        for place in ("connections", "channels", "consumers"):
+            window.go(place)
+            window.find("main tbody tr")
+        assert not window.driver.execute_script("return window.broken")
+        assert window.driver.execute_script("return document.querySelectorAll('main script, main img').length") == 0
+        # What can be typed is deleted by hand.
+        if name.isascii():
+            window.go(f"queues/%2F/{segment(name)}?tab=danger")
+            window.click("#delete")
+            window.find("dialog input").send_keys(name)
+            window.click("dialog button.danger")
+            window.until(lambda: http("GET", f"/queues/%2F/{segment(name)}").status == 404, "deleted")
+    finally:
+        http("DELETE", f"/queues/%2F/{segment(name)}")
+        http("DELETE", f"/exchanges/%2F/{segment(name)}")
+
+
+def test_a_client_is_seen_and_closed(window: Browser, http: Http, held: Connection) -> None:
+    window.go("connections")
+    window.until(lambda: "<b>client</b>" in window.texts("main td"))
+    channel = held.channel()
+    channel.call(m.QueueDeclare(queue="watched"))
+    channel.consume("watched")
+    row = next(each for each in http.get("/connections") if each["user_provided_name"] == "<b>client</b>")
+    window.go(f"connections/{segment(row['name'])}")
+    window.until(lambda: window.texts("main h1") == [row["name"]])
+    window.go(f"channels/{segment(row['name'] + ' (1)')}")
+    window.until(lambda: "watched" in window.texts("main tbody a"))
+    window.go(f"connections/{segment(row['name'])}")
+    window.click("#close")
+    window.click("dialog button.primary")
+    window.until(lambda: http("GET", f"/connections/{segment(row['name'])}").status == 404)
+    http("DELETE", "/queues/%2F/watched")
+
+
+def test_a_queue_from_its_declaration_to_its_end(window: Browser, http: Http) -> None:
+    window.go("queues")
+    window.click("#add")
+    window.find("dialog input[name=name]").send_keys("by hand")
+    window.click("dialog .keys button", "x-max-length=1000")
+    window.click("dialog button.primary")
+    window.until(lambda: "by hand" in window.texts("main tbody a"))
+    assert http.get("/queues/%2F/by%20hand")["arguments"] == {"x-max-length": 1000}
+    window.go("queues/%2F/by%20hand?tab=messages")
+    window.find("textarea[name=payload]").send_keys("<i>hello</i>")
+    window.click("form.inline button[type=submit]", "Publish")
+    window.until(lambda: window.texts(".output .done"))
+    window.click("form.inline button[type=submit]", "Get")
+    window.until(lambda: window.texts("pre.payload") == ["<i>hello</i>"])
+    window.go("queues/%2F/by%20hand?tab=danger")
+    window.click("#purge")
+    confirm = window.find("dialog button.danger")
+    assert not confirm.is_enabled()
+    window.find("dialog input").send_keys("by hand")
+    window.click("dialog button.danger")
+    window.until(lambda: http.get("/queues/%2F/by%20hand")["messages"] == 0)
+    window.click("#delete")
+    window.find("dialog input").send_keys("by hand")
+    window.click("dialog button.danger")
+    window.until(lambda: http("GET", "/queues/%2F/by%20hand").status == 404)
+
+
+def test_keys(window: Browser) -> None:
+    window.go("overview")
+    window.press("ge")
+    window.until(lambda: "#/exchanges" in window.driver.current_url)
+    window.until(lambda: "amq.topic" in window.texts("main tbody a"))
+    window.press("/")
+    window.driver.switch_to.active_element.send_keys("topic")
+    window.until(lambda: window.texts("main tbody a") == ["amq.topic"])
+    assert "name=topic" in window.driver.current_url
+    window.press("\ue015")
+    window.press("\ue007")
+    window.until(lambda: window.texts("main h1") == ["amq.topic"])
+    window.driver.back()
+    window.until(lambda: window.texts("main tbody a") == ["amq.topic"])
+    window.press("?")
+    window.find("dialog kbd")
+    window.press("\ue00c")
+
+
+def test_thousands_of_queues_are_a_page_of_rows(window: Browser, http: Http, broker: RunningBroker) -> None:
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        for number in range(MANY):
+            channel.call(m.QueueDeclare(queue=f"many.{number:05}"))
+    window.go("queues")
+    window.until(lambda: any("2,1" in each for each in window.texts(".pager .total")))
+    assert len(window.all("main tbody tr")) == 50
+    window.click(".pager button", "›")
+    window.until(lambda: "page=2" in window.driver.current_url and window.texts("main tbody a")[:1] == ["many.00050"])
+    window.click("th button", "Name")
+    window.click("th button", "Name")
+    window.until(lambda: window.texts("main tbody a")[:1] == [f"many.{MANY - 1:05}"])
+    window.driver.back()
+    window.until(lambda: window.texts("main tbody a")[:1] == ["many.00000"])
+    window.find(".filter").send_keys("many.0120")
+    window.until(lambda: len(window.all("main tbody tr")) == 10)
+    window.click("thead .tick input")
+    window.click(".many button", "Delete")
+    window.until(lambda: len(window.texts("dialog .names li")) == 10)
+    window.find("dialog input").send_keys("10")
+    window.click("dialog button.danger")
+    window.until(lambda: http.get("/queues?page=1&name=many.0120")["filtered_count"] == 0)
+    window.driver.execute_script("history.replaceState(null, '', '#/queues')")
+    for place in PLACES:
+        window.go(place)
+        window.find("main h1")
+        assert len(window.all("main tbody tr")) <= 200
+    window.go("overview")
+    window.until(lambda: any("2,09" in each for each in window.texts(".figures a")))
+
+
+def test_somebody_who_may_less_is_shown_less(broker: RunningBroker, http: Http, tmp_path: Path) -> None:
+    http("PUT", "/users/looker", {"password": "looker", "tags": "management"})
+    http("PUT", "/permissions/%2F/looker", {"configure": "", "write": "", "read": ".*"})
+    with browser(broker.management_url, tmp_path / "profile", 375, 800) as window:
+        window.log_in("looker", "looker")
+        for place in PLACES:
+            if place != "users/guest":
+                window.go(place)
+                window.find("main h1")
+        width = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        whole, seen = window.driver.execute_script(width)
+        assert whole <= seen, "nothing is wider than a telephone"
+        assert window.complaints() == []
+        http("PUT", "/users/looker", {"password": "other", "tags": "management"})
+        window.find("form.login")
+        assert window.complaints() == []
+
+
+def test_a_wrong_password_and_logging_out(broker: RunningBroker, tmp_path: Path) -> None:
+    with browser(broker.management_url, tmp_path / "profile") as window:
+        window.driver.get(f"{window.url}/")
+        window.find("input[name=username]").send_keys("guest")
+        window.find("input[name=password]").send_keys("wrong\n")
+        window.until(lambda: window.texts(".problem:not([hidden])") == ["Name or password are not right."])
+        window.log_in()
+        assert window.driver.execute_script("return document.cookie") == ""
+        window.find("#logout").click()
+        window.find("form.login")
+        stored = "return JSON.stringify([{...localStorage}, {...sessionStorage}])"
+        assert "guest" not in window.driver.execute_script(stored)
+        assert window.complaints() == []
+
+
+def test_the_node_goes_and_comes_back(tmp_path: Path) -> None:
+    with (
+        amqp_broker.running(management=True, log_level="warning") as broker,
+        browser(broker.management_url, tmp_path / "profile") as window,
+    ):
+        window.log_in()
+        window.go("queues")
+        window.find("main .message")
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        try:
+            window.until(lambda: any("does not answer" in each for each in window.texts("#state:not([hidden])")))
+        finally:
+            os.kill(broker.process.pid, signal.SIGCONT)
+        window.until(lambda: not window.texts("#state:not([hidden])"))
+        assert window.texts("main h1") == ["Queues"]
+        assert window.complaints() == []
