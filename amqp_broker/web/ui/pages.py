@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -98,7 +99,7 @@ class Pages:
 
         await self._api(request.scope, request.receive, send_on)
 
-    async def _answer(self, request: Request, own: Any) -> Response:
+    async def _answer(self, request: Request, own: Callable[[Request, dict[str, str]], Response]) -> Response:
         """`own` runs in a worker thread."""
         try:
             form = await _read_form(request) if request.method == "POST" else {}
@@ -148,7 +149,7 @@ class Pages:
         return Response(None, 204, {**HEADERS, "set-cookie": set_cookie(request.headers, "")})
 
 
-def _shown(user: User, number: str) -> dict[str, Any]:
+def _shown(user: User, number: str) -> dict[str, object]:
     return {"user": {"name": user.name, "tags": list(user.tags)}, "token": token_of(number)}
 
 
@@ -161,7 +162,7 @@ def found_response(file: StaticFile, cache: str, request: Request) -> Response:
     return Response(body, 200, headers, media_type=file.media)
 
 
-def _json(value: Any, cookie: str | None = None) -> Response:
+def _json(value: object, cookie: str | None = None) -> Response:
     headers = HEADERS if cookie is None else {**HEADERS, "set-cookie": cookie}
     return Response(encode_json(value), 200, {**headers, "cache-control": "no-store"}, media_type=JSON)
 
