@@ -56,7 +56,8 @@ class Pages:
     """`api` answers everything else."""
 
     def __init__(self, services: Services, api: ASGIApp, files: StaticFiles | None = None) -> None:
-        self._services = services
+        self._sessions = services.page_sessions
+        self._logins = services.logins
         self._api = api
         self._files = files or StaticFiles()
         self._own = {
@@ -120,10 +121,10 @@ class Pages:
         host = request.client.host if request.client else ""
         name = form["username"]
         try:
-            user = self._services.logins.check(name, form["password"], host)
+            user = self._logins.check(name, form["password"], host)
             if not Access.MANAGEMENT.is_given_to(user.tags):
                 raise Access.MANAGEMENT.refusal(user.tags)
-            number = self._services.page_sessions.begin(user, request.headers)
+            number = self._sessions.begin(user, request.headers)
         except ApiError as error:
             log.info("POST /login by user '%s' from %s: %d", encode(name), host, error.status)
             raise
@@ -136,15 +137,15 @@ class Pages:
         if not number:
             return _json({"user": None})
         try:
-            user = self._services.page_sessions.user_of(number, "GET", request.headers)
+            user = self._sessions.user_of(number, "GET", request.headers)
         except ApiError:
             return _json({"user": None})
         return _json(_shown(user, number))
 
     def _log_out(self, request: Request, form: dict[str, str]) -> Response:
         number = read_cookie(request.headers)
-        user = self._services.page_sessions.user_of(number, "POST", request.headers)
-        self._services.page_sessions.end(number)
+        user = self._sessions.user_of(number, "POST", request.headers)
+        self._sessions.end(number)
         log.info("POST /logout by user '%s': 204", encode(user.name))
         return Response(None, 204, {**HEADERS, "set-cookie": set_cookie(request.headers, "")})
 
