@@ -77,7 +77,7 @@ lint: $(VENV)/tools.stamp ## ruff
 	@$(PY) -m ruff check .
 
 types: $(VENV)/tools.stamp ## mypy --strict
-	@$(PY) -m mypy $(wildcard $(PACKAGES)) pyspark_amqp.py
+	@$(PY) -m mypy $(wildcard $(PACKAGES)) pyspark_amqp.py benchmarks
 
 bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --size 1024")
 	@exec $(VENV)/bin/amqp-broker bench $(ARGS)

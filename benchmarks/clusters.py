@@ -67,9 +67,9 @@ def rabbitmq_cluster(folder: Path, nodes: int) -> Iterator[Broker]:
                 cookie.chmod(0o400)
             started.append((stack.enter_context(rabbitmq_broker(own, environment)), environment))
         first = started[0][1]["RABBITMQ_NODENAME"]
-        for _, environment in started[1:]:
+        for _, joining in started[1:]:
             for command in (["stop_app"], ["reset"], ["join_cluster", first], ["start_app"]):
-                control(environment, command)
+                control(joining, command)
         yield started[0][0]
 
 

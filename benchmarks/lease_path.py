@@ -22,9 +22,10 @@ from benchmarks.machine import is_compiled
 from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue
-from queues.leases import groups_of, open_lease
+from queues.leases import LeaseGroup, groups_of, open_lease
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
+from queues.ready import Ready
 from queues.store import MessageStore
 from queues.timers import Timers
 from storage.disk import FileDisk
@@ -48,7 +49,7 @@ class Room:
         self.store = MessageStore(self.journal, self.pager, 256 * MIB)
         for _ in self.journal.recover():
             pass
-        self.vhost = VHost("/", self.store, 1, 1000)
+        self.vhost = VHost("/", self.store, 1000)
         self.timers = Timers()
         self.queue = ClassicQueue("backlog", 1, True, QueueArguments(), self.store, self.timers, Background(), None)
         self.spent: dict[str, float] = {}
@@ -69,9 +70,10 @@ class Room:
             self.store.end_turn()
             self.store.shorten()
             excess = self.pager.used - self.pager.tight_bytes
-            for holder in (self.queue.ready, *groups_of(self.queue)):
+            parts: list[Ready | LeaseGroup] = [self.queue.ready, *groups_of(self.queue)]
+            for source in parts:
                 if excess > 0:
-                    excess -= holder.page_out(excess)
+                    excess -= source.page_out(excess)
         with self.phase("sync"):
             pages = self.store.take_page_sync()
             position = self.journal.position

@@ -13,7 +13,7 @@ import click
 
 from amqp_broker import running
 from amqp_broker.leases.blob import ALL_COLUMNS, BlobReader, BlobWriter
-from benchmarks.lease_service import BenchDesk
+from benchmarks.lease_client import LeaseClient
 from benchmarks.machine import is_compiled
 from queues.message import Address, Message, build_message
 from queues.page import PageBuilder
@@ -63,32 +63,32 @@ def measure_blobs(size: int) -> None:
 
 def measure_broker(size: int, count: int, kind: str) -> None:
     """Through a real broker, one request after the other."""
-    with running() as broker, BenchDesk(broker.url) as desk:
-        desk.declare("source", kind)
-        desk.declare("sink", kind)
-        desk.fill("source", count, b"x" * size)
-        opened = desk.ask("lease.open", queue="source", group="g", owner="me")
+    with running() as broker, LeaseClient(broker.url) as client:
+        client.declare("source", kind)
+        client.declare("sink", kind)
+        client.fill("source", count, b"x" * size)
+        opened = client.ask("lease.open", queue="source", group="g", owner="me")
         caller = {"queue": "source", "group": "g", "owner": "me", "incarnation": opened["incarnation"]}
         began = time.perf_counter()
         end = 0
         while end < count:
-            end = desk.ask("lease.claim", **caller, after=end, max_messages=100_000)["end"]
+            end = client.ask("lease.claim", **caller, after=end, max_messages=100_000)["end"]
         rate(f"{kind}: claim", count, time.perf_counter() - began)
         for what, columns in COLUMNS.items():
             began = time.perf_counter()
-            desk.fetch(caller, count, columns)
+            client.fetch(caller, count, columns)
             rate(f"{kind}: fetch, {what}", count, time.perf_counter() - began)
         began = time.perf_counter()
-        desk.ask("lease.ack", **caller, upto=count)
+        client.ask("lease.ack", **caller, upto=count)
         rate(f"{kind}: ack", count, time.perf_counter() - began)
-        staged = desk.blob(b"x" * size, "sink", BLOB_MESSAGES)
+        staged = client.blob(b"x" * size, "sink", BLOB_MESSAGES)
         rounds = count // BLOB_MESSAGES
         began = time.perf_counter()
         for number in range(rounds):
-            desk.stage(staged, app="a", epoch=0, partition=0, attempt=1, sequence=number)
+            client.stage(staged, app="a", epoch=0, partition=0, attempt=1, sequence=number)
         rate(f"{kind}: stage", rounds * BLOB_MESSAGES, time.perf_counter() - began)
         began = time.perf_counter()
-        desk.ask("txn.commit", app="a", epoch=0, attempts={"0": 1})
+        client.ask("txn.commit", app="a", epoch=0, attempts={"0": 1})
         rate(f"{kind}: commit", rounds * BLOB_MESSAGES, time.perf_counter() - began)
 
 

@@ -186,7 +186,8 @@ class Load:
         declare = methods.QueueDeclare(queue=QUEUE, durable=True, arguments=arguments)
         first = room.members[NAMES[0]]
         Client(first, declare)
-        group_id = first.node.broker.vhosts["/"].queues[QUEUE].group.group_id
+        queue_id = first.node.broker.vhosts["/"].queues[QUEUE].queue_id
+        group_id = first.node.groups.of(queue_id).group_id
         leader = next(
             each for each in room.members.values() if each.node.groups.all[group_id].raft.is_leader
         )

@@ -300,7 +300,7 @@ class Load:
         self.node = room.nodes[origin]
         self.machine = self.node.machines[1]
         self.stream = OwnStream(origin, 1)
-        self.machine.own_session = 1
+        self.machine.begin_session(1)
         self.consumer = self.stream.new_consumer()
         self.acks_each = acks_each
         self.delivered = 0

@@ -103,6 +103,6 @@ class GroupHistory:
     last_index: int = 0
     clock: int = 0
     streams: dict[str, Stream] = field(default_factory=dict)
-    holders: dict[tuple[str, int], Holder] = field(default_factory=dict)
+    delivery_owners: dict[tuple[str, int], Holder] = field(default_factory=dict)
     enqueues: dict[tuple[str, int, int], list[Copy]] = field(default_factory=dict)
     digests: dict[int, bytes] = field(default_factory=dict)

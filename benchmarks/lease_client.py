@@ -1,4 +1,4 @@
-"""BenchDesk: one blocking client that asks for leases and transactions, one request after the other."""
+"""LeaseClient: one blocking client that asks for leases and transactions, one request after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import encode_properties
 
 
-class BenchDesk:
+class LeaseClient:
     """A context manager. Answers that are refusals raise RuntimeError."""
 
     def __init__(self, url: str) -> None:
