@@ -10,7 +10,7 @@ from amqp_broker.links.tenants import Tenants
 from raft.errors import PeerProtocolError
 from raft.wire import decode, encode
 
-#: A frame of each kind as it was written when Raft still carried them (commit eaf47b6).
+#: A frame of each kind as it was written when Raft still carried them (commit eaf47b6), or first.
 FRAMES = {
     FrameKind.METADATA_COMMANDS: (
         "010b017b226f726967696e223a226e32222c2273657373696f6e223a313734303830303030303030303131302c226669727374223a312c"
@@ -37,6 +37,10 @@ FRAMES = {
         "726f75706564223a206e756c6c7d"
     ),
     FrameKind.ACQUAINTANCE: "010b0c7b2277686174223a20227265636f72646564227d",
+    FrameKind.MANAGEMENT: (
+        "010b0d010000000000000000017b2276657262223a2022616c61726d73222c20226669656c6473223a207b7d2c20226e616d65223a20"
+        "226f7073222c202274616773223a205b226d6f6e69746f72696e67225d7d"
+    ),
 }
 #: The same, of Raft's own types.
 RAFT_FRAMES = (

@@ -12,7 +12,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata
-from amqp_broker.metadata.stream import RESEND_MS, SETTLE_MS, MetadataStream
+from amqp_broker.metadata.stream import BATCH_COMMANDS, RESEND_MS, SETTLE_MS, MetadataStream
 
 
 def command(number: int) -> Command:
@@ -147,11 +147,13 @@ def test_a_stream_that_is_opened_again_counts_from_one() -> None:
 
 def test_many_commands_go_in_several_batches() -> None:
     stream = MetadataStream("n1", 50)
-    for number in range(120):
+    many = 2 * BATCH_COMMANDS + 3
+    for number in range(many):
         stream.propose(command(number))
     batches = stream.take_batches(0)
-    assert [(batch.first, len(batch.commands)) for batch in batches] == [(1, 50), (51, 50), (101, 20)]
-    assert [each for batch in batches for each in batch.commands] == [command(number) for number in range(120)]
+    whole = [(1, BATCH_COMMANDS), (1 + BATCH_COMMANDS, BATCH_COMMANDS)]
+    assert [(batch.first, len(batch.commands)) for batch in batches] == [*whole, (1 + 2 * BATCH_COMMANDS, 3)]
+    assert [each for batch in batches for each in batch.commands] == [command(number) for number in range(many)]
 
 
 class _Machine(MetadataMachine):

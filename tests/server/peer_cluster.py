@@ -54,7 +54,7 @@ class Place:
             self.secret,
             self,
             credentials=self.credentials,
-            chance=random.Random(seed),
+            random_source=random.Random(seed),
             entropy=secrets.token_bytes,
         )
         await self.links.start([self.listener])

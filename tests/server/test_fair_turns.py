@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from amqp_broker.connection.peer import Peer
 
+from amqp_broker.flow.peer import Peer
 from amqp_broker.node import Node
 from amqp_broker.server.driver import CommonPace, Driver
 from amqp_broker.settings.config import Config
