@@ -20,7 +20,9 @@ from tests.spark_connector.with_spark.scene import Scene
 _NUMBERS = itertools.count(1)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before xdist reads the groups, also where this file was loaded first because its folder was asked for."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
