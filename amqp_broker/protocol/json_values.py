@@ -5,7 +5,30 @@ Whoever reads one looks at what it is where it is used, and says what it should 
 
 from __future__ import annotations
 
+import math
+from calendar import timegm
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any  # truly anything: what json.loads gives
 JsonObject: TypeAlias = dict[str, Any]  # truly anything, by its names
+
+
+def field_as_json(value: object) -> JsonValue:
+    """A value of a field table as JSON shows it: octets, times and decimals become texts and numbers."""
+    if isinstance(value, bytes):
+        # Merely shown: half a surrogate pair, which would keep the octets, is no JSON to strict readers.
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, datetime):
+        return timegm(value.utctimetuple())
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list):
+        return [field_as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: field_as_json(item) for key, item in value.items()}
+    return value

@@ -6,7 +6,6 @@ functions that may wait for the node.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import logging
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,18 +26,17 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint, Endpoints
 from amqp_broker.web.errors import (
     ApiError,
-    bad_request,
     method_not_allowed,
     node_gone,
     object_not_found,
     of_amqp,
     of_refused_verb,
-    too_large,
 )
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
 from amqp_broker.web.path import encode, split_path
 from amqp_broker.web.probes import PROBES
+from amqp_broker.web.receiving import receive
 from amqp_broker.web.services import Services
 from amqp_broker.web.ui.who_asks import who_asks
 
@@ -86,7 +84,7 @@ class Api:
             if endpoint is None:
                 raise method_not_allowed(place.allowed)
             _check_origin(endpoint, request.headers)
-            body = await _read(request, endpoint.body_limit_bytes)
+            body = await receive(request, endpoint.body_limit_bytes, BODY_TIMEOUT_S)
             asked = Asked(
                 services=self._services,
                 user=_NOBODY,
@@ -147,24 +145,6 @@ def _check_acceptable(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
     kinds = [part.partition(";")[0].strip().lower() for part in accept.split(",") if part.strip()]
     if kinds and endpoint.method == "GET" and endpoint.media == JSON and not any(kind in _WE_SPEAK for kind in kinds):
         raise ApiError(406)
-
-
-async def _read(request: Request, limit_bytes: int) -> bytes:
-    announced = request.headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit_bytes:
-        raise too_large(limit_bytes)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit_bytes:
-                    raise too_large(limit_bytes)
-    except TimeoutError:
-        raise ApiError(408, "request_timeout", f"the body was not there in {BODY_TIMEOUT_S:.0f} s") from None
-    except ClientDisconnect:
-        raise bad_request("the body ended early") from None
-    return bytes(body)
 
 
 def _response(answer: Answer, headers: Mapping[str, str]) -> Response:

@@ -1,41 +1,16 @@
-"""Values of AMQP's fields as JSON, and properties of messages both ways.
-
-JSON has no octets, times and decimals: they become texts and numbers.
-"""
+"""Values of AMQP's fields as JSON, and properties of messages both ways."""
 
 from __future__ import annotations
 
-import math
-from calendar import timegm
-from collections.abc import Mapping
-from datetime import datetime
-from decimal import Decimal
 from typing import Final
 
 from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.protocol.fields import Table, encode_table
-from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.protocol.json_values import JsonObject, JsonValue, field_as_json
 from amqp_broker.protocol.properties import PROPERTY_NAMES, Properties, encode_properties
 from amqp_broker.web.errors import bad_request
 
 _NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
-
-
-def to_json(value: object) -> JsonValue:
-    """A value of a field table as JSON shows it."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, datetime):
-        return timegm(value.utctimetuple())
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, list):
-        return [to_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
-    return value
 
 
 def to_table(values: JsonValue, name: str) -> Table:
@@ -55,7 +30,7 @@ def to_table(values: JsonValue, name: str) -> Table:
 def show_properties(properties: Properties) -> JsonObject:
     """Those that a message has."""
     named = ((name, getattr(properties, name)) for name in PROPERTY_NAMES)
-    return {name: to_json(value) for name, value in named if value is not None}
+    return {name: field_as_json(value) for name, value in named if value is not None}
 
 
 def read_properties(values: JsonValue) -> bytes:

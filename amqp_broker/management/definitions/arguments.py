@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
-from calendar import timegm
 from collections.abc import Mapping
-from datetime import datetime
-from decimal import Decimal
 
 from amqp_broker.protocol.errors import EncodeError, FieldError
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
+from amqp_broker.protocol.json_values import field_as_json
 
 
 class BadArgument(ValueError):
@@ -45,7 +42,7 @@ def describe_arguments(raw: bytes) -> dict[str, object]:
 
 def table_as_json(table: Mapping[str, object]) -> dict[str, object]:
     """A table as it is shown."""
-    return {key: _to_json(value) for key, value in table.items()}
+    return {key: field_as_json(value) for key, value in table.items()}
 
 
 def read_arguments(arguments: Mapping[str, object], encoded: object = None) -> Table:
@@ -69,26 +66,9 @@ def _read_raw(arguments: Mapping[str, object], encoded: object) -> Table:
         table = decode_table(raw, max_bytes=len(raw))
     except (binascii.Error, ValueError, FieldError):
         raise BadArgument("arguments_raw", "it is not the base64 of a field table; remove it") from None
-    if not _is_same(arguments, {key: _to_json(value) for key, value in table.items()}):
+    if not _is_same(arguments, {key: field_as_json(value) for key, value in table.items()}):
         raise BadArgument("arguments_raw", "it says something else than arguments; remove it after an edit")
     return table
-
-
-def _to_json(value: object) -> object:
-    if isinstance(value, bytes):
-        # Merely shown: half a surrogate pair, which would keep the octets, is no JSON to strict readers.
-        return value.decode("utf-8", "replace")
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, datetime):
-        return timegm(value.utctimetuple())
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, list):
-        return [_to_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _to_json(item) for key, item in value.items()}
-    return value
 
 
 def _is_encoded_as(arguments: Mapping[str, object], raw: bytes) -> bool:

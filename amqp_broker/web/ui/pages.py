@@ -7,24 +7,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import JSON, encode_json
-from amqp_broker.web.errors import ApiError, bad_request, node_gone, of_refused_verb, too_large
+from amqp_broker.web.errors import ApiError, bad_request, node_gone, of_refused_verb
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
 from amqp_broker.web.path import encode
+from amqp_broker.web.receiving import receive
 from amqp_broker.web.services import Services
 from amqp_broker.web.ui.cookie import read_cookie, set_cookie
 from amqp_broker.web.ui.page_sessions import TOKEN_HEADER, check_origin, token_of
@@ -174,16 +174,6 @@ def _refusal(error: ApiError) -> Response:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    body = bytearray()
-    try:
-        async with asyncio.timeout(_FORM_TIMEOUT_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _FORM_LIMIT_OCTETS:
-                    raise too_large(_FORM_LIMIT_OCTETS)
-    except TimeoutError:
-        raise ApiError(408, "request_timeout", f"the form was not there in {_FORM_TIMEOUT_S:.0f} s") from None
-    except ClientDisconnect:
-        raise bad_request("the form ended early") from None
+    body = await receive(request, _FORM_LIMIT_OCTETS, _FORM_TIMEOUT_S)
     fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, errors="surrogateescape")
     return {name: values[0] for name, values in fields.items()}
