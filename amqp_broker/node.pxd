@@ -10,6 +10,7 @@ from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
+from storage.journal cimport Journal
 
 cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS, _MOST_LETTERS
 
@@ -31,6 +32,8 @@ cdef class Node:
     cdef public object background
     cdef object _jobs
     cdef public MessageStore store
+    cdef Journal _journal
+    cdef Pager _pager
     cdef public object broker
     cdef public object system
     cdef public object publisher

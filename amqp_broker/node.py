@@ -184,6 +184,8 @@ class Node:
         head = (config.queue_head_messages, config.queue_head_size_bytes, config.queue_large_head_size_bytes)
         pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
         journal = Journal(disk, "journal", config.journal_segment_size_bytes)
+        self._journal = journal
+        self._pager = pager
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
         self._projection = Projection(
@@ -230,10 +232,10 @@ class Node:
 
     def _serve_clients(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
         """What handles their methods."""
-        config, pager = self.config, self.store.pager
+        config, pager = self.config, self._pager
         self.publisher = Publisher(self.broker, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
-        self.confirming = Confirming(self.store.journal)
+        self.confirming = Confirming(self._journal)
         self._dead_letters = self.broker.dead_letters
         self.services = ChannelServices(
             self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
@@ -281,7 +283,7 @@ class Node:
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
         broker = self.broker
-        replies = Replies(self.store.pager.addresses, broker.reply_consumers, self.clock, self.pauses.pause_replies)
+        replies = Replies(self._pager.addresses, broker.reply_consumers, self.clock, self.pauses.pause_replies)
         self.leases = Leases(
             broker,
             self.tenants,
@@ -319,7 +321,7 @@ class Node:
         self.broker.recover(now)
         self.replication.open(now)
         self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
-        self._synced_position = self.store.journal.position
+        self._synced_position = self._journal.position
         self.leases.synced(self._synced_position)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
 
@@ -351,7 +353,7 @@ class Node:
         self.groups.compare(now)
         self.remote_queues.start(now)
         self.membership.start(now)
-        self.acquaintances.joined(self.replication.metadata_group.last_applied)
+        self.acquaintances.joined(self.replication.last_applied)
         self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)
@@ -365,7 +367,7 @@ class Node:
     @property
     def identity(self) -> bytes:
         """By which the others tell it from a node of the same name that began anew."""
-        return self.replication.host.memory.identity
+        return self.replication.memory.identity
 
     def members(self) -> list[str]:
         """The nodes of its cluster, itself among them."""
@@ -526,7 +528,7 @@ class Node:
                 ReplyCode.CONNECTION_FORCED,
                 "broker forced connection closure with reason 'shutdown'",
             )
-        self.store.journal.mark()
+        self._journal.mark()
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""
@@ -543,7 +545,7 @@ class Node:
         pages = store.take_page_sync()
         position = store.journal.position
         if take_named(self.groups.pagers) and pages is None:
-            pages = store.pager.page_store.take_sync()
+            pages = store.page_store.take_sync()
         batch = store.journal.take_batch()
         # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
         is_awaited = position > self._synced_position or self.answers.parked or store.retiring_segment
@@ -573,7 +575,7 @@ class Node:
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
-        return int(self.store.journal.position - self._synced_position)
+        return int(self._journal.position - self._synced_position)
 
     # -- output ------------------------------------------------------------------------------------------------------
 
@@ -605,7 +607,7 @@ class Node:
             peers = replication.take_peers()
         else:
             peers = _NO_PEERS
-        position = self.store.journal.position
+        position = self._journal.position
         if self.confirming.noted:
             self.confirming.end_turn(now)
         if groups.is_active:
@@ -629,7 +631,7 @@ class Node:
 
     def _relieve(self, now: int) -> None:
         """Page out what is too much for the memory."""
-        pager = self.store.pager
+        pager = self._pager
         excess = pager.used + pager.assembling - pager.tight_bytes
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and self._paging_out.page_out(min(_PAGE_OUT_BYTES, excess)) > 0:
@@ -639,11 +641,11 @@ class Node:
     def _choose_readers(self) -> None:
         """Whether publishers have to wait, and who is to be read."""
         pauses, remote_queues, groups = self.pauses, self.remote_queues, self.groups
-        backlog = self.store.journal.position - self._synced_position
+        backlog = self._journal.position - self._synced_position
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
             is_behind = groups.is_behind
-        is_on = self.alarms.is_set or self.store.pager.has_no_room
+        is_on = self.alarms.is_set or self._pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or pauses.is_alarmed:
             pauses.tell([*([""] if is_on else ()), *(remote_queues.blocked_homes() if has_homes else ())])
@@ -675,7 +677,7 @@ class Node:
             # The job that was running when it was set has taken that along: without this it would be due for ever.
             self._lazy_at = None
             # Retired segments are removed by a job too.
-            return self.store.journal.has_pending
+            return self._journal.has_pending
         if self._lazy_at is None:
             self._lazy_at = now + _LAZY_SYNC_MS
         unsynced = position - self._synced_position

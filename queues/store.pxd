@@ -9,6 +9,7 @@ from queues.pager cimport Pager
 cdef class MessageStore:
     cdef public Journal journal
     cdef public Pager pager
+    cdef public object page_store
     cdef public long long journal_limit_bytes
     cdef public long long position
     cdef public unsigned int retiring_segment

@@ -62,6 +62,7 @@ class MessageStore:
     def __init__(self, journal: Journal, pager: Pager, journal_limit_bytes: int) -> None:
         self.journal = journal
         self.pager = pager
+        self.page_store = pager.page_store
         self.journal_limit_bytes = journal_limit_bytes
         self.position = 0
         self.retiring_segment = 0
@@ -208,9 +209,9 @@ class MessageStore:
         while self._releasing and self._releasing[0][0] <= self._synced_position:
             for queue_id, location in self._releasing.popleft()[1]:
                 if location is None:
-                    self.pager.page_store.drop_queue(queue_id)
+                    self.page_store.drop_queue(queue_id)
                 else:
-                    self.pager.page_store.release(queue_id, location)
+                    self.page_store.release(queue_id, location)
 
     # -- logs beside queues ------------------------------------------------------------------------------------------
 
@@ -331,7 +332,7 @@ class MessageStore:
         if not self._names_pages:
             return None
         self._names_pages = False
-        return self.pager.page_store.take_sync()
+        return self.page_store.take_sync()
 
 
 def ranges_of(sequences: list[int]) -> list[tuple[int, int]]:

@@ -105,6 +105,8 @@ class Commit:
         self._channel = channel
         self._connection = channel.connection
         self._services = channel.services
+        self._store = channel.services.store
+        self._clock = channel.clock
         self._journal = channel.services.store.journal
         self._claims = transaction.settlements
         self._messages = transaction.messages
@@ -116,7 +118,7 @@ class Commit:
 
     def run(self) -> None:
         """All of it in this turn. Raises AmqpException."""
-        now = self._channel.clock.now
+        now = self._clock.now
         while self._work(now):
             pass
         self._answer(self._end())
@@ -214,8 +216,8 @@ class Commit:
 
     def _end(self) -> int:
         """Everything is done. Returns up to where the journal has to be synced before the answer, 0 for no matter."""
-        self._services.dead_letters.work(self._channel.clock.now)
-        self._services.store.end_turn()
+        self._services.dead_letters.work(self._clock.now)
+        self._store.end_turn()
         for queue, has_refused in self._settled.items():
             queue.when_settled(self._receipt, has_refused)
         ticket = int(self._journal.position)
@@ -231,7 +233,7 @@ class Commit:
         pending = self._services.answers.begin(self._connection, "tx.commit")
 
         def tell(refusals: list[Refusal]) -> None:
-            self._services.store.end_turn()
+            self._store.end_turn()
             self._tell(refusals, self._journal.position)
 
         receipt.seal(lambda refusals: pending.release(lambda: tell(refusals)))

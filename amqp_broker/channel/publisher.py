@@ -49,6 +49,7 @@ class Publisher:
 
     def __init__(self, broker: Broker, system: SystemRequests) -> None:
         self._broker = broker
+        self._reply_consumers = broker.reply_consumers
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
         self._header_routes: dict[tuple[str, bytes, bytes], tuple[ExchangeEntry, int, PublishRoute]] = {}
@@ -203,7 +204,7 @@ class Publisher:
         if message.address.exchange == SYSTEM_EXCHANGE:
             self._system.request(channel, message.address.routing_key, message, facts)
             return
-        if not self._broker.reply_consumers.deliver(message) and channel.is_mandatory:
+        if not self._reply_consumers.deliver(message) and channel.is_mandatory:
             channel.return_message(message)
 
     def cancel_consumer(self, channel: Channel, consumer: ChannelConsumer) -> None:

@@ -82,6 +82,7 @@ class Membership:
         self.is_removed = False
         self._config = config
         self._replication = replication
+        self._acquaintances = replication.acquaintances
         self._transfers = transfers
         self._metadata = metadata
         self._timers = timers
@@ -156,7 +157,7 @@ class Membership:
         """Members that this node's own metadata may not have yet."""
         found: dict[str, Address] = {}
         for name, (index, members) in self._heard.items():
-            if self._replication.is_connected(name) and index > self._replication.metadata_group.last_applied:
+            if self._replication.is_connected(name) and index > self._replication.last_applied:
                 found |= members
         return found
 
@@ -198,14 +199,14 @@ class Membership:
 
     def grouped(self) -> dict[str, None]:
         """Everybody who is in a group, as far as this node knows."""
-        groups = self._replication.host.groups.values()
+        groups = self._replication.groups()
         return dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
 
     def _what_to_say(self) -> tuple[int, list[str] | None]:
         """Up to where the metadata are applied, and who is in a group; None while that may still be taken back."""
-        groups = self._replication.host.groups.values()
+        groups = self._replication.groups()
         grouped = sorted(self.grouped()) if all(group.has_settled_members for group in groups) else None
-        return self._replication.metadata_group.last_applied, grouped
+        return self._replication.last_applied, grouped
 
     def member_removed(self, name: str, index: int) -> None:
         """By the metadata, at this index."""
@@ -222,14 +223,14 @@ class Membership:
         rid = {other for other in rid if self._replication.is_connected(other)}
         if grouped is not None and name not in grouped and index >= since:
             rid.add(self._replication.own_node)
-        groups = self._replication.host.groups.values()
+        groups = self._replication.groups()
         return all(2 * sum(other in rid for other in group.members) > len(group.members) for group in groups)
 
     @property
     def is_settled(self) -> bool:
         """Whether no change of members is going on, as far as this node knows."""
         recorded = self._metadata.members()
-        groups = self._replication.host.groups.values()
+        groups = self._replication.groups()
         return all({*group.members, *group.learners} == set(recorded) for group in groups)
 
     def _look(self, now: int) -> None:
@@ -237,7 +238,7 @@ class Membership:
         recorded = self._metadata.members()
         self._register(recorded)
         if recorded:
-            for group in list(self._replication.host.groups.values()):
+            for group in self._replication.groups():
                 self._reconcile(group, recorded)
             self._release(recorded)
             self._look_for_release(recorded, now)
@@ -251,7 +252,7 @@ class Membership:
     def _give_up_leading(self) -> None:
         """Nothing gets to the disk here: as a follower this node holds up nobody, and takes no more than it can hold.
         Without a disk it is not elected again."""
-        for group in list(self._replication.host.groups.values()):
+        for group in self._replication.groups():
             if group.is_leader and self.hand_over(group):
                 log.warning("group %d: the disk of this node takes nothing: another one is to lead", group.group_id)
 
@@ -271,7 +272,7 @@ class Membership:
         recorded = self._metadata.members() if self._is_ready() else {}
         if not recorded or name in recorded or name in self.grouped():
             return []
-        return [*self._replication.acquaintances.introduction(), _FAREWELL]
+        return [*self._acquaintances.introduction(), _FAREWELL]
 
     def heard_farewell(self, name: str, frame: bytes, now: int) -> bool:
         """Whether a frame is that; it counts for this node then."""
@@ -308,7 +309,7 @@ class Membership:
         """This node is no member any more; its folder says so from now on."""
         self.is_removed = True
         own = self._replication.own_node
-        self._replication.acquaintances.give_up(
+        self._acquaintances.give_up(
             f"node {own} was removed from the cluster, and this is the folder that it had then. To come back it needs "
             f"a new one: `amqp-broker cluster join --node-name {own} ...`"
         )
@@ -402,7 +403,7 @@ class Membership:
         if self._has_spread or now - self._calm_since < CALM_MS:
             return
         self._has_spread = True
-        if all(group.is_leader for group in replication.host.groups.values()):
+        if all(group.is_leader for group in replication.groups()):
             for move in self.plan():
                 result = self._transfers.request(move.group_id, move.target)
                 log.info("group %d: %s is to lead it: %s", move.group_id, move.target, result.name)

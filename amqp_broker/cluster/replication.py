@@ -28,6 +28,7 @@ from queues.store import MessageStore
 from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
+from raft.memory import Memory
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -163,6 +164,20 @@ class Replication:
         """Whether this node is all there is to agree: then nothing but its disk is ever waited for."""
         return self.metadata_group.members == (self.own_node,)
 
+    def groups(self) -> list[Group]:
+        """All of Raft's groups that this node is in."""
+        return list(self.host.groups.values())
+
+    @property
+    def last_applied(self) -> int:
+        """Up to where the metadata are applied."""
+        return self.metadata_group.last_applied
+
+    @property
+    def memory(self) -> Memory:
+        """What this node has promised, and others have seen of it."""
+        return self.host.memory
+
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to that node."""
         return node_id in self._connected
@@ -177,9 +192,9 @@ class Replication:
         """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
         config = self._config
         if self.host.goes_on_alone:
-            self.host.memory.begin_anew()
-        if self.host.memory.reason:
-            raise FolderGivenUp(self.host.memory.reason)
+            self.memory.begin_anew()
+        if self.memory.reason:
+            raise FolderGivenUp(self.memory.reason)
         names = tuple(member.name for member in config.cluster)
         if not names:
             names = (self._name_of_old(config.node_name),)

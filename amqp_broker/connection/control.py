@@ -42,6 +42,8 @@ class Control:
         self._config = config
         self._clients = clients
         self._services = services
+        self._pauses = services.pauses
+        self._declarations = services.declarations
         self._handshake = handshake
         self._turn_share = services.turn_share
         self._clock = services.clock
@@ -283,14 +285,14 @@ class Control:
     def release(self, connection: Connection) -> None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it
         waited for does not keep it from hearing the answer to our close."""
-        self._services.pauses.forget(connection)
+        self._pauses.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
             channel.end()
         connection.channels.clear()
         connection.current = None
         queues, connection.exclusive_queues = list(connection.exclusive_queues), {}
-        self._services.declarations.remove_queues(connection.vhost, queues)
+        self._declarations.remove_queues(connection.vhost, queues)
         if connection.vhost is not None:
             connection.vhost.leave(connection.session.user)
             self._clients.leave(connection)

@@ -44,6 +44,8 @@ class Apps:
 
     def __init__(self, service: Leases) -> None:
         self._service = service
+        self._broker = service.broker
+        self._timers = service.timers
         self._apps: dict[tuple[str, str], App] = {}
         self._publications: dict[App, Publication] = {}
         #: Who waits for what was committed last; there from the commit point until all is published.
@@ -67,8 +69,8 @@ class Apps:
                 recovered = found.get(part.queue.queue_id)
                 if recovered is not None:
                     part.queue.restore(recovered, now)
-            record = self._service.broker.metadata.app(app.vhost, app.name)
-            if record is None or record.home != self._service.broker.own_node:
+            record = self._broker.metadata.app(app.vhost, app.name)
+            if record is None or record.home != self._broker.own_node:
                 self._end(app)
                 continue
             self._watch(app)
@@ -76,7 +78,7 @@ class Apps:
                 self._waiting[app] = []
                 self._publications[app] = Publication(self._service, app)
                 self._service.come_back()
-        self._service.timers.at(now + min(_IDLE_LOOK_MS, self._service.config.txn_app_expires_ms), self._look_for_idle)
+        self._timers.at(now + min(_IDLE_LOOK_MS, self._service.config.txn_app_expires_ms), self._look_for_idle)
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -224,7 +226,7 @@ class Apps:
             self._service.come_back()
 
     def _step(self, app: App, publication: Publication) -> int:
-        vhost = self._service.broker.vhosts[app.vhost]
+        vhost = self._broker.vhosts[app.vhost]
         try:
             count = publication.step(vhost)
         except (CorruptRecord, Malformed, ValueError) as error:
@@ -255,7 +257,7 @@ class Apps:
             return
         due = min(part.touched_at for part in app.parts.values()) + self._service.config.txn_expires_ms
         self._watched[app] = due
-        self._service.timers.at(due, lambda now: self._look(app, now))
+        self._timers.at(due, lambda now: self._look(app, now))
 
     def _look(self, app: App, now: int) -> None:
         del self._watched[app]
@@ -281,7 +283,7 @@ class Apps:
     def _forget_idle(self, app: App, home: str) -> None:
         log.info("app '%s' in vhost '%s' has been idle for long, and is forgotten", app.name, app.vhost)
         command = commands.delete_app(app.vhost, app.name, home)
-        self._service.broker.propose(command, lambda changed: self.forget(app.vhost, app.name) if changed else None)
+        self._broker.propose(command, lambda changed: self.forget(app.vhost, app.name) if changed else None)
 
     def forget_vhost(self, vhost: str) -> None:
         """A virtual host is deleted, with all that its apps have staged."""

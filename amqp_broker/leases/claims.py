@@ -62,6 +62,7 @@ class Claims:
 
     def __init__(self, service: Leases) -> None:
         self._service = service
+        self._timers = service.timers
         self._waiting: dict[int, deque[Claim]] = {}
         self._woken: dict[int, None] = {}
         self._steps: deque[Claim] = deque()
@@ -127,7 +128,7 @@ class Claims:
         waiting.append(claim)
         self.waiting_count += 1
         claim.leases.watch(lambda: self._wake(queue_id))
-        claim.timer = self._service.timers.at(claim.deadline, lambda now: self._time_is_up(claim))
+        claim.timer = self._timers.at(claim.deadline, lambda now: self._time_is_up(claim))
 
     def _wake(self, queue_id: int) -> None:
         """The queue has something, or will never have anything again."""

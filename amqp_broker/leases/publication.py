@@ -95,6 +95,7 @@ class Publication:
         self.unroutable = 0
         self.waiting = 0
         self._service = service
+        self._timers = service.timers
         self._producer = b"txn\0" + hashlib.blake2b(
             octets_of(app.vhost) + b"\0" + octets_of(app.name), digest_size=16
         ).digest()
@@ -194,7 +195,7 @@ class Publication:
             if there:
                 self._again.append((place, there))
                 self._rests_until = self._service.now + RETRY_MS
-                self._service.timers.at(self._rests_until, lambda now: None)
+                self._timers.at(self._rests_until, lambda now: None)
         if not self.waiting and not self._is_submitting:
             self._service.come_back()
 

@@ -32,6 +32,7 @@ class StagedRoutes:
 
     def __init__(self, vhost: VHost, max_table_depth: int, addresses: AddressBook) -> None:
         self._vhost = vhost
+        self._router = vhost.router
         self._scanner = ContentScanner(max_table_depth)
         self._addresses = addresses
         self._found: dict[bytes, StagedRoute | None] = {}
@@ -62,7 +63,7 @@ class StagedRoutes:
         address = message.address
         try:
             keys = [address.routing_key, *copy_keys(facts)]
-            found = self._vhost.router.route(address.exchange, keys, facts)
+            found = self._router.route(address.exchange, keys, facts)
         except (UnknownExchange, ValueError):
             return message, _NOWHERE
         queues = self._vhost.queues

@@ -47,6 +47,8 @@ class Transactions:
         self._apps = apps
         self._config = config = service.config
         self._broker = service.broker
+        self._metadata = service.broker.metadata
+        self._peers = service.peers
         self._staging = Staging(find_route, config.max_table_depth, config.max_message_size_bytes)
 
     def request(
@@ -68,7 +70,7 @@ class Transactions:
             self._list(channel, answer)
             return
         name = fields.text("app")
-        record = self._broker.metadata.app(vhost, name)
+        record = self._metadata.app(vhost, name)
         session = channel.connection.session
         if record is not None and record.user != session.user and not session.has_tag("administrator"):
             raise LeaseError(ACCESS_REFUSED, f"{verb}: app '{name}' belongs to another user")
@@ -120,7 +122,7 @@ class Transactions:
             self.serve(request, answer)
         else:
             wait_ms = _COMMIT_MS if request.verb == "txn.commit" else 0
-            self._service.peers.ask(home, request, _ANSWER_BYTES, wait_ms, answer)
+            self._peers.ask(home, request, _ANSWER_BYTES, wait_ms, answer)
 
     def serve(self, request: PeerRequest, answer: Answer) -> None:
         """A request that was checked, at the app's home. Raises LeaseError."""
@@ -130,7 +132,7 @@ class Transactions:
             answer.give({"apps": [_statistics(app) for app in self._apps.of(vhost)]})
             return
         name = fields.text("app")
-        record = self._broker.metadata.app(vhost, name)
+        record = self._metadata.app(vhost, name)
         if record is None or record.home != self._broker.own_node:
             raise LeaseError(BUSY, f"{verb}: this node is not, or not yet, the home of app '{name}'")
         if verb == "txn.stat":
@@ -158,7 +160,7 @@ class Transactions:
         is_administrator = session.has_tag("administrator")
         records = [
             record
-            for record in self._broker.metadata.apps(vhost)
+            for record in self._metadata.apps(vhost)
             if is_administrator or record.user == session.user
         ]
         homes = list(dict.fromkeys(record.home for record in records))

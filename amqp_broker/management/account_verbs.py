@@ -27,6 +27,7 @@ class AccountVerbs:
 
     def __init__(self, broker: Broker, administration: Administration) -> None:
         self._broker = broker
+        self._metadata = broker.metadata
         self._execute = administration.carry_out
         self._settled = administration.settled
         self._vhost = administration.vhost
@@ -104,7 +105,7 @@ class AccountVerbs:
 
     def _check_administrators(self, without: str) -> None:
         """Somebody has to be able to administer the broker. Raises ValueError."""
-        found = [user.name for user in self._broker.metadata.users() if ADMINISTRATOR in user.tags]
+        found = [user.name for user in self._metadata.users() if ADMINISTRATOR in user.tags]
         if found == [without]:
             raise precondition(
                 f"user '{without}' is the last one with the tag administrator; give the tag to somebody else first"

@@ -52,6 +52,7 @@ class ClusterVerbs:
         self._config = config
         self._metadata = metadata
         self._replication = replication
+        self._acquaintances = replication.acquaintances
         self._transfers = transfers
         self._groups = groups
         self._membership = membership
@@ -166,8 +167,8 @@ class ClusterVerbs:
             "cluster": config.cluster_name,
             "queue_groups": config.queue_groups,
             "members": [str(each) for each in sorted(set(members))],
-            "generation": self._replication.acquaintances.generation,
-            "replaces": self._replication.acquaintances.replaces,
+            "generation": self._acquaintances.generation,
+            "replaces": self._acquaintances.replaces,
         }
         replication, metadata = self._replication, self._metadata
         put = commands.add_member(name, str(address), identity) if identity else commands.put_member(name, str(address))
@@ -177,7 +178,7 @@ class ClusterVerbs:
             if identity and metadata.identity_of(name) != identity:
                 answer.update(ok=False, error=f"cluster.add: {_already(name)}")
             # Who had this name before is forgotten up to here: the new node says so to those who have not heard of it.
-            answer.update(index=replication.metadata_group.last_applied)
+            answer.update(index=replication.last_applied)
 
         proposal.when_done(look)
         return answer, proposal
@@ -186,13 +187,13 @@ class ClusterVerbs:
         """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
         added is not the way back for a member whose folder is lost. Raises ValueError."""
         replication = self._replication
-        older = replication.acquaintances.older_versions() if identity else []
+        older = self._acquaintances.older_versions() if identity else []
         if older:
             raise ValueError(
                 f"{', '.join(older)} would not understand it, of an older version: upgrade all members before {name} "
                 f"joins"
             )
-        if name in recorded and (name in replication.host.memory.witnesses or self._votes(name)):
+        if name in recorded and (name in replication.memory.witnesses or self._votes(name)):
             raise ValueError(_already(name))
         if name not in recorded and not self._membership.has_left(name):
             raise ValueError(
@@ -201,7 +202,7 @@ class ClusterVerbs:
             )
 
     def _votes(self, name: str) -> bool:
-        return any(name in group.members for group in self._replication.host.groups.values())
+        return any(name in group.members for group in self._replication.groups())
 
     def _known_members(self) -> list[MemberAddress]:
         membership, own = self._membership, self._replication.own_node
@@ -224,7 +225,7 @@ class ClusterVerbs:
                 f"another change of members is going on; `amqp-broker cluster status` shows when all groups have the "
                 f"members {', '.join(recorded)}"
             )
-        for group in self._replication.host.groups.values():
+        for group in self._replication.groups():
             rest = [other for other in group.members if other != name]
             gone = [other for other in rest if not membership.is_linked(other)]
             if 2 * len(gone) >= len(rest):

@@ -59,6 +59,7 @@ class DelayedMessages:
         self.last_segment = 0
         self.settled: list[int] = []
         self._host = host
+        self._timers = host.timers
         self._pager = host.store.pager
         self._store = host.store
         self._clock = host.clock
@@ -103,7 +104,7 @@ class DelayedMessages:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = entry.expires_at
-            self._timer = self._host.timers.at(self._timer_at, self._release)
+            self._timer = self._timers.at(self._timer_at, self._release)
 
     def _release(self, now: int) -> None:
         """Something is due."""

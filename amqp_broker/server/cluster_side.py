@@ -181,7 +181,7 @@ class ClusterSide:
     async def hand_over(self) -> None:
         """Have others lead what this node leads, so that nobody has to wait for an election. A moment at most."""
         self._groups.leave()
-        groups = self._replication.host.groups.values()
+        groups = self._replication.groups()
         handed = [group for group in groups if group.is_leader and self._membership.hand_over(group)]
         if handed:
             log.info("%d groups are handed over", len(handed))

@@ -31,6 +31,8 @@ class Listener:
 
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop, listener: socket.socket, backlog: int) -> None:
         self._driver = driver
+        self._config = driver.config
+        self._room = driver.room
         self._loop = loop
         self._socket = listener
         self._is_closed = False
@@ -46,7 +48,7 @@ class Listener:
         self._loop.remove_reader(self._socket.fileno())
 
     def _accept(self) -> None:
-        room = self._driver.room
+        room = self._room
         until = monotonic() + _ACCEPTING_S
         has_room = True
         while has_room:
@@ -76,7 +78,7 @@ class Listener:
             peer = tcp_peer(client)
         except OSError:
             client.close()  # gone already
-            self._driver.room.give()
+            self._room.give()
             return
         TcpTransport(self._driver, self._loop, client, peer)
 
@@ -105,7 +107,7 @@ class TlsListener(Listener):
     def _open(self, client: socket.socket) -> None:
         task = self._loop.create_task(self._shake_hands(client))
         self._handshakes[task] = None
-        if len(self._handshakes) > self._driver.config.max_pending_handshakes:
+        if len(self._handshakes) > self._config.max_pending_handshakes:
             next(iter(self._handshakes)).cancel()
 
     async def _shake_hands(self, client: socket.socket) -> None:
@@ -115,7 +117,7 @@ class TlsListener(Listener):
         try:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(self._driver.config.tls_handshake_timeout_ms / 1000):
+            async with asyncio.timeout(self._config.tls_handshake_timeout_ms / 1000):
                 await self._exchange(tls, client)
             peer = tcp_peer(client, tls)
             is_open = True
@@ -127,7 +129,7 @@ class TlsListener(Listener):
             del self._handshakes[task]
             if not is_open:
                 client.close()
-                self._driver.room.give()
+                self._room.give()
         if is_open:
             TcpTransport(self._driver, self._loop, client, peer, tls)
 

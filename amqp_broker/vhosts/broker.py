@@ -231,7 +231,7 @@ class Broker:
         for queue_type in self.types.values():
             queue_type.finish_recovery()
         if not self.config.recover:
-            self.page_checks = page_checks(self.store.pager.page_store, recovery)
+            self.page_checks = page_checks(self.store.page_store, recovery)
         recovery.forget()
 
     def _check_types(self, records: list[QueueRecord]) -> None:
@@ -247,7 +247,7 @@ class Broker:
     def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
         """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
         now, and not be on this disk: its files go when it is."""
-        page_store = self.store.pager.page_store
+        page_store = self.store.page_store
         of_journal = {queue_id for queue_id in seen if queue_id < TRANSIENT_IDS}
         gone = [each for each in page_store.stored_queues() if each in of_journal and each not in known]
         page_store.drop_orphans(known, gone)
@@ -257,7 +257,7 @@ class Broker:
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
         given again, or their messages would turn up in new queues."""
-        journal, page_store = self.store.journal, self.store.pager.page_store
+        journal, page_store = self.store.journal, self.store.page_store
         unknown = [queue_id for queue_id in held if self.metadata.queue_by_id(queue_id) is None]
         seen += [*held, *page_store.stored_queues()]
         if not journal.set_aside and not self.replication.host.losses:

@@ -68,6 +68,7 @@ class Declarations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._clock = broker.clock
         self._condemned: set[Queue] = set()
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -103,14 +104,14 @@ class Declarations:
         if method.passive:
             session.check_any("queue", name)
             asked = self.find_queue(declarer, name)
-            asked.mark_used(self._broker.clock.now)
+            asked.mark_used(self._clock.now)
             return name, asked
         is_durable = method.durable and not method.exclusive
         present = self._look_up(vhost, name) if name else None
         if present is not None:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(declarer, present, method, is_durable)
-            present.mark_used(self._broker.clock.now)
+            present.mark_used(self._clock.now)
             self._broker.queues_declared += 1
             return name, present
         if not name:

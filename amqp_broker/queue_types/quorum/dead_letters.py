@@ -59,6 +59,8 @@ class DeadLetterPublisher:
         self, group: QueueGroup, groups: QuorumGroups, store: MessageStore, background: Background
     ) -> None:
         self._group = group
+        self._clock = group.clock
+        self._machine = group.machine
         self._groups = groups
         self._store = store
         self._background = background
@@ -106,7 +108,7 @@ class DeadLetterPublisher:
             is_again = bool(self._again) and self._again[0][0] <= now
             effect = self._again.popleft()[1] if is_again else self._noted.popleft()
             cost -= _LETTER_COST
-            if self._group.machine.has_letter(effect.queue_id, effect.letter):
+            if self._machine.has_letter(effect.queue_id, effect.letter):
                 self._publish(effect, now)
             else:  # an earlier leader has seen to it
                 self._done(effect.queue_id, effect.letter)
@@ -155,7 +157,7 @@ class DeadLetterPublisher:
         if Refusal.UNKNOWN in refusals or (
             queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
-            self._again.append((self._group.clock.now + RETRY_MS, effect))
+            self._again.append((self._clock.now + RETRY_MS, effect))
             self._group.touch()
         elif position > self._groups.synced_position and not self._groups.is_alone():
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
