@@ -32,7 +32,7 @@ SET_FROM_OUTSIDE: frozenset[str] = frozenset(
 #: How often somebody reaches through the node into one of its parts (node.x.y). May only fall.
 MOST_THROUGH_NODE = 6
 #: How often an object reaches into the parts of its parts (self.a.b.c). May only fall.
-MOST_DEEP = 179
+MOST_DEEP = 120
 #: How many fields begin as None, against their type. May only fall.
 MOST_LATE = 5
 
