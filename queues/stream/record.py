@@ -110,6 +110,33 @@ def next_record(octets: bytes, at: int) -> int:
     return at + 4 + get_u32(octets, at)
 
 
+def filter_hash_of(octets: bytes, at: int) -> int:
+    """The hash of the filter value of the record at `at`, 0 for none."""
+    return get_u32(octets, at + 12)
+
+
+def check_record(octets: bytes, at: int, limit: int) -> None:
+    """Whether the parts of a record that comes from elsewhere fit together: `write_record` patches them unseen. Raises
+    ValueError."""
+    size, flags, place, address = get_u32(octets, at), octets[at + 16], get_u16(octets, at + 17), get_u16(octets, at + 19)
+    start = at + _FIXED
+    content, end = start + address + 1, at + 4 + size
+    if end > limit or address < 2 or content + _PROPERTIES_OFFSET + 3 > end or flags & ~7:
+        raise ValueError(f"a record of {size} octets, flags {flags:#x}, with an address of {address}")
+    exchange = octets[start]
+    if exchange + 2 > address or exchange + 2 + octets[start + exchange + 1] != address or octets[content - 1] != 0xCE:
+        raise ValueError("an address of a record is two short strings and a frame's end")
+    frame = content + 8 + get_u32(octets, content + 3)
+    if frame > end or place < _PROPERTIES_OFFSET + 2 or content + place >= frame:
+        raise ValueError(f"a record's header frame of {frame - content} octets, with its header at {place}")
+    body_size = get_u64(octets, content + _BODY_SIZE_AT)
+    is_bare = bool(flags & _APART) or not body_size
+    if end - frame != (body_size if is_bare else body_size + _FRAME_OVERHEAD):
+        raise ValueError(f"a record's body of {body_size} octets in {end - frame}")
+    if bool(flags & _HAS_TABLE) != bool(octets[content + _PROPERTIES_OFFSET] & _HEADERS):
+        raise ValueError("a record's flags and its properties differ about a header table")
+
+
 def body_size_of(octets: bytes, at: int) -> int:
     """How long the body of the message in the record at `at` is."""
     return get_u64(octets, at + _FIXED + get_u16(octets, at + 19) + 1 + _BODY_SIZE_AT)

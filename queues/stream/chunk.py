@@ -1,0 +1,182 @@
+"""Chunks: what a node's clients published to a stream in one turn, as one run of octets with a checksum.
+
+    u8 version; u8 flags (1: has a filter); u16 octets of the filter; u16 producers; u32 records; u32 octets of the
+    records; u32 CRC-32 of all that follows; filter; producers: each a short name, u64 first sequence, u32 first record,
+    u32 records; records (record.py)
+
+It is the same in a command of the log, in a segment file and on its way to another node. Offsets and time are not in it:
+they are given when it is applied, and stand beside it wherever it is kept.
+
+Invariants:
+1. A chunk has a record at least; records are numbered from 0 in their order. After a part of it was dropped (runs that
+   were known) the rest is packed anew, so that this holds again.
+2. The runs of producers do not overlap, and rise.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from amqp_broker.octets.buffer import Buffer
+from queues.message import Message
+from queues.quorum.reader import Malformed
+from queues.stream.bloom import Bloom
+from queues.stream.record import check_record, filter_hash_of, next_record, put_record
+
+VERSION = 1
+_HAS_FILTER = 1
+_HEAD = struct.Struct(">BBHHLLL")
+HEAD_BYTES = _HEAD.size
+_LENGTH = struct.Struct(">L")
+_RUN = struct.Struct(">QLL")
+#: A record's octets before its address, and the two octets that an address has at least, and its end.
+_LEAST_RECORD = 24
+
+
+class Run(NamedTuple):
+    """Records of one producer that follow each other: so many from `record`, with sequences from `sequence` on."""
+
+    producer: bytes
+    sequence: int
+    record: int
+    records: int
+
+
+class ChunkBuilder:
+    """Takes the messages of a turn. filter_bytes: of the Bloom filter, which is there if a message has a value."""
+
+    def __init__(self, filter_bytes: int) -> None:
+        self.records = 0
+        self._filter_bytes = filter_bytes
+        self._buffer = Buffer(4096)
+        self._runs: list[Run] = []
+        self._values: dict[int, None] = {}
+
+    @property
+    def octets(self) -> int:
+        """Of the records so far."""
+        return self._buffer.length
+
+    def add(self, message: Message, key_hash: int, filter_hash: int, flags: int = 0) -> None:
+        """One more message. Raises ValueError for one whose properties are cut; nothing was added then."""
+        put_record(self._buffer, message, self.records, key_hash, filter_hash, flags)
+        self.records += 1
+        if filter_hash:
+            self._values[filter_hash] = None
+
+    def produced(self, producer: bytes, sequence: int) -> None:
+        """The message that was added last has this producer and number."""
+        last = self._runs[-1] if self._runs else None
+        record = self.records - 1
+        if last is not None and last.producer == producer and (
+            last.record + last.records == record and last.sequence + last.records == sequence
+        ):
+            self._runs[-1] = last._replace(records=last.records + 1)
+        else:
+            self._runs.append(Run(producer, sequence, record, 1))
+
+    def seal(self) -> bytes:
+        """The chunk; the builder is empty afterwards."""
+        found = Bloom.of(self._values, self._filter_bytes).octets if self._values else b""
+        octets = encode_chunk(found, self._runs, self.records, self._buffer.take())
+        self.records = 0
+        self._runs = []
+        self._values = {}
+        return octets
+
+
+def encode_chunk(bloom: bytes, runs: Iterable[Run], records: int, packed: bytes) -> bytes:
+    """A chunk of packed records. bloom: its filter, b"" for none."""
+    runs = list(runs)
+    parts = [bloom]
+    for producer, sequence, record, count in runs:
+        parts += [bytes([len(producer)]), producer, _RUN.pack(sequence, record, count)]
+    parts.append(packed)
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    flags = _HAS_FILTER if bloom else 0
+    return b"".join((_HEAD.pack(VERSION, flags, len(bloom), len(runs), records, len(packed), checksum), *parts))
+
+
+class Chunk:
+    """A chunk that was looked at. records: how many. start: where the first of them begins in `octets`, end: where the
+    last one ends."""
+
+    def __init__(self, octets: bytes, at: int = 0) -> None:
+        """Raises Malformed for what is no chunk of this version, or whose checksum is wrong."""
+        if len(octets) - at < HEAD_BYTES:
+            raise Malformed(f"a chunk of {len(octets) - at} octets has no head")
+        version, flags, bloom, runs, self.records, packed, checksum = _HEAD.unpack_from(octets, at)
+        if version != VERSION:
+            raise Malformed(f"a chunk of version {version}; this program reads version {VERSION}: update it")
+        body = at + HEAD_BYTES
+        self.octets = octets
+        self.bloom = octets[body : body + bloom]
+        self.runs, self.start = _read_runs(octets, body + bloom, runs)
+        self.end = self.start + packed
+        if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~_HAS_FILTER:
+            raise Malformed(f"a chunk with flags {flags:#x} and {bloom} + {packed} octets is cut")
+        if zlib.crc32(memoryview(octets)[body : self.end]) != checksum:
+            raise Malformed("the checksum of a chunk is wrong")
+        if not self.records or self.records * _LEAST_RECORD > packed:
+            raise Malformed(f"{self.records} records in {packed} octets")
+
+    def check(self) -> None:
+        """Whether its records fill it and count as they should: of what comes from elsewhere. Raises Malformed."""
+        octets, at = self.octets, self.start
+        for number in range(self.records):
+            if at + _LEAST_RECORD > self.end or _LENGTH.unpack_from(octets, at + 4)[0] != number:
+                raise Malformed(f"record {number} of a chunk is not where it should be")
+            check_record(octets, at, self.end)
+            at = next_record(octets, at)
+        if at != self.end:
+            raise Malformed(f"{self.end - at} octets behind the last record of a chunk")
+        free = 0
+        for run in self.runs:
+            if run.record < free or not run.records or run.record + run.records > self.records:
+                raise Malformed(f"a producer's run of {run.records} records from {run.record} in {self.records}")
+            free = run.record + run.records
+
+    def places(self) -> Iterator[int]:
+        """Where its records begin."""
+        at = self.start
+        while at < self.end:
+            yield at
+            at = next_record(self.octets, at)
+
+    def without(self, dropped: Iterable[Run], filter_bytes: int) -> bytes | None:
+        """The chunk without the records of these runs, packed anew; None if nothing is left."""
+        gone = {number for run in dropped for number in range(run.record, run.record + run.records)}
+        packed = bytearray()
+        numbers: dict[int, int] = {}
+        values: dict[int, None] = {}
+        for number, at in enumerate(self.places()):
+            if number in gone:
+                continue
+            record = bytearray(self.octets[at : next_record(self.octets, at)])
+            _LENGTH.pack_into(record, 4, len(numbers))
+            numbers[number] = len(numbers)
+            packed += record
+            if value := filter_hash_of(self.octets, at):
+                values[value] = None
+        if not numbers:
+            return None
+        runs = [run._replace(record=numbers[run.record]) for run in self.runs if run.record in numbers]
+        found = Bloom.of(values, filter_bytes).octets if values else b""
+        return encode_chunk(found, runs, len(numbers), bytes(packed))
+
+
+def _read_runs(octets: bytes, at: int, count: int) -> tuple[list[Run], int]:
+    runs = []
+    for _ in range(count):
+        name = at + 1
+        if name > len(octets) or name + octets[at] + _RUN.size > len(octets):
+            raise Malformed("the producers of a chunk are cut")
+        producer, at = octets[name : name + octets[at]], name + octets[at]
+        runs.append(Run(producer, *_RUN.unpack_from(octets, at)))
+        at += _RUN.size
+    return runs, at

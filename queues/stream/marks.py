@@ -1,0 +1,70 @@
+"""Marks: where a stream can be cut, by size and by age, so that all members agree without looking at their pages.
+
+A mark is set at the first chunk behind each `step` octets. Retention cuts at a mark, and keeps what is behind the newest
+one. There are at most MOST: then every second one goes, and the step doubles.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MOST = 4096
+#: A limit of size is obeyed to this part of it at least.
+_PARTS = 64
+
+
+class Mark(NamedTuple):
+    """A chunk begins here: its first offset, its time, and the octets of all chunks before it since the stream's
+    beginning."""
+
+    offset: int
+    time: int
+    octets: int
+
+
+class Marks:
+    """octets: of all chunks since the stream's beginning."""
+
+    def __init__(self) -> None:
+        self.octets = 0
+        self.marks: list[Mark] = []
+
+    def add(self, offset: int, time: int, octets: int, step: int) -> bool:
+        """A chunk was appended. Returns whether there is a new mark."""
+        last = self.marks[-1].octets if self.marks else -1
+        is_new = last < 0 or self.octets - last >= step
+        if is_new:
+            self.marks.append(Mark(offset, time, self.octets))
+            if len(self.marks) > MOST:
+                del self.marks[1:-1:2]
+        self.octets += octets
+        return is_new
+
+    def trimmed(self, first: int) -> None:
+        """The stream begins at this offset now."""
+        gone = 0
+        while gone < len(self.marks) and self.marks[gone].offset < first:
+            gone += 1
+        del self.marks[:gone]
+
+    def cut(self, max_bytes: int | None, oldest: int | None) -> int | None:
+        """The offset at which the stream should begin, None if it may stay as it is: as many of the oldest chunks go as
+        can without its falling below `max_bytes`, and those of which all is older than `oldest`."""
+        found = None
+        for mark, behind in zip(self.marks, self.marks[1:], strict=False):
+            is_long = max_bytes is not None and self.octets - behind.octets >= max_bytes
+            is_old = oldest is not None and behind.time <= oldest
+            if not is_long and not is_old:
+                break
+            found = behind.offset
+            assert mark.offset < behind.offset
+        return found
+
+    def due_at(self, max_age: int) -> int:
+        """When the oldest chunks will all be too old; 0 for not before there is another mark."""
+        return self.marks[1].time + max_age if len(self.marks) > 1 else 0
+
+
+def step_of(max_bytes: int | None, segment_bytes: int) -> int:
+    """How many octets lie between two marks at least."""
+    return min(segment_bytes, max_bytes // _PARTS) if max_bytes is not None else segment_bytes

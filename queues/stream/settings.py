@@ -1,0 +1,48 @@
+"""StreamSettings: what is in force for one stream, and its octets in a command or an image.
+
+    u64 + 1, or 0 for off, each: max length octets, max age, first offset; u64 octets of a segment; u8 octets of a filter
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amqp_broker.octets.buffer import Buffer
+from queues.quorum.reader import I64_MAX, Reader
+
+#: RabbitMQ's.
+SEGMENT_BYTES = 500_000_000
+FILTER_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """max_length_bytes: of chunks that are kept, octets. max_age: for how long a message is kept, milliseconds. Both
+    None for ever. segment_bytes: how exactly they are obeyed, octets. filter_bytes: of a chunk's Bloom filter."""
+
+    max_length_bytes: int | None = None
+    max_age: int | None = None
+    segment_bytes: int = SEGMENT_BYTES
+    filter_bytes: int = FILTER_BYTES
+
+
+def put_settings(buffer: Buffer, settings: StreamSettings) -> None:
+    """Append the settings."""
+    for value in (settings.max_length_bytes, settings.max_age):
+        buffer.put_u64(0 if value is None else min(value, I64_MAX) + 1)
+    buffer.put_u64(settings.segment_bytes)
+    buffer.put_u8(settings.filter_bytes)
+
+
+def get_settings(reader: Reader) -> StreamSettings:
+    """The settings at the reader's position. Raises Malformed."""
+    numbers: list[int | None] = []
+    for _ in range(2):
+        value = reader.u64()
+        if value > I64_MAX + 1:
+            raise reader.fail(f"a setting of {value}")
+        numbers.append(value - 1 if value else None)
+    segment, size = reader.u64(), reader.u8()
+    if size < FILTER_BYTES or segment > I64_MAX:
+        raise reader.fail(f"segments of {segment} octets, filters of {size}")
+    return StreamSettings(numbers[0], numbers[1], segment, size)

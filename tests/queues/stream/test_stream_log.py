@@ -1,0 +1,112 @@
+"""StreamLog: whatever is sealed, stored, dropped and trimmed, who reads gets what was appended, from wherever."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues.message import Address, build_message
+from queues.page import AddressBook
+from queues.pager import Pager
+from queues.stream import log as stream_log
+from queues.stream.chunk import ChunkBuilder
+from queues.stream.log import StreamLog
+from queues.stream.marks import Marks, step_of
+from queues.stream.record import get_record
+from storage.page_store import PageStore
+from tests.simulation.simulated_disk import SimulatedDisk
+
+
+def chunk_of(bodies: list[bytes]) -> bytes:
+    builder = ChunkBuilder(16)
+    for body in bodies:
+        builder.add(build_message(Address(b"\0\1q"), b"\0\0", body, True, -1, -1, 0), 0, 0)
+    return builder.seal()
+
+
+def read(log: StreamLog, offset: int) -> list[tuple[int, bytes]]:
+    """Every record from the offset on."""
+    found = []
+    for stored in log.chunks(offset):
+        for number, at in enumerate(stored.chunk.places()):
+            at_offset = stored.first + number
+            if at_offset >= max(offset, log.first):
+                message = get_record(stored.chunk.octets, at, at_offset, stored.time, AddressBook())
+                found.append((at_offset, message.body_bytes()))
+    return found
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.lists(st.binary(max_size=30), min_size=1, max_size=5)),
+        st.tuples(st.just("seal"), st.none()),
+        st.tuples(st.just("page_out"), st.integers(0, 2000)),
+        st.tuples(st.just("trim"), st.integers(0, 40)),
+        st.tuples(st.just("read"), st.integers(0, 60)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150)
+@given(STEPS, st.integers(0, 1000))
+def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: int) -> None:
+    pager = Pager(PageStore(SimulatedDisk(random.Random(1)), 3000), budget, 1000, 10, 1000)
+    log = StreamLog(7, pager)
+    model: list[bytes] = []
+    times: list[int] = []
+    now = 100
+    for what, value in steps:
+        now += 5
+        if what == "append" and isinstance(value, list):
+            assert log.append(now, chunk_of(value), len(value)) == len(model)
+            model += value
+            times += [now] * len(value)
+        elif what == "seal":
+            log.seal()
+        elif what == "page_out" and isinstance(value, int):
+            log.page_out(value)
+        elif what == "trim" and isinstance(value, int):
+            log.trim(log.first + value)
+        elif isinstance(value, int):
+            begin = max(value, log.first)
+            assert read(log, value) == [(each, model[each]) for each in range(begin, len(model))]
+    assert log.next == len(model)
+    for time in (0, 101, now - 5, now, now + 1):
+        expected = next((each for each in range(log.first, len(model)) if times[each] >= time), log.next)
+        found = log.offset_at(time)
+        assert found <= expected
+        assert found == log.next or times[found] >= time or found == log.first
+    assert log.last_chunk() <= log.next
+    held = pager.used
+    log.discard()
+    assert pager.used <= held
+    assert pager.used == 0
+
+
+def test_pages_are_sealed_by_size() -> None:
+    pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 30, 1000, 10, 1000)
+    log = StreamLog(7, pager)
+    for _ in range(40):
+        log.append(5, chunk_of([b"x" * 15_000]), 1)
+    assert len(log.pages()) >= 40 * 15_000 // (stream_log.PAGE_BYTES + 20_000)
+    assert [offset for offset, _ in read(log, 11)] == list(range(11, 40))
+
+
+def test_marks_cut_by_size_and_age() -> None:
+    marks = Marks()
+    for number in range(100):
+        marks.add(10 * number, 1000 + number, 50, step_of(1000, 100))
+    assert marks.octets == 5000
+    cut = marks.cut(1000, None)
+    assert cut is not None
+    behind = next(mark for mark in marks.marks if mark.offset == cut)
+    assert 1000 <= marks.octets - behind.octets <= 1000 + 2 * 50
+    assert marks.cut(None, 1050) is not None
+    assert all(mark.time <= 1050 for mark in marks.marks if mark.offset <= (marks.cut(None, 1050) or 0))
+    assert marks.cut(10_000, 900) is None
+    marks.trimmed(cut)
+    assert marks.marks[0].offset == cut
+    assert marks.due_at(10) == marks.marks[1].time + 10
