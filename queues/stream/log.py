@@ -200,12 +200,18 @@ class StreamLog:
         """Its sealed pages, each with the time of its first chunk."""
         return [(part.time, part.page) for part in self._parts]
 
-    def tail(self) -> bytes:
-        """The octets of the open page."""
-        return bytes(self._open)
+    def tail(self) -> tuple[bytes, int]:
+        """The octets of the open page, and how many records it has."""
+        return bytes(self._open), self.next - self._open_first if self._open else 0
+
+    def begin(self, first: int) -> None:
+        """Of an image: the offset of what comes first, if nothing does the next one."""
+        self.first = self.next = self._open_first = first
 
     def restore_page(self, time: int, page: Page) -> None:
         """The next sealed page of an image."""
+        if not self._parts:
+            self.first = page.first
         self._parts.append(_Part(page.first, time, page))
         self.octets += page.size if page.location is None else page.location.length
         self.next = page.last + 1
@@ -214,6 +220,8 @@ class StreamLog:
         """The open page of an image, so many records."""
         self._open = bytearray(octets)
         self._open_first, self._open_time, _ = _HEAD.unpack_from(octets, 0)
+        if not self._parts:
+            self.first = self._open_first
         self.next = self._open_first + records
         self.octets += len(octets)
         self._pager.add_used(len(octets))

@@ -1,0 +1,98 @@
+"""Commands about streams, and their octets (queues/quorum/commands.py has the others). All name the stream by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from amqp_broker.octets.buffer import Buffer
+from queues.quorum.reader import Malformed, Reader, octets_of
+from queues.stream.chunk import Chunk
+from queues.stream.settings import StreamSettings, get_settings, put_settings
+
+OPEN_STREAM = 20
+APPEND_CHUNK = 21
+TRIM = 22
+HOLD = 23
+
+
+class OpenStream(NamedTuple):
+    """The stream is there, with these settings; they replace those it had."""
+
+    queue_id: int
+    settings: StreamSettings
+
+
+class AppendChunk(NamedTuple):
+    """A chunk goes to the end of the stream. Refused with NO_QUEUE where the stream is not."""
+
+    queue_id: int
+    chunk: bytes
+
+
+class Trim(NamedTuple):
+    """The stream begins at this offset now."""
+
+    queue_id: int
+    first: int
+
+
+class HoldStream(NamedTuple):
+    """Retention stops at an offset until then, milliseconds since the epoch, for whoever has this name; 0: no longer."""
+
+    queue_id: int
+    name: str
+    offset: int
+    until: int
+
+
+StreamCommand = OpenStream | AppendChunk | Trim | HoldStream
+STREAM_COMMANDS: tuple[type, ...] = (OpenStream, AppendChunk, Trim, HoldStream)
+
+
+def _put_open(buffer: Buffer, command: OpenStream) -> None:
+    buffer.put_u64(command.queue_id)
+    put_settings(buffer, command.settings)
+
+
+def _put_append(buffer: Buffer, command: AppendChunk) -> None:
+    buffer.put_u64(command.queue_id)
+    buffer.put_bytes(command.chunk)
+
+
+def _put_trim(buffer: Buffer, command: Trim) -> None:
+    buffer.put_u64(command.queue_id)
+    buffer.put_u64(command.first)
+
+
+def _put_hold(buffer: Buffer, command: HoldStream) -> None:
+    buffer.put_u64(command.queue_id)
+    buffer.put_shortstr(octets_of(command.name))
+    buffer.put_u64(command.offset)
+    buffer.put_u64(command.until)
+
+
+def _get_append(reader: Reader) -> AppendChunk:
+    command = AppendChunk(reader.u64(), reader.rest())
+    try:
+        Chunk(command.chunk).check()
+    except Malformed:
+        raise
+    except ValueError as error:
+        raise reader.fail(str(error)) from None
+    return command
+
+
+WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
+    OpenStream: (OPEN_STREAM, _put_open),
+    AppendChunk: (APPEND_CHUNK, _put_append),
+    Trim: (TRIM, _put_trim),
+    HoldStream: (HOLD, _put_hold),
+}
+
+READERS: dict[int, Callable[[Reader], StreamCommand]] = {
+    OPEN_STREAM: lambda reader: OpenStream(reader.u64(), get_settings(reader)),
+    APPEND_CHUNK: _get_append,
+    TRIM: lambda reader: Trim(reader.u64(), reader.u64()),
+    HOLD: lambda reader: HoldStream(reader.u64(), reader.name(), reader.u64(), reader.u64()),
+}

@@ -1,0 +1,142 @@
+"""Stream: one stream, the same on every member of its group: what it has taken, where it begins, who published.
+
+    append -> what is known goes -> offsets are given -> the log; a mark now and then -> retain
+
+Invariants:
+1. Offsets are dense and given once, by `append`; `first` only rises.
+2. Everything but the log's pages follows from the commands: retention goes by the group's clock and by the octets of
+   chunks, so all members cut at the same place, at the same entry.
+3. Of a producer's sequence a message is taken once; a gap upwards is taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from queues.pager import Pager
+from queues.stream.chunk import Chunk, Run
+from queues.stream.log import StreamLog
+from queues.stream.marks import Marks, step_of
+from queues.stream.settings import StreamSettings
+
+#: So many producers are remembered, those who published last.
+MOST_PRODUCERS = 10_000
+#: A hold stops retention at up to this many times the limits; then the stream goes on without it.
+HOLD_FACTOR = 2
+
+
+class Published(NamedTuple):
+    """What a producer published last: its sequence, and the offset that it got."""
+
+    sequence: int
+    offset: int
+
+
+class Hold(NamedTuple):
+    """Retention stops at this offset until then, milliseconds since the epoch."""
+
+    offset: int
+    until: int
+
+
+class Stream:
+    """producers: who published last at the end. holds: by name. messages: how many were ever taken."""
+
+    def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
+        self.queue_id = queue_id
+        self.settings = settings
+        self.log = StreamLog(queue_id, pager)
+        self.marks = Marks()
+        self.producers: dict[bytes, Published] = {}
+        self.holds: dict[str, Hold] = {}
+
+    @property
+    def first(self) -> int:
+        """The oldest offset."""
+        return self.log.first
+
+    @property
+    def next(self) -> int:
+        """The offset that the next message gets."""
+        return self.log.next
+
+    def append(self, octets: bytes, clock: int) -> None:
+        """A chunk, checked before. What its producers have published before is left out."""
+        chunk = Chunk(octets)
+        known = self._known(chunk)
+        if known:
+            rest = chunk.without(known, self.settings.filter_bytes)
+            if rest is None:
+                return
+            octets = rest
+            chunk = Chunk(octets)
+        first = self.log.append(clock, octets, chunk.records)
+        for run in chunk.runs:
+            self._remember(run, first)
+        step = step_of(self.settings.max_length_bytes, self.settings.segment_bytes)
+        if self.marks.add(first, clock, len(octets), step):
+            self.retain(clock)
+
+    def _known(self, chunk: Chunk) -> list[Run]:
+        """The parts of a chunk that were published before."""
+        found = []
+        newest: dict[bytes, int] = {}
+        for run in chunk.runs:
+            published = self.producers.get(run.producer)
+            last = newest.get(run.producer, published.sequence if published is not None else -1)
+            known = min(run.records, last - run.sequence + 1)
+            if known > 0:
+                found.append(run._replace(records=known))
+            newest[run.producer] = max(last, run.sequence + run.records - 1)
+        return found
+
+    def _remember(self, run: Run, first: int) -> None:
+        self.producers.pop(run.producer, None)
+        last = run.records - 1
+        self.producers[run.producer] = Published(run.sequence + last, first + run.record + last)
+        if len(self.producers) > MOST_PRODUCERS:
+            del self.producers[next(iter(self.producers))]
+
+    # -- retention -----------------------------------------------------------------------------------------------------
+
+    def apply_settings(self, settings: StreamSettings, clock: int) -> None:
+        """Settings in force from now on."""
+        self.settings = settings
+        self.retain(clock)
+
+    def retain(self, clock: int) -> None:
+        """What is too old or too much goes, at marks; holds keep it, but not for ever."""
+        self.holds = {name: hold for name, hold in self.holds.items() if hold.until > clock}
+        cut = self._cut(clock, 1)
+        if cut is None:
+            return
+        if self.holds:
+            held = min(hold.offset for hold in self.holds.values())
+            if held < cut:
+                cut = max(held, self._cut(clock, HOLD_FACTOR) or 0)
+        self.trim(cut)
+
+    def _cut(self, clock: int, factor: int) -> int | None:
+        limit, age = self.settings.max_length_bytes, self.settings.max_age
+        oldest = clock - factor * age if age is not None else None
+        return self.marks.cut(factor * limit if limit is not None else None, oldest)
+
+    def trim(self, first: int) -> None:
+        """The stream begins at this offset now, if it began before it."""
+        if first > self.first:
+            self.log.trim(first)
+            self.marks.trimmed(self.first)
+
+    def hold(self, name: str, hold: Hold | None) -> None:
+        """Retention stops at an offset for a name; None: for this name not any more."""
+        self.holds.pop(name, None)
+        if hold is not None:
+            self.holds[name] = hold
+
+    def due_at(self) -> int:
+        """When retention has something to look at; 0 for not before there is another mark."""
+        age = self.settings.max_age
+        due = self.marks.due_at(age) if age is not None else 0
+        if due and self.holds:
+            due = min([due, *[hold.until for hold in self.holds.values()]])
+        return due
