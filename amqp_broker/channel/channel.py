@@ -301,7 +301,7 @@ class Channel:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.record_unroutable(self.is_mandatory)
+            self.services.publisher.record_unroutable(self, message, self.is_mandatory)
             if self.is_mandatory:
                 self.return_message(message)
             return

@@ -136,14 +136,17 @@ class Publisher:
             if outcome:
                 channel.record_outcome(outcome)
         elif not delayed:
-            self.record_unroutable(is_mandatory)
+            self.record_unroutable(channel, message, is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
 
-    def record_unroutable(self, is_returned: bool) -> None:
+    def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""
-        self._broker.count_unroutable(is_returned)
+        connection = channel.connection
+        self._broker.record_unroutable(
+            channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned
+        )
 
     def _route_by_headers(
         self, vhost: VHost, message: Message, facts: MessageFacts

@@ -45,6 +45,7 @@ COMMANDS = {
     "permission": f"{_ADMIN}.permissions:permission",
     "policy": f"{_ADMIN}.policies:policy",
     "queue": f"{_ADMIN}.queues:queue",
+    "route": f"{_ADMIN}.route:route",
     "serve": "amqp_broker.cli.serve:serve",
     "status": f"{_ADMIN}.status:status",
     "top": f"{_ADMIN}.top:top",

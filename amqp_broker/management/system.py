@@ -26,6 +26,7 @@ from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request, encode, encode_value, list_of
+from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
 from amqp_broker.management.totals import Totals
 from amqp_broker.protocol.json_values import JsonObject
@@ -94,6 +95,7 @@ class System:
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
+            **RouteTest(broker).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 

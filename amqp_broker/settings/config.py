@@ -404,6 +404,16 @@ class Config(ClusterConfig):
         maximum=16_000_000,
     )
 
+    unroutable_kept: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "Of so many messages that went to no queue the node knows where they were sent, by whom and when.",
+        minimum=0,
+        maximum=1_000_000,
+        off=0,
+    )
+
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1

@@ -132,6 +132,8 @@ TABLE = """
 /auth/attempts/{node} GET:o DELETE:o
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
+/v1/unroutable GET:m
+/v1/exchanges/{vhost}/{exchange}/route-test POST:m
 """
 LEAST = {
     line.split()[0]: dict(each.split(":") for each in line.split()[1:]) for line in TABLE.strip().splitlines()

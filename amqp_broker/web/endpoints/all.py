@@ -20,14 +20,16 @@ from amqp_broker.web.endpoints import (
     permissions,
     policies,
     queues,
+    route_test,
     sessions,
+    unroutable,
     users,
     vhosts,
 )
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
-    policies, limits, parameters, definitions, health, aliveness, sessions, cluster,
+    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
 )  # fmt: skip
 
 

@@ -1,0 +1,42 @@
+"""Why a message is not where somebody looks for it, from the command line."""
+
+from __future__ import annotations
+
+import json
+
+from amqp_broker.client import Connection
+from tests.cli.admin.conftest import Command
+
+
+def test_what_went_nowhere_is_listed(command: Command) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        channel.publish("amq.topic", "to.nobody", b"x")
+        channel.wait_for_confirms(60)
+    (row,) = [row for row in command.rows("unroutable") if row["routing_key"] == "to.nobody"]
+    assert (row["exchange"], row["vhost"], row["mandatory"], row["node"]) == ("amq.topic", "/", False, "solo")
+    assert "to.nobody" in command.out("list", "unroutable", "--vhost", "/", "--sort", "-at", "--limit", "1")
+
+
+def test_where_a_message_would_go(command: Command) -> None:
+    command.out("queue", "declare", "full", "--argument", "x-max-length=0", "--argument", "x-overflow=reject-publish")
+    command.out("queue", "declare", "<b>")
+    command.out("binding", "add", "amq.topic", "full", "--key", "a.#")
+    command.out("binding", "add", "amq.topic", "<b>", "--key", "other")
+    command.out("binding", "add", "amq.headers", "<b>", "--argument", "n=5")
+    said = command.out("route", "/", "amq.topic", "a.b", "--bindings")
+    assert said.splitlines() == [
+        "goes to 1 queue; is refused by full, so its publisher hears basic.nack",
+        "exchange 'amq.topic' (topic)",
+        "  + 'a.#' -> queue 'full'",
+        "  - 'other' -> queue '<b>'",
+        "queue 'full' (classic): it is full and refuses it (max-length); waits: there is no consumer",
+    ]
+    assert "queue '<b>'" in command.out("route", "/", "amq.headers", "", "--header", "n=5")
+    assert "queue '<b>'" in command.out("route", "/", "amq.default", "<b>", "--user", "guest")
+    status, out, _ = command.call("route", "/", "amq.topic", "x", "--json", "--property", "message_id=7")
+    assert (status, json.loads(out)["queue_count"]) == (1, 0)
+    assert "no exchange 'nix'" in command.refusal("route", "/", "nix", "")
+    assert "is not NAME=VALUE" in command.refusal("route", "/", "amq.topic", "", "--header", "x", status=2)
+    for queue in ("full", "<b>"):
+        command.out("queue", "delete", queue)
