@@ -42,6 +42,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "totals": MANAGEMENT,
     "node": MONITORING,
     "route.test": MANAGEMENT,
+    "quorum.view": MANAGEMENT,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,

@@ -24,6 +24,7 @@ from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
+from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request, encode, encode_value, list_of
 from amqp_broker.management.route_test import RouteTest
@@ -96,6 +97,7 @@ class System:
             **Totals(counts, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
             **RouteTest(broker).verbs,
+            **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from amqp_broker.client import Connection
+from amqp_broker.protocol import methods as m
+from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http, segment
 
 #: One broker for all of them.
@@ -52,3 +55,39 @@ def test_where_a_message_would_go(http: Http, name: str) -> None:
     for kind in ("queues", "exchanges"):
         http("DELETE", f"/{kind}/%2F/{one}")
     assert http("POST", path, {}).status == 404
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_queue_says_what_is_the_matter_with_it(http: Http, broker: RunningBroker, name: str) -> None:
+    one = segment(name)
+    http("PUT", f"/queues/%2F/{one}", {"durable": True})
+    publish = {"routing_key": name, **NOTHING}
+    assert http("POST", "/exchanges/%2F/amq.default/publish", publish).json == {"routed": True}
+    shown = http.get(f"/queues/%2F/{one}")
+    assert shown["amqp_broker"]["hints"] == ["1 message waits and there is no consumer."]
+    assert shown["amqp_broker"]["eta_ms"] == "never"
+    assert "amqp_broker" not in http.get("/queues")[0]
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        channel.call(m.BasicQos(prefetch_count=5))
+        channel.consume(name)
+        channel.call(m.QueueDeclare(queue=name, passive=True))
+        (details,) = http.get(f"/queues/%2F/{one}")["consumer_details"]
+        assert (details["prefetch_count"], details["messages_unacknowledged"]) == (5, 1)
+    http("DELETE", f"/queues/%2F/{one}")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_group_behind_a_quorum_queue(http: Http, name: str) -> None:
+    one = segment(name)
+    http("PUT", f"/queues/%2F/{one}", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    http("PUT", "/queues/%2F/classic", {"durable": True})
+    for path in ("/v1/quorum-queues", "/v1/quorum-queues/%2F"):
+        assert [row["name"] for row in http.get(path)] == [name]
+    view = http.get(f"/v1/quorum-queues/%2F/{one}")
+    (member,) = view["members"]
+    assert (member["node"], member["role"], member["lag"]) == (view["leader"], "leader", 0)
+    assert view["leader_changes"][0]["term"] == view["term"]
+    assert http("GET", "/v1/quorum-queues/%2F/classic").status == 400
+    assert http("GET", "/v1/quorum-queues/%2F/nothing").status == 404
+    for queue in (one, "classic"):
+        http("DELETE", f"/queues/%2F/{queue}")

@@ -20,6 +20,7 @@ from amqp_broker.web.endpoints import (
     permissions,
     policies,
     queues,
+    quorum_queues,
     route_test,
     sessions,
     unroutable,
@@ -30,6 +31,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
+    quorum_queues,
 )  # fmt: skip
 
 

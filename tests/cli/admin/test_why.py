@@ -40,3 +40,28 @@ def test_where_a_message_would_go(command: Command) -> None:
     assert "is not NAME=VALUE" in command.refusal("route", "/", "amq.topic", "", "--header", "x", status=2)
     for queue in ("full", "<b>"):
         command.out("queue", "delete", queue)
+
+
+def test_the_group_behind_a_quorum_queue(command: Command) -> None:
+    command.out("queue", "declare", "<quorum>", "--type", "quorum")
+    said = command.out("queue", "quorum", "<quorum>").splitlines()
+    assert said[0].endswith("leader: solo")
+    assert said[1] == "member solo: leader, 0 entries behind"
+    assert "solo leads, as solo saw: it is the only voter" in said[2]
+    assert json.loads(command.out("queue", "quorum", "<quorum>", "--json"))["leader"] == "solo"
+    assert "no queue 'nix'" in command.refusal("queue", "quorum", "nix")
+    command.out("queue", "delete", "<quorum>")
+
+
+def test_what_is_the_matter_with_a_queue(command: Command) -> None:
+    command.out("queue", "declare", "<lonely>")
+    assert command.out("queue", "hints", "<lonely>", "--seconds", "1") == "Nothing is ready.\n"
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        channel.publish("", "<lonely>", b"x")
+        channel.wait_for_confirms(60)
+    said = command.out("queue", "hints", "<lonely>", "--seconds", "1").splitlines()
+    assert said == ["1 message waits and there is no consumer.", "At this pace it is never empty."]
+    assert json.loads(command.out("queue", "hints", "<lonely>", "--seconds", "1", "--json"))["eta_ms"] == "never"
+    command.refusal("queue", "hints", "nix")
+    command.out("queue", "delete", "<lonely>")

@@ -50,7 +50,7 @@ function showOverview(parts, queue, key) {
   ]));
   parts.queued.data = recorded(key, "Messages", LENGTHS, short);
   parts.rates.data = recorded(key, "Rates", RATES, (value) => `${short(value)}/s`);
-  patch(parts.facts, hint(queue, perSecond), h("h2", {}, "Details"), facts([
+  patch(parts.facts, hints(queue), h("h2", {}, "Details"), facts([
     ["Node", queue.node], ["Oldest message", queue.oldest_message_age_ms === undefined ? undefined : duration(queue.oldest_message_age_ms)],
     ["Octets", octets(queue.message_bytes)], ["Memory", queue.memory ? octets(queue.memory) : undefined], ["Idle since", queue.idle_since],
     ["Leader", queue.leader], ["Members", queue.members?.join(", ")], ["Online", queue.online?.join(", ")],
@@ -62,13 +62,10 @@ function showOverview(parts, queue, key) {
 }
 
 // What somebody who looks at this queue wants to be told.
-function hint(queue, perSecond) {
-  let text = "";
-  if (!queue.consumers && queue.messages_ready) text = "Messages wait, and there is no consumer.";
-  else if (queue.messages_ready && perSecond.ack > perSecond.publish) {
-    text = `At this pace it is empty in ${duration(queue.messages_ready / (perSecond.ack - perSecond.publish) * 1000)}.`;
-  } else if (queue.messages_ready && perSecond.publish > perSecond.ack && queue.consumers) text = "More comes in than is acknowledged: the queue grows.";
-  return text ? h("p", { class: "hint" }, text) : null;
+function hints(queue) {
+  const { hints: said = [], eta_ms: eta } = queue.amqp_broker ?? {};
+  const when = typeof eta === "number" && eta > 0 ? [`At this pace it is empty in ${duration(eta)}.`] : [];
+  return [...said, ...when].map((text) => h("p", { class: "hint" }, text));
 }
 
 export function consumerTable(consumers) {
