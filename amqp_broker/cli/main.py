@@ -48,8 +48,10 @@ COMMANDS = {
     "route": f"{_ADMIN}.route:route",
     "serve": "amqp_broker.cli.serve:serve",
     "status": f"{_ADMIN}.status:status",
+    "tail": f"{_ADMIN}.taps:tail",
     "top": f"{_ADMIN}.top:top",
     "topic-permission": f"{_ADMIN}.topic_permissions:topic_permission",
+    "trace": f"{_ADMIN}.taps:trace",
     "user": f"{_ADMIN}.users:user",
     "vhost": f"{_ADMIN}.vhosts:vhost",
 }

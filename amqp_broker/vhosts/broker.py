@@ -29,6 +29,7 @@ from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
 from amqp_broker.routing.discards import Discards
 from amqp_broker.routing.reply_to import ReplyConsumers
+from amqp_broker.routing.taps import NodeTaps
 from amqp_broker.routing.unroutable import UnroutableRing
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
@@ -115,6 +116,7 @@ class Broker:
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = self.returned = 0
         self.unroutable_ring = UnroutableRing(config.unroutable_kept)
+        self.taps = NodeTaps(self.vhosts, store, timers, clock)
         self.gone = QueueSums()
         self.queues_declared = self.queues_created = self.queues_deleted = 0
         self.page_checks: list[PageCheck] = []

@@ -133,6 +133,9 @@ TABLE = """
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
 /v1/unroutable GET:m
+/v1/traces GET:a POST:a
+/v1/traces/{trace} GET:a DELETE:a
+/v1/tail GET:a
 /v1/quorum-queues GET:m
 /v1/quorum-queues/{vhost} GET:m
 /v1/quorum-queues/{vhost}/{queue} GET:m

@@ -3,12 +3,17 @@ one would go."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
+from http.client import HTTPConnection
+from typing import Any
+
 import pytest
 
 from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
 from amqp_broker.testing.embedded import RunningBroker
-from tests.web.http_client import Http, segment
+from tests.web.http_client import TIMEOUT_S, Http, segment
 
 #: One broker for all of them.
 pytestmark = pytest.mark.xdist_group("web why")
@@ -91,3 +96,108 @@ def test_the_group_behind_a_quorum_queue(http: Http, name: str) -> None:
     assert http("GET", "/v1/quorum-queues/%2F/nothing").status == 404
     for queue in (one, "classic"):
         http("DELETE", f"/queues/%2F/{queue}")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_trace_tells_what_happened(http: Http, name: str) -> None:
+    one = segment(name)
+    http("PUT", f"/queues/%2F/{one}", {"durable": True})
+    opened = http("POST", "/v1/traces", {"vhost": "/", "exchange": "", "routing_key": name, "seconds": "60"})
+    assert opened.status == 201, opened
+    trace = opened.json["id"]
+    assert [each["id"] for each in http.get("/v1/traces")] == [trace]
+    http("POST", "/exchanges/%2F/amq.default/publish", {"routing_key": name, **NOTHING})
+    got = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    assert len(http("POST", f"/queues/%2F/{one}/get", got).json) == 1
+    found = http.get(f"/v1/traces/{trace}")
+    assert [event["what"] for event in found["events"]] == ["published", "delivered"]
+    assert found["events"][0]["queues"] == [name]
+    after = segment(json.dumps(found["next"]))
+    assert http.get(f"/v1/traces/{trace}?after={after}&limit=5")["events"] == []
+    assert http("GET", f"/v1/traces/{trace}?after=x").status == 400
+    assert http("DELETE", f"/v1/traces/{trace}").status == 204
+    assert http("DELETE", f"/v1/traces/{trace}").status == 404
+    assert http("GET", f"/v1/traces/{trace}").status == 404
+    assert http("POST", "/v1/traces", {"vhost": "nothing"}).status == 404
+    assert http("POST", "/v1/traces", {}).status == 400
+    http("DELETE", f"/queues/%2F/{one}")
+
+
+class Stream:
+    """A tail that is being read."""
+
+    def __init__(self, http: Http, query: str, **login: str) -> None:
+        self._connection = HTTPConnection(http.host, http.port, timeout=TIMEOUT_S)
+        said = login or {"authorization": f"Basic {b64encode(b'guest:guest').decode()}"}
+        self._connection.request("GET", f"/api/v1/tail?{query}", headers=said)
+        self.response = self._connection.getresponse()
+
+    def event(self) -> tuple[str, Any]:
+        """The next one, comments passed over."""
+        name = ""
+        while True:
+            line = self.response.readline().decode().rstrip("\n")
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                return name, json.loads(line.removeprefix("data: "))
+
+    def begin(self) -> None:
+        assert self.response.readline() == b": it begins\n"
+
+    def close(self) -> None:
+        self.response.close()
+        self._connection.close()
+
+
+def test_a_tail_is_a_stream_of_copies(http: Http, broker: RunningBroker) -> None:
+    stream = Stream(http, "vhost=%2F&exchange=amq.topic&key=%23")
+    assert stream.response.headers["content-type"].startswith("text/event-stream")
+    stream.begin()
+    for name in HOSTILE:
+        body = {"properties": {"headers": {"h": 5}}, "payload": name.encode("utf-8", "replace").decode()}
+        http("POST", "/exchanges/%2F/amq.topic/publish", {"routing_key": name, **body, "payload_encoding": "string"})
+    for name in HOSTILE:
+        kind, event = stream.event()
+        assert (kind, event["routing_key"], event["properties"]["headers"]) == ("message", name, {"h": 5})
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        for _ in range(500):
+            channel.publish("amq.topic", "many", b"x")
+        channel.call(m.QueueDeclare(queue="barrier", exclusive=True))
+    left_out = 0
+    while not left_out:
+        kind, event = stream.event()
+        left_out = event["left_out"] if kind == "left_out" else 0
+    stream.close()
+    while http.get("/v1/traces"):
+        pass
+    assert http("GET", "/v1/tail").status == 400
+    assert http("GET", "/v1/tail?vhost=nothing").status == 404
+    assert http("HEAD", "/v1/tail?vhost=%2F").status == 200
+    assert http.get("/v1/traces") == []
+
+
+def test_a_tail_ends_when_it_is_closed_elsewhere(http: Http) -> None:
+    stream = Stream(http, "vhost=%2F")
+    stream.begin()
+    trace = http.get("/v1/traces")[0]["id"]
+    assert http("DELETE", f"/v1/traces/{trace}").status == 204
+    kind, event = stream.event()
+    assert (kind, stream.response.read().strip()) == ("end", b"")
+    assert trace in event["reason"]
+    stream.close()
+
+
+def test_a_tail_ends_with_the_session_of_its_reader(http: Http) -> None:
+    form, plain = b"username=guest&password=guest", {"prefix": "", "authorization": ""}
+    said = http("POST", "/login", raw=form, content_type="application/x-www-form-urlencoded", **plain)
+    cookie = said.headers["set-cookie"].partition(";")[0]
+    token = http("GET", "/session", cookie=cookie, **plain).json["token"]
+    stream = Stream(http, "vhost=%2F", cookie=cookie)
+    stream.begin()
+    assert http("POST", "/logout", cookie=cookie, x_csrf_token=token, **plain).status == 204
+    assert stream.event()[0] == "end"
+    assert stream.response.read().strip() == b""
+    while http.get("/v1/traces"):
+        pass
+    stream.close()

@@ -23,6 +23,7 @@ from amqp_broker.web.endpoints import (
     quorum_queues,
     route_test,
     sessions,
+    taps,
     unroutable,
     users,
     vhosts,
@@ -31,7 +32,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues,
+    quorum_queues, taps,
 )  # fmt: skip
 
 

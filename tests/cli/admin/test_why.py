@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+
+import pytest
 
 from amqp_broker.client import Connection
+from amqp_broker.system_client import SystemClient
 from tests.cli.admin.conftest import Command
 
 
@@ -65,3 +70,34 @@ def test_what_is_the_matter_with_a_queue(command: Command) -> None:
     assert json.loads(command.out("queue", "hints", "<lonely>", "--seconds", "1", "--json"))["eta_ms"] == "never"
     command.refusal("queue", "hints", "nix")
     command.out("queue", "delete", "<lonely>")
+
+
+class Lines:
+    """A command that goes on while something happens: what it has printed."""
+
+    def __init__(self, *arguments: str, url: str) -> None:
+        command = [sys.executable, "-m", "amqp_broker", *arguments, "--url", url]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def rest(self) -> list[str]:
+        out, _ = self._process.communicate(timeout=60)
+        return out.splitlines()
+
+
+@pytest.mark.parametrize("kind", ["trace", "tail"])
+def test_messages_are_followed(command: Command, kind: str) -> None:
+    lines = Lines(kind, "--exchange", "amq.topic", "--key", "a.#", "--header", "n=5", "--count", "1", url=command.url)
+    url = command.url
+    with Connection.open(url) as connection, SystemClient(url) as client, connection.channel() as channel:
+        while not client.request("tap.list")["taps"]:
+            pass
+        channel.publish("amq.topic", "b", b"other")
+        channel.publish("amq.topic", "a.b", b"<body>\n", {"headers": {"n": 5}, "message_id": "m1"})
+        channel.publish("amq.topic", "a.c", b"headless")
+        (line,) = lines.rest()
+        assert "published" in line
+        assert "'amq.topic' 'a.b' 7 B  id m1" in line
+        assert ("<body>\\n" in line) == (kind == "tail")
+        assert client.request("tap.list")["taps"] == []
+    assert command.out(kind, "--seconds", "1", "--queue", "x", "--json") == ""
+    assert "no vhost 'nix'" in command.refusal(kind, "--vhost", "nix")
