@@ -9,6 +9,7 @@ import { crumbs, facts, figures, heading, tabs } from "../facts.js";
 import { count, duration, json, octets, rate, short, time } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { publishForm, getForm } from "../messages.js";
+import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
 import { stateBadge } from "./queues.js";
 
@@ -23,9 +24,12 @@ export function queuePage(vhost, name) {
   const overview = h("div", {}, parts.figures, h("section", { class: "charts" }, parts.queued, parts.rates), parts.facts);
   const messages = h("div", { class: "columns" }, getForm(vhost, name), publishForm(vhost, "", name));
   const danger = dangerPart(where, name);
+  const quorum = quorumPart(vhost, name);
+  let isQuorum = false;
+  const group = h("div", {}, h("p", { class: "message" }, "A queue of this type is on one node only."));
   const sections = tabs([
     ["overview", "Overview", overview], ["messages", "Messages", messages], ["consumers", "Consumers", parts.consumers],
-    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["danger", "Danger", danger.node],
+    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null], ["danger", "Danger", danger.node],
   ]);
 
   async function refresh() {
@@ -34,6 +38,8 @@ export function queuePage(vhost, name) {
     showOverview(parts, queue, where);
     patch(parts.consumers, consumerTable(queue.consumer_details ?? []));
     danger.show(queue);
+    isQuorum = Boolean(queue.members);
+    if (isQuorum && !quorum.node.isConnected) group.replaceChildren(quorum.node);
     await sections.refresh();
     if (parts.configuration.isConnected) patch(parts.configuration, await configuration(queue));
   }
