@@ -315,10 +315,7 @@ class Router:
             if exchange.delays and not follow_delayed and facts is not None and delay_of(facts.headers) > 0:
                 delayed.append(entry.name)
                 continue
-            destinations = exchange.reached(routing_keys[0], facts)
-            if exchange.reads_every_key:
-                for routing_key in routing_keys[1:]:
-                    destinations += exchange.reached(routing_key, facts)
+            destinations = exchange.reached_by_all(routing_keys, facts)
             if entry.name == DEFAULT_EXCHANGE and len(destinations) < len(routing_keys):
                 is_cacheable = False
             following: list[str] = []

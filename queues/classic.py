@@ -388,6 +388,12 @@ class ClassicQueue(QueueRules):
                 self.store.settling(self)
             self.settled.append(sequence)
 
+    def drop(self, entry: Entry, reason: Reason) -> None:
+        """See QueueRules; who observes messages is told."""
+        if self.store.on_drop is not None:
+            self.store.on_drop(self, entry.message, reason)
+        QueueRules.drop(self, entry, reason)
+
     def bury(self, entry: Entry, reason: Reason) -> None:
         """It becomes a dead letter; its copy here is kept until `settle_letter`."""
         if entry.journal_segment or entry.page is not None:

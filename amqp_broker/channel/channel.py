@@ -32,6 +32,7 @@ from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
+from amqp_broker.routing.taps import ACKED, MOST_SETTLED
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 from queues.queue import Queue
 
@@ -114,6 +115,9 @@ class Channel:
         self.published = 0  # not counting those that are to be confirmed
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
+        #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
+        self.is_traced = connection.vhost.is_traced
+        self.settles_specially = self.is_traced
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked: list[Delivery | None] = []
@@ -137,6 +141,16 @@ class Channel:
     def end(self) -> None:
         """Nobody is told anything on it any more."""
         self.is_open = False
+
+    def set_transaction(self, transaction: Transaction | None) -> None:
+        """What is published and settled waits for a commit; None: it does not."""
+        self.transaction = transaction
+        self.settles_specially = self.is_traced or transaction is not None
+
+    def set_traced(self, is_traced: bool) -> None:
+        """Whether what is delivered and settled is observed from now on."""
+        self.is_traced = is_traced
+        self.settles_specially = is_traced or self.transaction is not None
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -281,7 +295,7 @@ class Channel:
             self.confirms.record_publish()
         else:
             self.published += 1
-        if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
+        if scanner.is_special or self.is_immediate or self.only is None or self.settles_specially:
             self._publish(message)
             return
         outcome = self.only.publish(message, None, False, now)
@@ -301,7 +315,7 @@ class Channel:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.record_unroutable(self.is_mandatory)
+            self.services.publisher.record_unroutable(self, message, self.is_mandatory)
             if self.is_mandatory:
                 self.return_message(message)
             return
@@ -379,13 +393,46 @@ class Channel:
         if not connection.is_dirty:
             connection.touch()
 
+    def trace(self, what: str, consumer: ChannelConsumer, message: Message, is_redelivered: bool) -> None:
+        """Tell who observes the virtual host what happened between the channel's client and a message."""
+        taps, queue = self.vhost.taps, consumer.queue
+        if taps is None or queue is None:  # direct replies come from no queue, the broker's own answers among them
+            return
+        connection = self.connection
+        taps.happened(self.clock.now, what, message, {
+            "queues": [queue.name],
+            "consumer_tag": consumer.tag or None,
+            "ack_required": not consumer.no_ack,
+            "redelivered": is_redelivered,
+            "connection": str(connection.peer),
+            "channel": self.channel_id,
+            "user": connection.session.user,
+        })  # fmt: skip
+
+    def trace_settled(self, what: str, entries: list[Delivery]) -> None:
+        """The same, of what is settled: as much of it as is looked at."""
+        for entry in entries[:MOST_SETTLED]:
+            self.trace(what, entry.consumer, entry.message, entry.is_redelivered)
+
+    def _trace_ack(self, tag: int, multiple: bool) -> None:
+        if multiple:
+            places: int = self.places_until(tag)
+            found = self.unacked[self.head : self.head + min(places, MOST_SETTLED)]
+            self.trace_settled(ACKED, [entry for entry in found if entry is not None])
+        elif self.is_outstanding(tag):
+            entry = self.unacked[tag - self.first_tag]
+            assert entry is not None  # it is outstanding
+            self.trace_settled(ACKED, [entry])
+
     # -- settling ------------------------------------------------------------------------------------------------
 
     def receive_ack(self, tag: int, multiple: bool) -> None:
         """basic.ack (AMQP 0-9-1 §1.8.3.13)."""
-        if self.transaction is not None:
-            self.transaction.add_ack(self, tag, multiple)
-            return
+        if self.settles_specially:
+            if self.transaction is not None:
+                self.transaction.add_ack(self, tag, multiple)
+                return
+            self._trace_ack(tag, multiple)
         if multiple:
             self._ack_until_tag(tag)
         else:

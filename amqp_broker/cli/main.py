@@ -45,10 +45,13 @@ COMMANDS = {
     "permission": f"{_ADMIN}.permissions:permission",
     "policy": f"{_ADMIN}.policies:policy",
     "queue": f"{_ADMIN}.queues:queue",
+    "route": f"{_ADMIN}.route:route",
     "serve": "amqp_broker.cli.serve:serve",
     "status": f"{_ADMIN}.status:status",
+    "tail": f"{_ADMIN}.taps:tail",
     "top": f"{_ADMIN}.top:top",
     "topic-permission": f"{_ADMIN}.topic_permissions:topic_permission",
+    "trace": f"{_ADMIN}.taps:trace",
     "user": f"{_ADMIN}.users:user",
     "vhost": f"{_ADMIN}.vhosts:vhost",
 }

@@ -41,6 +41,8 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "object": MANAGEMENT,
     "totals": MANAGEMENT,
     "node": MONITORING,
+    "route.test": MANAGEMENT,
+    "quorum.view": MANAGEMENT,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,

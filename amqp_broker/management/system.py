@@ -24,9 +24,12 @@ from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
+from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request, encode, encode_value, list_of
+from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
@@ -94,6 +97,9 @@ class System:
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
+            **RouteTest(broker).verbs,
+            **TapVerbs(counts, peers).verbs,
+            **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 

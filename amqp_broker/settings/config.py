@@ -404,6 +404,34 @@ class Config(ClusterConfig):
         maximum=16_000_000,
     )
 
+    unroutable_kept: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "Of so many messages that went to no queue the node knows where they were sent, by whom and when.",
+        minimum=0,
+        maximum=1_000_000,
+        off=0,
+    )
+
+    max_taps: int = setting(
+        COUNT, 16, LIMITS, "Traces and live tails that observe messages at the same time.", minimum=1, maximum=1000
+    )
+    trace_events_per_second: int = setting(
+        COUNT, 500, LIMITS, "What one trace records in a second; of the rest it counts how much there was.", minimum=10
+    )
+    trace_events_kept: int = setting(
+        COUNT,
+        10_000,
+        LIMITS,
+        "What one trace keeps of what it has recorded; then the oldest makes room.",
+        minimum=10,
+        maximum=1_000_000,
+    )
+    tail_messages_per_second: int = setting(
+        COUNT, 50, LIMITS, "Copies of messages that one live tail makes in a second.", minimum=10, maximum=1000
+    )
+
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1

@@ -9,12 +9,13 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -68,7 +69,8 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         answer = await self._respond(request)
-        await answer(scope, receive, send)
+        with suppress(ClientDisconnect):  # who reads a stream may go at any time
+            await answer(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         try:
@@ -148,8 +150,10 @@ def _check_acceptable(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
 
 
 def _response(answer: Answer, headers: Mapping[str, str]) -> Response:
-    body = answer.body()
     said = {**HEADERS, **answer.headers}
+    if answer.stream is not None:
+        return StreamingResponse(answer.stream, answer.status, said, media_type=answer.media)
+    body = answer.body()
     if len(body) >= _GZIP_FROM_OCTETS and "gzip" in headers.get("accept-encoding", ""):
         body = gzip.compress(body, 1)
         said["content-encoding"] = "gzip"

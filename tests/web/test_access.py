@@ -132,6 +132,14 @@ TABLE = """
 /auth/attempts/{node} GET:o DELETE:o
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
+/v1/unroutable GET:m
+/v1/traces GET:a POST:a
+/v1/traces/{trace} GET:a DELETE:a
+/v1/tail GET:a
+/v1/quorum-queues GET:m
+/v1/quorum-queues/{vhost} GET:m
+/v1/quorum-queues/{vhost}/{queue} GET:m
+/v1/exchanges/{vhost}/{exchange}/route-test POST:m
 """
 LEAST = {
     line.split()[0]: dict(each.split(":") for each in line.split()[1:]) for line in TABLE.strip().splitlines()

@@ -64,6 +64,7 @@ KINDS: Final[dict[str, ListedKind]] = {
         ),
     ),
     "topic-permissions": ListedKind("topic_permissions", _columns("vhost user exchange write read")),
+    "unroutable": ListedKind("unroutable", _columns("at vhost exchange routing_key mandatory user connection node")),
     "user-limits": ListedKind("user_limits", _columns("user value"), is_in_vhosts=False),
     "users": ListedKind("users", _columns("name tags limits"), is_in_vhosts=False),
     "vhost-limits": ListedKind("vhost_limits", _columns("vhost value")),

@@ -25,6 +25,7 @@ from amqp_broker.management.objects.queues import Queues
 from amqp_broker.management.objects.records import AnyRecords
 from amqp_broker.management.objects.rows import AnyKind, Columns, as_lines, make_rows, of_lines
 from amqp_broker.management.objects.sorted_copies import SortedCopies
+from amqp_broker.management.objects.unroutable import UnroutableMessages
 from amqp_broker.management.objects.vhosts import VHosts
 from amqp_broker.management.refused import not_found
 from amqp_broker.management.request import JsonText, Request, encode_value, list_of
@@ -51,6 +52,7 @@ def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, AnyKin
     ]  # fmt: skip
     kinds: list[AnyKind] = [
         connections, channels, consumers, queues, Exchanges(counts), Bindings(counts, copies), VHosts(counts),
+        UnroutableMessages(counts),
         *(each(counts, copies) for each in records),
     ]  # fmt: skip
     return {kind.name: kind for kind in kinds}

@@ -20,14 +20,19 @@ from amqp_broker.web.endpoints import (
     permissions,
     policies,
     queues,
+    quorum_queues,
+    route_test,
     sessions,
+    taps,
+    unroutable,
     users,
     vhosts,
 )
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
-    policies, limits, parameters, definitions, health, aliveness, sessions, cluster,
+    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
+    quorum_queues, taps,
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from amqp_broker.web.endpoints.lists import is_there, read_objects, show_object,
 from amqp_broker.web.endpoints.messages import get_messages
 from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
 from amqp_broker.web.field_values import to_table
+from amqp_broker.web.hints import with_hints
 from amqp_broker.web.listing import answer_list, read_query
 from amqp_broker.web.shapes import QUEUE
 
@@ -53,7 +54,7 @@ def list_queues(asked: Asked) -> Answer:
 
 
 def show_queue(asked: Asked) -> Answer:
-    return show_object(asked, QUEUE, vhost=asked.name("vhost"), name=asked.name("queue"))
+    return show_object(asked, QUEUE, with_hints, vhost=asked.name("vhost"), name=asked.name("queue"))
 
 
 def put_queue(asked: Asked) -> Answer:

@@ -18,6 +18,7 @@ import { connectionPage } from "./pages/connection.js";
 import { channelPage } from "./pages/channel.js";
 import { clusterPage } from "./pages/cluster.js";
 import { nodePage } from "./pages/node.js";
+import { messagesPage } from "./pages/messages.js";
 import { adminPage } from "./pages/admin.js";
 import { userPage } from "./pages/user.js";
 import { vhostPage } from "./pages/vhost.js";
@@ -26,12 +27,12 @@ const ROUTES = [
   [["overview"], overviewPage], [["queues"], queuesPage], [["queues", ":vhost", ":queue"], queuePage],
   [["exchanges"], exchangesPage], [["exchanges", ":vhost", ":exchange"], exchangePage],
   [["connections"], connectionsPage], [["connections", ":name"], connectionPage],
-  [["channels"], channelsPage], [["channels", ":name"], channelPage], [["consumers"], consumersPage],
+  [["channels"], channelsPage], [["channels", ":name"], channelPage], [["consumers"], consumersPage], [["messages"], messagesPage],
   [["cluster"], clusterPage], [["cluster", ":node"], nodePage], [["admin"], adminPage],
   [["users", ":user"], userPage], [["vhosts", ":vhost"], vhostPage],
 ];
 const PLACES = [["overview", "Overview"], ["queues", "Queues"], ["exchanges", "Exchanges"], ["connections", "Connections"],
-  ["channels", "Channels"], ["consumers", "Consumers"], ["cluster", "Cluster"], ["admin", "Admin"]];
+  ["channels", "Channels"], ["consumers", "Consumers"], ["messages", "Messages"], ["cluster", "Cluster"], ["admin", "Admin"]];
 const BELONGS = { users: "admin", vhosts: "admin" };
 const INTERVALS = [[5, "5 s"], [10, "10 s"], [30, "30 s"], [0, "paused"]];
 
