@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.channel import handlers
+from amqp_broker.channel import audited, handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
@@ -30,6 +30,8 @@ log = logging.getLogger("amqp_broker.connection")
 
 #: What belongs to the beginning of a connection only.
 _HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTION_TUNE_OK, c.CONNECTION_OPEN)
+#: What is refused of these is written down in the audit log.
+_AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -135,6 +137,8 @@ class Control:
             handler(channel, method)
         except AmqpException as error:
             error.blame(*_ids(method.index))
+            if error.reply_code is ReplyCode.ACCESS_REFUSED and method.index >> 16 in _AUDITED_CLASSES:
+                audited.refuse(channel, method.name, error.explanation)
             raise
         finally:
             self._turn_share.record_request(channel.connection, method.index)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.audit.actor import VIA_AMQP, Actor
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
 from amqp_broker.auth.service_account import SERVICE_USER, ServiceAccount, ServiceSession
@@ -24,6 +25,7 @@ from amqp_broker.protocol.fields import Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amqp_broker.audit.audit_log import AuditLog
     from amqp_broker.auth.passwords import VerifiedPasswords
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
@@ -73,7 +75,9 @@ class Handshake:
         timers: Timers,
         clock: TurnClock,
         service: ServiceAccount,
+        audit: AuditLog,
     ) -> None:
+        self._audit = audit
         self._service = service
         self._config = config
         self._metadata = metadata
@@ -82,7 +86,7 @@ class Handshake:
         self._clients = clients
         self._timers = timers
         self._clock = clock
-        self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide)
+        self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide, audit)
         self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # each takes its own class of method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -138,19 +142,22 @@ class Handshake:
         if mechanism not in self.mechanisms(connection).decode().split():
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
         connection.handshake_step = _AUTHENTICATING
+        who = ""
         try:
             if mechanism == "EXTERNAL":
+                who = connection.peer.certificate_name or ""
                 name = self._named_by_certificate(connection, response)
                 self._accept(connection, method, Session(self._metadata, name, method.client_properties, "", mechanism))
             else:
                 said = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
+                who = said.user
                 check = ClientLogin(connection, method, said.user, said.password, said.identity)
                 if self._service.is_meant(said.user):
                     self._decide_on_service(check)
                 else:
                     self.logins.wait(check)
         except SaslError as error:
-            self._refuse(connection, method, error)
+            self._refuse(connection, method, who, error)
 
     def _named_by_certificate(self, connection: Connection, response: bytes) -> str:
         """The name of the user. Raises SaslError."""
@@ -169,11 +176,11 @@ class Handshake:
         """Nothing is left to compute: let the client in or refuse it."""
         connection = check.connection
         if check.refusal:
-            self._refuse(connection, check.method, SaslError(check.refusal))
+            self._refuse(connection, check.method, check.user, SaslError(check.refusal))
             return
         outcome = self.logins.outcome_of(check, connection.peer.is_loopback)
         if outcome is not LoginOutcome.ACCEPTED:
-            self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
+            self._refuse(connection, check.method, check.user, SaslError(f"user '{check.user}' {outcome.value}"))
             return
         method = check.method
         session = Session(self._metadata, check.user, method.client_properties, "", method.mechanism)
@@ -186,7 +193,7 @@ class Handshake:
         else:
             self.logins.record_failure(check.host)
             why = "gave a wrong token, or came from another machine"
-            self._refuse(check.connection, check.method, SaslError(f"user '{check.user}' {why}"))
+            self._refuse(check.connection, check.method, check.user, SaslError(f"user '{check.user}' {why}"))
 
     def _accept_as(self, check: ClientLogin, session: Session) -> None:
         """Let a user in who is who he says: as somebody else, if he asks for that and administers (RFC 4616)."""
@@ -200,10 +207,10 @@ class Handshake:
             why = f"user '{check.user}' wants to act as '{check.acts_as}', "
             if not session.has_tag("administrator"):
                 self.logins.record_failure(check.host)
-                self._refuse(connection, method, SaslError(f"{why}and lacks the tag administrator"))
+                self._refuse(connection, method, check.user, SaslError(f"{why}and lacks the tag administrator"))
                 return
             if outcome is not LoginOutcome.ACCEPTED:
-                self._refuse(connection, method, SaslError(f"{why}who {outcome.value}"))
+                self._refuse(connection, method, check.user, SaslError(f"{why}who {outcome.value}"))
                 return
             properties = method.client_properties
             session = Session(self._metadata, check.acts_as, properties, check.user, method.mechanism)
@@ -218,8 +225,12 @@ class Handshake:
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
         connection.send(0, tune)
 
-    def _refuse(self, connection: Connection, method: methods.ConnectionStartOk, reason: SaslError) -> None:
+    def _refuse(
+        self, connection: Connection, method: methods.ConnectionStartOk, user: str, reason: SaslError
+    ) -> None:
         """connection.close 403 where the client can take it."""
+        peer = connection.peer
+        self._audit.refuse(Actor(user, "", f"{peer.host}:{peer.port}", VIA_AMQP), "login", str(reason))
         log.warning("login from %s refused: %s", connection.peer, reason)
         self.logins.count(AMQP, False)
         capabilities = method.client_properties.get("capabilities")

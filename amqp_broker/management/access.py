@@ -47,6 +47,11 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "parameter.put": POLICYMAKER,
     "parameter.delete": POLICYMAKER,
 }
+#: Verbs that change nothing. All others are written down in the audit log.
+LOOKING: Final = frozenset({
+    "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
+    "definitions.export", "cluster.status", "audit.page",
+})  # fmt: skip
 
 
 def least_tag(verb: str) -> str | None:

@@ -205,6 +205,7 @@ class Run:
         self._config = config
         self._node = node
         self._facts = node.facts
+        self._audit = node.audit
         self._system = node.system
         self._disk = disk
         self._listeners = listeners
@@ -226,6 +227,7 @@ class Run:
             is_ready = await self._get_ready(unverified)
             if is_ready:
                 self._facts.listens(self._listeners.facts())
+                self._audit.record_own("node.start", details={"version": __version__})
                 _say(f"ready {self._listeners.open(driver)}")
                 self._start_management()
                 await self._end()
@@ -235,6 +237,7 @@ class Run:
         finally:
             await self._cluster.close()
             driver.stop_threads()
+            self._audit.close()
         failure = driver.failed.exception() if driver.failed.done() else None
         if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
             raise FolderGivenUp(self._node.acquaintances.reason)
@@ -278,6 +281,8 @@ class Run:
             raise StorageError(f"{path}: {task.error}; {_WAY_OUT}")
         for note in task.result["notes"]:
             log.warning("definitions of %s: %s", path, note)
+        if task.result["commands"]:
+            self._audit.record_own("definitions.import", str(path), {"commands": task.result["commands"]})
         return True
 
     async def _end(self) -> None:
@@ -319,6 +324,7 @@ class Run:
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
         self._facts.ends()
+        self._audit.record_own("node.stop")
         self._management.tell_to_stop()
         self._listeners.close()
         if self._driver.failed.done():

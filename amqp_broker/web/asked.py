@@ -45,7 +45,8 @@ class Asked:
 
     def verb(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """The node's answer to a verb, as this user. Raises SystemRequestError, NodeGone."""
-        return self.services.node.request(verb, deadline_s=deadline_s, as_user=self.user.name, **fields)
+        request = self.services.node.request
+        return request(verb, deadline_s=deadline_s, as_user=self.user.name, as_host=self.host, **fields)
 
     def change(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """As `verb`, for what changes something: what was read before is forgotten."""
@@ -58,7 +59,7 @@ class Asked:
     def channel(self, vhost: str) -> Iterator[Channel]:
         """A channel of this user's. Raises ApiError where he is not let in, ClientError."""
         try:
-            with self.services.sessions.channel(self.user.name, vhost) as channel:
+            with self.services.sessions.channel(self.user.name, vhost, self.host) as channel:
                 yield channel
         except ConnectFailed as error:
             if error.reply_code != NOT_ALLOWED:

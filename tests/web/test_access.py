@@ -132,6 +132,7 @@ TABLE = """
 /auth/attempts/{node} GET:o DELETE:o
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
+/v1/audit GET:a
 """
 LEAST = {
     line.split()[0]: dict(each.split(":") for each in line.split()[1:]) for line in TABLE.strip().splitlines()

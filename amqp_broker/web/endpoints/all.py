@@ -5,6 +5,7 @@ from __future__ import annotations
 from amqp_broker.web.endpoint import Endpoints
 from amqp_broker.web.endpoints import (
     aliveness,
+    audit,
     bindings,
     channels,
     cluster,
@@ -27,7 +28,7 @@ from amqp_broker.web.endpoints import (
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
-    policies, limits, parameters, definitions, health, aliveness, sessions, cluster,
+    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, audit,
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import { channelPage } from "./pages/channel.js";
 import { clusterPage } from "./pages/cluster.js";
 import { nodePage } from "./pages/node.js";
 import { adminPage } from "./pages/admin.js";
+import { auditPage } from "./pages/audit.js";
 import { userPage } from "./pages/user.js";
 import { vhostPage } from "./pages/vhost.js";
 
@@ -28,10 +29,10 @@ const ROUTES = [
   [["connections"], connectionsPage], [["connections", ":name"], connectionPage],
   [["channels"], channelsPage], [["channels", ":name"], channelPage], [["consumers"], consumersPage],
   [["cluster"], clusterPage], [["cluster", ":node"], nodePage], [["admin"], adminPage],
-  [["users", ":user"], userPage], [["vhosts", ":vhost"], vhostPage],
+  [["audit"], auditPage], [["users", ":user"], userPage], [["vhosts", ":vhost"], vhostPage],
 ];
 const PLACES = [["overview", "Overview"], ["queues", "Queues"], ["exchanges", "Exchanges"], ["connections", "Connections"],
-  ["channels", "Channels"], ["consumers", "Consumers"], ["cluster", "Cluster"], ["admin", "Admin"]];
+  ["channels", "Channels"], ["consumers", "Consumers"], ["cluster", "Cluster"], ["admin", "Admin"], ["audit", "Audit"]];
 const BELONGS = { users: "admin", vhosts: "admin" };
 const INTERVALS = [[5, "5 s"], [10, "10 s"], [30, "30 s"], [0, "paused"]];
 
@@ -84,7 +85,7 @@ function route() {
     return;
   }
   const current = BELONGS[segments[0]] ?? segments[0];
-  patch(nav, PLACES.map(([key, title]) => h("a", { href: href([key]), "aria-current": key === current ? "page" : null }, title)));
+  patch(nav, PLACES.filter(([key]) => key !== "audit" || api.isAdministrator()).map(([key, title]) => h("a", { href: href([key]), "aria-current": key === current ? "page" : null }, title)));
   const found = find(ROUTES, segments);
   const isSame = page && shownPath === path;
   if (!isSame) {
