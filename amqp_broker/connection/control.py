@@ -17,6 +17,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text
 from amqp_broker.protocol.errors import MethodDecodeError, UnknownMethod
+from amqp_broker.settings.log_format import about
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -235,11 +236,21 @@ class Control:
 
     def log_end(self, connection: Connection, why: str, level: int = logging.INFO) -> None:
         """The one line on the end of a connection."""
-        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why)
+        fields = self._fields("connection_end", connection, why)
+        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why, extra=fields)
 
     def log_open(self, connection: Connection) -> None:
         """The one line on its beginning."""
-        log.info("connection %s%s is open", connection.peer, self._owner(connection))
+        fields = self._fields("connection_open", connection)
+        log.info("connection %s%s is open", connection.peer, self._owner(connection), extra=fields)
+
+    @staticmethod
+    def _fields(event: str, connection: Connection, reason: str = "") -> dict[str, dict[str, str | int]]:
+        session, peer = connection.session, str(connection.peer)
+        if session is None:
+            return about(event, peer=peer, reason=reason)
+        who = {"user": session.user, "by": session.acting, "vhost": session.vhost, "name": session.connection_name}
+        return about(event, peer=peer, reason=reason, **who)
 
     @staticmethod
     def _owner(connection: Connection) -> str:

@@ -21,6 +21,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table
+from amqp_broker.settings.log_format import about
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +232,8 @@ class Handshake:
         """connection.close 403 where the client can take it."""
         peer = connection.peer
         self._audit.refuse(Actor(user, "", f"{peer.host}:{peer.port}", VIA_AMQP), "login", str(reason))
-        log.warning("login from %s refused: %s", connection.peer, reason)
+        fields = about("login_refused", user=user, peer=str(peer), via=VIA_AMQP, reason=str(reason))
+        log.warning("login from %s refused: %s", peer, reason, extra=fields)
         self.logins.count(AMQP, False)
         capabilities = method.client_properties.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:

@@ -23,6 +23,7 @@ from amqp_broker.auth.users import LoginOutcome, login_with_password
 from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import STARTING
+from amqp_broker.settings.log_format import about
 
 if TYPE_CHECKING:
     from amqp_broker.audit.audit_log import AuditLog
@@ -209,7 +210,8 @@ class Logins:
             self.record_success(check.host)
         else:
             why = check.refusal or f"user '{check.user}' {outcome.value if outcome is not None else ''}"
-            log.warning("login over HTTP from %s refused: %s", check.host, why)
+            fields = about("login_refused", user=check.user, peer=check.host, via=VIA_HTTP, reason=why)
+            log.warning("login over HTTP from %s refused: %s", check.host, why, extra=fields)
             self._audit.refuse(Actor(check.user, "", check.host, VIA_HTTP), "login", why)
         self.count(HTTP, outcome is LoginOutcome.ACCEPTED)
         check.settle(outcome)

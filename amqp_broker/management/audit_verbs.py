@@ -7,15 +7,18 @@ answered in time stands in `stale`, and its lines come with the next page that i
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.audit.actor import actor_of
+from amqp_broker.audit.audit_log import DONE, REFUSED
 from amqp_broker.audit.files import Found, Place
 from amqp_broker.management.access import ADMINISTRATOR, LOOKING
 from amqp_broker.management.refused import FAILED, Refused
 from amqp_broker.management.request import JsonText, list_of
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.settings.log_format import about
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.management.request import Request
+
+log = logging.getLogger("amqp_broker.audit")
 
 _DEFAULT_LIMIT: Final = 50
 _MOST_LIMIT: Final = 200
@@ -50,7 +55,7 @@ class AuditVerbs:
 
     def record(self, channel: Channel, verb: str, request: Request, said: JsonObject) -> None:
         """A request was answered."""
-        if verb in LOOKING or not self._audit.is_on:
+        if verb in LOOKING:
             return
         connection, fields = channel.connection, request.fields
         session, asker = connection.session, request.asker
@@ -58,17 +63,24 @@ class AuditVerbs:
         is_told = isinstance(host, str) and ADMINISTRATOR in session.tags()
         peer = connection.peer
         actor = actor_of(session, peer.host, peer.port, user=asker.name, for_host=host if is_told else "")
-        about = next((fields[key] for key in _NAMES if isinstance(fields.get(key), str)), "")
+        name = next((fields[key] for key in _NAMES if isinstance(fields.get(key), str)), "")
         vhost = fields.get("vhost", "")
         vhost = vhost if isinstance(vhost, str) else ""
-        if not said.get("ok", True):
-            self._audit.refuse(actor, verb, str(said.get("error", "")), vhost, about)
+        is_done = bool(said.get("ok", True))
+        shown = about(
+            "administration", what=verb, vhost=vhost, name=name, user=actor.user, by=actor.by, peer=actor.host,
+            outcome=DONE if is_done else REFUSED,
+        )  # fmt: skip
+        words = (verb, name, actor.user, actor.host, DONE if is_done else said.get("error", REFUSED))
+        log.info("%s %r for user %r from %s: %s", *words, extra=shown)
+        if not is_done:
+            self._audit.refuse(actor, verb, str(said.get("error", "")), vhost, name)
             return
-        details = {key: value for key, value in fields.items() if key not in _LEFT_OUT and value != about}
+        details = {key: value for key, value in fields.items() if key not in _LEFT_OUT and value != name}
         details |= {key: said[key] for key in _OF_ANSWER if key in said}
         if "password" in fields or "password_hash" in fields:
             details["password"] = "changed"
-        self._audit.record(actor, verb, vhost, about, details)
+        self._audit.record(actor, verb, vhost, name, details)
 
     # -- pages -----------------------------------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ class ManagementProcess:
         command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--exit-with-parent"]
         command += [f"--sockets={_numbers(self._api)}", f"--prometheus-sockets={_numbers(self._prometheus)}"]
         return subprocess.Popen(
-            [*command, f"--log-level={self._config.log_level}"],
+            [*command, f"--log-level={self._config.log_level}", f"--log-format={self._config.log_format}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"AMQP_BROKER_MANAGEMENT_URL": url},

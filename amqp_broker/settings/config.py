@@ -483,6 +483,13 @@ class Config(ClusterConfig):
         "The least that is logged on standard error.",
         choices=("debug", "info", "warning", "error"),
     )
+    log_format: str = setting(
+        TEXT,
+        "text",
+        NODE,
+        "How a line of the log is written: as text, or as a JSON object.",
+        choices=("text", "json"),
+    )
     timings: bool = setting(
         BOOLEAN,
         False,
