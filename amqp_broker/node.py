@@ -221,7 +221,7 @@ class Node:
         )
         handshake = Handshake(
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
-            self.timers, self.clock, ServiceAccount(service_token), self.audit,
+            self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
         )  # fmt: skip
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
@@ -283,8 +283,13 @@ class Node:
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
-            lambda: self.alarms.is_disk_useless,
+            self._why_not_leading,
         )
+
+    def _why_not_leading(self) -> str:
+        if self.alarms.is_disk_useless:
+            return "the disk of this node takes nothing"
+        return "this node is drained" if self.facts.is_drained else ""
 
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from amqp_broker.auth.service_account import SERVICE_USER
+from amqp_broker.auth.session import SERVICE_USER
 
 if TYPE_CHECKING:
     from amqp_broker.auth.session import Session

@@ -8,8 +8,9 @@ details; what is empty is left out. docs/management.md says what is recorded.
 
 Invariants:
 1. The loop touches no file: a line that is recorded costs its JSON.
-2. What waits for the disk holds `backlog_bytes` at most; what comes above that is counted, and the count is a line.
-3. A disk that takes no line stops nobody: they wait, and it is tried again. Whether the node goes on is the journal's.
+2. Whoever reads finds what was recorded before: one thread does both, in order.
+3. What waits for the disk holds `backlog_bytes` at most; what comes above that is counted, and the count is a line.
+4. A disk that takes no line stops nobody: they wait, and it is tried again. Whether the node goes on is the journal's.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class AuditLog:
         self._writing: AuditWrite | None = None
         self._has_failed = False
         self._reads = 0
+        self._held: list[AuditRead] = []
         self.waiting: deque[AuditWork] = deque()
         self._refused = RefusedAlike(timers, lambda: int(clock.now), self._write_refusal)
 
@@ -142,6 +144,11 @@ class AuditLog:
             return
         assert isinstance(work, AuditWrite)
         self._writing = None
+        held, self._held = self._held, []
+        self._written(work)
+        self.waiting.extend(held)  # behind the write of what was recorded before they were asked for
+
+    def _written(self, work: AuditWrite) -> None:
         if work.error is not None:
             if not self._has_failed:
                 log.error("the audit log cannot be written: %s; it is tried again", work.error)
@@ -178,7 +185,10 @@ class AuditLog:
             raise ValueError(f"{MOST_READS} pages of the audit log are being read already; ask again")
         self._reads += 1
         work = AuditRead(self._files, before, limit, is_wanted)
-        self.waiting.append(work)
+        if self._lines and not self._has_failed:
+            self._held.append(work)
+        else:
+            self.waiting.append(work)
         return work
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from amqp_broker.audit.actor import VIA_AMQP, Actor
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
-from amqp_broker.auth.service_account import SERVICE_USER, ServiceAccount, ServiceSession
-from amqp_broker.auth.session import Session
+from amqp_broker.auth.service_account import ServiceAccount, ServiceSession
+from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
@@ -77,7 +77,9 @@ class Handshake:
         clock: TurnClock,
         service: ServiceAccount,
         audit: AuditLog,
+        is_drained: Callable[[], bool],
     ) -> None:
+        self._is_drained = is_drained
         self._audit = audit
         self._service = service
         self._config = config
@@ -290,6 +292,9 @@ class Handshake:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
+        if self._is_drained() and not session.is_tool:
+            text = f"node {self._config.node_name} is being drained: connect to another one"
+            raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
         is_counted = session.user != SERVICE_USER
         most, own = self._clients.max_connections, self._clients.users.get(SERVICE_USER, ())
         if is_counted and self._clients.open_count - len(own) >= most:

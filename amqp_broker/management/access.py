@@ -41,6 +41,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "object": MANAGEMENT,
     "totals": MANAGEMENT,
     "node": MONITORING,
+    "node.guard": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,
@@ -50,7 +51,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 #: Verbs that change nothing. All others are written down in the audit log.
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
-    "definitions.export", "cluster.status", "audit.page",
+    "definitions.export", "cluster.status", "audit.page", "node.guard",
 })  # fmt: skip
 
 

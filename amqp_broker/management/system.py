@@ -21,6 +21,7 @@ from amqp_broker.management.audit_verbs import AuditVerbs
 from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definition_verbs import DefinitionVerbs
+from amqp_broker.management.draining import Draining
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peer_questions import PeerQuestions
@@ -98,6 +99,7 @@ class System:
             **self._audit.verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
+            **Draining(counts, replication, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }

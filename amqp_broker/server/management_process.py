@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from amqp_broker.auth.service_account import SERVICE_USER
+from amqp_broker.auth.session import SERVICE_USER
 from amqp_broker.server.sockets import address_of, bind_all
 
 if TYPE_CHECKING:

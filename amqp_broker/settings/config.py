@@ -146,6 +146,9 @@ class Config(ClusterConfig):
         "How long a stopping broker waits for its connections to close.",
         minimum=0,
     )
+    drain_pace: int = setting(
+        COUNT, 100, NETWORK, "Connections that a node closes in a second while it is drained.", minimum=1
+    )
 
     frame_max: int = setting(
         FRAME_SIZE,

@@ -19,6 +19,7 @@ _TAGS = ["a list of strings", 7, True, None, {}, [7]]
 _TEXTS = ["a list of strings", "x", 7, True, None, {}, [7]]
 _OBJECT = ["an object", 7, True, None, [], "x"]
 _NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
+_PLACE = ["the `next` of the page before", 7, True, [], "x", {"n1": 1}, {"n1": [1]}]
 _DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
 
 PERMISSION = {"user": USER, "vhost": "/"}
@@ -105,6 +106,15 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "global_parameter.put": ({"name": "p", "value": 1}, {"name": _TEXT, "value": ["given"]}),
     "global_parameter.delete": ({"name": "p"}, {"name": _TEXT}),
+    "audit.page": (
+        {},
+        {
+            "before": _PLACE, "limit": _NUMBER, "node": _TEXT, "user": _TEXT, "what": _TEXT, "vhost": _TEXT,
+            "name": _TEXT, "outcome": _TEXT, "from": _TEXT, "since": _NUMBER, "until": _NUMBER,
+        },
+    ),
+    **{verb: ({}, {"node": _TEXT}) for verb in ("node.guard", "node.revive")},
+    "node.drain": ({}, {"node": _TEXT, "pace": _NUMBER}),
     "connection.close": ({"user": "u"}, {"name": _TEXT, "user": _TEXT, "reason": _TEXT}),
 }  # fmt: skip
 

@@ -133,6 +133,9 @@ TABLE = """
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
 /v1/audit GET:a
+/v1/nodes/{node}/drain POST:a
+/v1/nodes/{node}/revive POST:a
+/v1/nodes/{node}/guard GET:o
 """
 LEAST = {
     line.split()[0]: dict(each.split(":") for each in line.split()[1:]) for line in TABLE.strip().splitlines()
