@@ -52,6 +52,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
+    "definitions.diff",
 })  # fmt: skip
 
 

@@ -55,7 +55,7 @@ class AuditVerbs:
 
     def record(self, channel: Channel, verb: str, request: Request, said: JsonObject) -> None:
         """A request was answered."""
-        if verb in LOOKING:
+        if verb in LOOKING or request.fields.get("dry_run") is True:
             return
         connection, fields = channel.connection, request.fields
         session, asker = connection.session, request.asker

@@ -72,7 +72,11 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         for kind in ("policy", "operator_policy")
     },
     "definitions.export": ({}, {"vhost": _TEXT}),
-    "definitions.import": ({"definitions": {}}, {"definitions": _DEFINITIONS, "vhost": _TEXT}),
+    "definitions.import": (
+        {"definitions": {}},
+        {"definitions": _DEFINITIONS, "vhost": _TEXT, "dry_run": _FLAG, "only": _TEXTS},
+    ),
+    "definitions.diff": ({"definitions": {}}, {"definitions": _DEFINITIONS, "vhost": _TEXT}),
     "cluster.status": ({}, {"node": _TEXT, "brief": _FLAG}),
     "cluster.add": ({"node": "n4=127.0.0.1:7104"}, {"node": _TEXT, "identity": _TEXT}),
     "cluster.remove": ({"node": "n4"}, {"node": _TEXT, "drops_queues": _FLAG}),

@@ -133,6 +133,7 @@ TABLE = """
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
 /v1/audit GET:a
+/v1/definitions/diff POST:a
 /v1/nodes/{node}/drain POST:a
 /v1/nodes/{node}/revive POST:a
 /v1/nodes/{node}/guard GET:o

@@ -290,6 +290,23 @@ def test_definitions(http: Http) -> None:
     http("DELETE", "/vhosts/old")
 
 
+def test_definitions_are_compared(http: Http) -> None:
+    queue = {"name": "compared", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    whole = {"queues": [queue, {**queue, "name": "chosen"}]}
+    said = http("POST", "/v1/definitions/diff", whole)
+    assert said.status == 200
+    assert [row["place"] for row in said.json["add"]] == ["queues[0]", "queues[1]"]
+    dry = http("POST", "/definitions?dry_run=true", whole)
+    assert (dry.status, dry.json["changes"]) == (200, 2)
+    assert http("GET", "/queues/%2F/compared").status == 404
+    assert http("POST", "/definitions?only=queues%5B1%5D", whole).status == 204
+    assert http("GET", "/queues/%2F/compared").status == 404
+    assert http("GET", "/queues/%2F/chosen").status == 200
+    assert http("POST", "/definitions?only=queues%5B7%5D", whole).status == 400
+    assert http("POST", "/v1/definitions/diff", {"queues": [{"name": 1}]}).status == 400
+    assert http("DELETE", "/queues/%2F/chosen").status == 204
+
+
 def test_lists_are_paged_by_the_server(http: Http) -> None:
     for number in range(12):
         http("PUT", f"/queues/%2F/paged-{number:02}", {})
