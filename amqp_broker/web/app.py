@@ -120,7 +120,7 @@ class Api:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:
                 asked.user = who_asks(asked)
-                asked.require(endpoint.access)
+                asked.require(endpoint.needed)
             return _response(endpoint.answer(asked), asked.headers)
         except ApiError as error:
             return refusal(error)

@@ -25,7 +25,8 @@ BODY_LIMIT_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`media`: what a GET answers with. `body`: what a request has to bring, None where it is read otherwise."""
+    """`media`: what a GET answers with. `body`: what a request has to bring, None where it is read otherwise.
+    `changes`: something, though it is a GET."""
 
     method: str
     path: str
@@ -34,6 +35,13 @@ class Endpoint:
     body_limit_bytes: int = BODY_LIMIT_BYTES
     media: str = JSON
     body: type[msgspec.Struct] | None = None
+    changes: bool = False
+
+    @property
+    def needed(self) -> Access:
+        """Who may ask: who may look may have what is only shown."""
+        is_look = self.access is Access.MANAGEMENT and self.method == "GET" and not self.changes
+        return Access.VIEWER if is_look else self.access
 
 
 class Place:

@@ -11,11 +11,12 @@ from tests.management.users import PASSWORD, USER, TaggedDesk, add_user, log_in
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService
 
-TAGS = ("nothing", "management", "policymaker", "monitoring", "administrator")
+TAGS = ("nothing", "viewer", "management", "policymaker", "monitoring", "administrator")
 #: By the least tag of a verb: whose tags are as good.
 AS_GOOD = {
     None: TAGS,
-    "management": TAGS[1:],
+    "viewer": TAGS[1:],
+    "management": TAGS[2:],
     "policymaker": ("policymaker", "administrator"),
     "monitoring": ("monitoring", "administrator"),
     "administrator": ("administrator",),

@@ -42,6 +42,9 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"name": _TEXT, "tags": _TAGS, "password_hash": _TEXT, "hashing_algorithm": _TEXT},
     ),
     "login": ({"user": "u", "password": "", "host": "::1"}, {"user": _TEXT, "password": _TEXT, "host": _TEXT}),
+    "password.change": (
+        {"password": "p", "old_password": "o"}, {"password": _TEXT, "old_password": _TEXT, "as_host": _TEXT},
+    ),
     "user.delete": ({"name": USER}, {"name": _TEXT}),
     "user.limits": ({"user": USER, "limits": {}}, {"user": _TEXT, "limits": _OBJECT}),
     "permission.put": (

@@ -1,7 +1,7 @@
 // The frame: login, navigation, the page of the address, and its refreshing while it is looked at.
 
 import * as api from "./api.js";
-import { attempt } from "./dialog.js";
+import { attempt, formDialog } from "./dialog.js";
 import { h, patch } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { remember, remembered } from "./preferences.js";
@@ -52,7 +52,7 @@ function frame(cluster) {
   const header = h("header", { id: "top" },
     h("a", { href: "#/overview", class: "cluster", title: "cluster" }, cluster), nav,
     h("div", { class: "tools" }, vhosts, interval, h("button", { type: "button", class: "plain", title: "light or dark", "aria-label": "light or dark", onclick: switchTheme }, "◐"),
-      h("span", { class: "user", title: api.session.tags.join(", ") }, api.session.user),
+      h("button", { type: "button", class: "plain user", title: `${api.session.tags.join(", ")}: change the password`, onclick: changePassword }, api.session.user),
       h("button", { type: "button", class: "plain", id: "logout", onclick: leave }, "Log out")));
   document.body.replaceChildren(header, state, main);
 }
@@ -63,6 +63,17 @@ function switchTheme() {
   root.dataset.theme = isDark ? "light" : "dark";
   remember("theme", root.dataset.theme);
   document.dispatchEvent(new CustomEvent("theme"));
+}
+
+function changePassword() {
+  const fields = [["old_password", "Old password"], ["password", "New password"], ["again", "New password again"]];
+  return formDialog("Change your password", fields.map(([name, label]) => ({ name, label, type: "password", required: true })), {
+    note: "All your sessions end: log in again with the new one.",
+    run: async ({ again, ...body }) => {
+      if (again !== body.password) throw new Error("The new password is not the same twice.");
+      await api.put("v1/password", body);
+    },
+  });
 }
 
 async function leave() {
