@@ -97,6 +97,7 @@ class Api:
                 headers=request.headers,
                 body=body,
                 host=request.client.host if request.client else "",
+                endpoints=self._endpoints.all,
             )
             return await run_in_threadpool(self._answer, endpoint, asked)
         except ApiError as error:

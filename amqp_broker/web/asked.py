@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.methods import Method
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
+from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.errors import NOT_ALLOWED, VHOST_REFUSED, kind_not_found, not_authorised
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import DEADLINE_S
@@ -22,7 +23,8 @@ from amqp_broker.web.services import Services
 
 @dataclass(slots=True)
 class Asked:
-    """`names` are those in the path, decoded; `host` is where the request came from."""
+    """`names` are those in the path, decoded; `host` is where the request came from;
+    `endpoints` are all that the API has."""
 
     services: Services
     user: User
@@ -34,6 +36,7 @@ class Asked:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     host: str = ""
+    endpoints: Sequence[Endpoint] = ()
 
     @property
     def vhost(self) -> str | None:

@@ -12,6 +12,7 @@ from amqp_broker.web.endpoints import (
     connections,
     consumers,
     definitions,
+    description,
     exchanges,
     health,
     limits,
@@ -28,7 +29,7 @@ from amqp_broker.web.endpoints import (
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
-    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, audit,
+    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, audit, description,
 )  # fmt: skip
 
 

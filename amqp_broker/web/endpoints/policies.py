@@ -90,7 +90,7 @@ class PolicyEndpoints:
         )
         return (
             *(Endpoint("GET", path, answer) for path, answer in get),
-            Endpoint("PUT", one, self.put, self.access),
+            Endpoint("PUT", one, self.put, self.access, body=PolicyBody),
             Endpoint("DELETE", one, self.delete, self.access),
         )
 

@@ -155,9 +155,9 @@ def hash_password(asked: Asked) -> Answer:
 ENDPOINTS = (
     Endpoint("GET", "/users", list_users, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/without-permissions", list_without_permissions, Access.ADMINISTRATOR),
-    Endpoint("POST", "/users/bulk-delete", delete_users, Access.ADMINISTRATOR),
+    Endpoint("POST", "/users/bulk-delete", delete_users, Access.ADMINISTRATOR, body=BulkBody),
     Endpoint("GET", "/users/{user}", show_user, Access.ADMINISTRATOR),
-    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR, body=UserBody),
     Endpoint("DELETE", "/users/{user}", delete_user, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),

@@ -131,7 +131,7 @@ def _require(asked: Asked, name: str) -> None:
 ENDPOINTS = (
     Endpoint("GET", "/vhosts", list_vhosts),
     Endpoint("GET", "/vhosts/{vhost}", show_vhost),
-    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR, body=VhostBody),
     Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
