@@ -163,8 +163,9 @@ class StoppedNode:
     def take_over(self, wanted: object, vhost: str | None, *, is_dry: bool = False) -> tuple[int, list[str]]:
         with self._opened() as node:
             if is_dry:
-                metadata, groups = node.broker.metadata, len(node.groups.all)
-                plan = plan_import(wanted, metadata, secrets.token_bytes, vhost=vhost, queue_groups=groups)
+                broker, groups = node.broker, node.groups
+                count = len(groups.all)
+                plan = plan_import(wanted, broker.metadata, secrets.token_bytes, vhost=vhost, queue_groups=count)
                 return len(plan.commands), plan.notes
             system, clock = node.system, node.clock
             task = system.take_over(wanted, vhost)

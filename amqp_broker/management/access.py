@@ -49,6 +49,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,
+    "policy.preview": POLICYMAKER,
     "parameter.put": POLICYMAKER,
     "parameter.delete": POLICYMAKER,
 }
@@ -56,7 +57,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
-    "definitions.diff",
+    "definitions.diff", "policy.preview",
 })  # fmt: skip
 
 

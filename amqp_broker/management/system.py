@@ -93,7 +93,7 @@ class System:
             "statistics": self._statistics,
             "queue.list": self._list_queues,
             **AccountVerbs(broker, self._administration, counts.logins).verbs,
-            **PolicyVerbs(broker.metadata, self._administration).verbs,
+            **PolicyVerbs(broker, self._administration).verbs,
             **self._definitions.verbs,
             **pages.verbs,
             **self._audit.verbs,

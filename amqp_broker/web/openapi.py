@@ -39,7 +39,7 @@ def describe(endpoints: Iterable[Endpoint], prefix: str) -> JsonObject:
             "schemas": components,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "session"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "amqp-broker-session-15672"},
             },
         },
     }

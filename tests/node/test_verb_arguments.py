@@ -74,6 +74,13 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         f"{kind}.delete": ({"vhost": "/", "name": "p"}, {"vhost": _TEXT, "name": _TEXT})
         for kind in ("policy", "operator_policy")
     },
+    "policy.preview": (
+        POLICY,
+        {
+            "vhost": _TEXT, "name": _TEXT, "pattern": _TEXT, "apply_to": _TEXT, "priority": _NUMBER,
+            "definition": _OBJECT, "operator": _FLAG,
+        },
+    ),
     "definitions.export": ({}, {"vhost": _TEXT}),
     "definitions.import": (
         {"definitions": {}},

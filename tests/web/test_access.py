@@ -133,6 +133,7 @@ TABLE = """
 /auth/attempts/{node}/source GET:o DELETE:o
 /config/effective GET:a
 /v1/audit GET:a
+/v1/policies/preview POST:p
 /v1/openapi.json GET:m
 /v1/password PUT:v
 /v1/definitions/diff POST:a
