@@ -62,6 +62,8 @@ cdef class Node:
     cdef dict _links
     cdef public object leases
     cdef object _waiting_logins
+    cdef public object audit
+    cdef object _audit_work
     cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links

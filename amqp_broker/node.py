@@ -3,7 +3,8 @@
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
              peer_connected  receive_peer  peer_disconnected
     output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
-                 checked, whether a sync is wanted, next deadline; take_dirty(), take_peers() -> two of these, earlier
+                 checked, the audit log's files, whether a sync is wanted, next deadline; take_dirty(), take_peers()
+                 -> two of these, earlier
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -22,6 +23,8 @@ import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from amqp_broker.audit.audit_log import AuditLog
+from amqp_broker.audit.work import AuditWork
 from amqp_broker.auth.hashing import PasswordHash
 from amqp_broker.auth.service_account import ServiceAccount
 from amqp_broker.channel.assemblies import Assemblies
@@ -109,6 +112,7 @@ PARTS = (
     "clients.take_dropped",
     "pauses.take_reading",
     "hashing.take",
+    "audit.take",  # behind all that may have something to be written down
     "wants_sync",
     "next_deadline",
     "clients.take_dirty",  # the last: whoever was called above may have said something
@@ -134,7 +138,8 @@ class Turn:
     dirty: connections with output. What is in it needs no disk, or is on it: confirms, and answers to what was written.
     dropped: connections to be closed: our half when the output is written, or both at once (`is_abandoned`).
     reading: connections whose `is_paused` has changed.
-    checks: passwords to be compared or hashed anywhere, each to be brought back with `checked`.
+    checks: passwords to be compared or hashed, and files of the audit log to be written or read, anywhere; each to be
+    brought back with `checked`.
     peers: frames for other nodes, by name, in order. A leader's appends before its own sync; votes, and answers to
     appends, behind the sync of what they promise; what other nodes hear of the queues that live here: deliveries at
     once, confirms behind the sync.
@@ -149,7 +154,7 @@ class Turn:
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
-        checks: list[PasswordCheck | PasswordHash],
+        checks: list[PasswordCheck | PasswordHash | AuditWork],
         peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
         next_deadline: int | None,
@@ -192,6 +197,8 @@ class Node:
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
         self._replicate(random_bytes)
+        self.audit = AuditLog(config, disk, self.clock, self.timers)
+        self._audit_work = self.audit.waiting
         self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock, journal, lambda: self.alarms.is_on,
@@ -216,7 +223,7 @@ class Node:
         )
         handshake = Handshake(
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
-            self.timers, self.clock, ServiceAccount(service_token),
+            self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
         )  # fmt: skip
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
@@ -225,7 +232,7 @@ class Node:
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.begin, counts, self.tenants,
+            self.answers.begin, counts, self.tenants, self.audit,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
         self._begin(now)
@@ -241,6 +248,7 @@ class Node:
             self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
+            self.audit,
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
@@ -277,8 +285,13 @@ class Node:
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
-            lambda: self.alarms.is_disk_useless,
+            self._why_not_leading,
         )
+
+    def _why_not_leading(self) -> str:
+        if self.alarms.is_disk_useless:
+            return "the disk of this node takes nothing"
+        return "this node is drained" if self.facts.is_drained else ""
 
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
@@ -319,6 +332,7 @@ class Node:
         one of several is when it has heard from the others (`is_ready`). Raises StorageError, OSError."""
         self.set_time(now)
         self.broker.recover(now)
+        self.audit.open()
         self.replication.open(now)
         self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_position = self._journal.position
@@ -452,11 +466,13 @@ class Node:
         self.alarms.forget(connection)
         self.clients.forget(connection)
 
-    def checked(self, check: PasswordCheck | PasswordHash, now: int) -> None:
+    def checked(self, check: PasswordCheck | PasswordHash | AuditWork, now: int) -> None:
         """A check of `Turn.checks` has run."""
         self.set_time(now)
         if isinstance(check, PasswordHash):
             self.hashing.done(check)
+        elif isinstance(check, AuditWork):
+            self.audit.done(check)
         else:
             self.logins.checked(check)
 
@@ -582,7 +598,8 @@ class Node:
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
-        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
+        checks: list[PasswordCheck | PasswordHash | AuditWork]
+        checks = [*self.logins.take()] if self._waiting_logins else []
         replication, groups, remote_queues = self.replication, self.groups, self.remote_queues
         if self.turn_share.copies:
             self.turn_share.work(now)
@@ -617,6 +634,8 @@ class Node:
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
+        if self._audit_work:
+            checks += self.audit.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "limit": f"{_ADMIN}.limits:limit",
     "list": f"{_ADMIN}.listing:list_group",
     "management": "amqp_broker.cli.management:management",
+    "node": f"{_ADMIN}.nodes:node",
     "parameter": f"{_ADMIN}.parameters:parameter",
     "permission": f"{_ADMIN}.permissions:permission",
     "policy": f"{_ADMIN}.policies:policy",

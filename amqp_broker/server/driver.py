@@ -30,6 +30,7 @@ from storage.errors import SyncFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amqp_broker.audit.work import AuditWork
     from amqp_broker.auth.hashing import PasswordHash
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
@@ -388,7 +389,7 @@ class Driver:
 
     # -- passwords -----------------------------------------------------------------------------------------------------
 
-    def _run_check(self, check: PasswordCheck | PasswordHash) -> None:
+    def _run_check(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
         """In the login thread."""
         try:
             check.run()
@@ -397,7 +398,7 @@ class Driver:
         else:
             self._loop.call_soon_threadsafe(self._checked, check)
 
-    def _checked(self, check: PasswordCheck | PasswordHash) -> None:
+    def _checked(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
         try:
             self.node.checked(check, self.now())
         except Exception as error:

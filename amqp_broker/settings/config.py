@@ -146,6 +146,9 @@ class Config(ClusterConfig):
         "How long a stopping broker waits for its connections to close.",
         minimum=0,
     )
+    drain_pace: int = setting(
+        COUNT, 100, NETWORK, "Connections that a node closes in a second while it is drained.", minimum=1
+    )
 
     frame_max: int = setting(
         FRAME_SIZE,
@@ -202,6 +205,29 @@ class Config(ClusterConfig):
         SECURITY,
         "Wait before dropping a failed login without the authentication_failure_close capability.",
         minimum=0,
+    )
+    audit_log: bool = setting(
+        BOOLEAN,
+        True,
+        SECURITY,
+        "Write down in the data folder who changed what, from where, and which logins were refused.",
+    )
+    audit_file_size_bytes: int = setting(
+        SIZE,
+        16 * MIB,
+        SECURITY,
+        "A file of the audit log that has grown to this size is followed by a new one.",
+        minimum=4 * KIB,
+    )
+    audit_files: int = setting(
+        COUNT, 8, SECURITY, "So many files of the audit log are kept; the oldest one makes room.", minimum=1
+    )
+    audit_backlog_bytes: int = setting(
+        SIZE,
+        1 * MIB,
+        SECURITY,
+        "Lines of the audit log that wait for the disk; more are counted, and the count is a line.",
+        minimum=64 * KIB,
     )
 
     data_dir: Path = setting(
@@ -487,6 +513,13 @@ class Config(ClusterConfig):
         NODE,
         "The least that is logged on standard error.",
         choices=("debug", "info", "warning", "error"),
+    )
+    log_format: str = setting(
+        TEXT,
+        "text",
+        NODE,
+        "How a line of the log is written: as text, or as a JSON object.",
+        choices=("text", "json"),
     )
     timings: bool = setting(
         BOOLEAN,

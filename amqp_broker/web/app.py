@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.settings.log_format import about
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import JSON, Answer, encode_json
@@ -98,6 +99,7 @@ class Api:
                 headers=request.headers,
                 body=body,
                 host=request.client.host if request.client else "",
+                endpoints=self._endpoints.all,
             )
             return await run_in_threadpool(self._answer, endpoint, asked)
         except ApiError as error:
@@ -109,7 +111,11 @@ class Api:
         response = self._response(endpoint, asked)
         if endpoint.method != "GET":
             words = (asked.method, asked.path, encode(asked.user.name), asked.host, response.status_code)
-            log.info("%s %s by user '%s' from %s: %d", *words)
+            fields = about(
+                "http_change", method=asked.method, path=asked.path, user=asked.user.name, peer=asked.host,
+                status=response.status_code,
+            )  # fmt: skip
+            log.info("%s %s by user '%s' from %s: %d", *words, extra=fields)
         return response
 
     def _response(self, endpoint: Endpoint, asked: Asked) -> Response:
@@ -117,7 +123,7 @@ class Api:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:
                 asked.user = who_asks(asked)
-                asked.require(endpoint.access)
+                asked.require(endpoint.needed)
             return _response(endpoint.answer(asked), asked.headers)
         except ApiError as error:
             return refusal(error)

@@ -19,6 +19,7 @@ _TAGS = ["a list of strings", 7, True, None, {}, [7]]
 _TEXTS = ["a list of strings", "x", 7, True, None, {}, [7]]
 _OBJECT = ["an object", 7, True, None, [], "x"]
 _NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
+_PLACE = ["the `next` of the page before", 7, True, [], "x", {"n1": 1}, {"n1": [1]}]
 _DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
 
 PERMISSION = {"user": USER, "vhost": "/"}
@@ -41,6 +42,9 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"name": _TEXT, "tags": _TAGS, "password_hash": _TEXT, "hashing_algorithm": _TEXT},
     ),
     "login": ({"user": "u", "password": "", "host": "::1"}, {"user": _TEXT, "password": _TEXT, "host": _TEXT}),
+    "password.change": (
+        {"password": "p", "old_password": "o"}, {"password": _TEXT, "old_password": _TEXT, "as_host": _TEXT},
+    ),
     "user.delete": ({"name": USER}, {"name": _TEXT}),
     "user.limits": ({"user": USER, "limits": {}}, {"user": _TEXT, "limits": _OBJECT}),
     "permission.put": (
@@ -70,8 +74,19 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         f"{kind}.delete": ({"vhost": "/", "name": "p"}, {"vhost": _TEXT, "name": _TEXT})
         for kind in ("policy", "operator_policy")
     },
+    "policy.preview": (
+        POLICY,
+        {
+            "vhost": _TEXT, "name": _TEXT, "pattern": _TEXT, "apply_to": _TEXT, "priority": _NUMBER,
+            "definition": _OBJECT, "operator": _FLAG,
+        },
+    ),
     "definitions.export": ({}, {"vhost": _TEXT}),
-    "definitions.import": ({"definitions": {}}, {"definitions": _DEFINITIONS, "vhost": _TEXT}),
+    "definitions.import": (
+        {"definitions": {}},
+        {"definitions": _DEFINITIONS, "vhost": _TEXT, "dry_run": _FLAG, "only": _TEXTS},
+    ),
+    "definitions.diff": ({"definitions": {}}, {"definitions": _DEFINITIONS, "vhost": _TEXT}),
     "cluster.status": ({}, {"node": _TEXT, "brief": _FLAG}),
     "cluster.add": ({"node": "n4=127.0.0.1:7104"}, {"node": _TEXT, "identity": _TEXT}),
     "cluster.remove": ({"node": "n4"}, {"node": _TEXT, "drops_queues": _FLAG}),
@@ -105,6 +120,15 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "global_parameter.put": ({"name": "p", "value": 1}, {"name": _TEXT, "value": ["given"]}),
     "global_parameter.delete": ({"name": "p"}, {"name": _TEXT}),
+    "audit.page": (
+        {},
+        {
+            "before": _PLACE, "limit": _NUMBER, "node": _TEXT, "user": _TEXT, "what": _TEXT, "vhost": _TEXT,
+            "name": _TEXT, "outcome": _TEXT, "from": _TEXT, "since": _NUMBER, "until": _NUMBER,
+        },
+    ),
+    **{verb: ({}, {"node": _TEXT}) for verb in ("node.guard", "node.revive")},
+    "node.drain": ({}, {"node": _TEXT, "pace": _NUMBER}),
     "connection.close": ({"user": "u"}, {"name": _TEXT, "user": _TEXT, "reason": _TEXT}),
 }  # fmt: skip
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from amqp_broker.web.endpoint import Endpoints
 from amqp_broker.web.endpoints import (
     aliveness,
+    audit,
     bindings,
     channels,
     cluster,
     connections,
     consumers,
     definitions,
+    description,
     exchanges,
     health,
     limits,
@@ -32,7 +34,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues, taps,
+    quorum_queues, taps, audit, description,
 )  # fmt: skip
 
 
