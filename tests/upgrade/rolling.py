@@ -7,16 +7,23 @@ change   the other program is started on the same folder
 
 from __future__ import annotations
 
+import asyncio
+import json
 from enum import Enum
 
+import aio_pika
+
+from amqp_broker.system_client import SystemClient
 from tests.chaos.faults import Fault
-from tests.chaos.nodes import ASK_ERRORS, START_TIMEOUT_S, Cluster, Program
+from tests.chaos.nodes import ASK_ERRORS, START_TIMEOUT_S, Cluster, NodeProcess, Program
 from tests.chaos.timing import now, pause
 
 CALM_LIMIT_S = 40.0
 POLL_S = 0.2
 #: A member is as good as there when it lacks no more than what is under way.
 LAG = 200
+#: Dead letters that are on their way to a queue of another node when theirs is deleted.
+DEAD, LETTERS = "upgrade.dead", 300
 
 
 class Step(Enum):
@@ -43,6 +50,7 @@ class Rolling:
 
     def __init__(self, cluster: Cluster, earlier: Program, later: Program) -> None:
         self.cluster = cluster
+        self.earlier = earlier
         self._programs = {False: earlier, True: later}
         self.told: list[str] = []
 
@@ -63,8 +71,36 @@ class Rolling:
         if not await node.wait_ready(START_TIMEOUT_S):
             made.complaints.append(f"{kind.value}: {node.name} does not get ready:\n{node.log_tail()}")
         made.healed = now()
+        if kind.is_upgrade:
+            await self._use_what_is_new(node)
         await pause(seconds)
         return made
+
+    async def _use_what_is_new(self, node: NodeProcess) -> None:
+        """Have a node of the later version do what that one has new forms for, towards other nodes and on its disk."""
+
+        def ask() -> None:
+            with SystemClient(node.url) as client:
+                client.request("objects.page", kind="connections")
+
+        await asyncio.to_thread(ask)
+        home = self.cluster.nodes[self.cluster.others(node.name)[-1]]
+        async with await aio_pika.connect(home.url) as connection, await connection.channel() as channel:
+            await channel.declare_queue(f"{DEAD}.{home.name}", durable=True)
+        async with await aio_pika.connect(node.url) as connection, await connection.channel() as channel:
+            letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{DEAD}.{home.name}"}
+            queue = await channel.declare_queue(f"upgrade.source.{node.name}", durable=True, arguments=letters)
+            message = aio_pika.Message(b"letter", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+            published = [channel.default_exchange.publish(message, queue.name) for _ in range(LETTERS)]
+            await asyncio.gather(*published)
+            taken = [await queue.get() for _ in range(LETTERS)]
+            await taken[-1].channel.basic_nack(taken[-1].delivery_tag, multiple=True, requeue=False)
+            await queue.delete()
+
+    def formats(self) -> dict[str, int]:
+        """The version of each node's folder."""
+        nodes = self.cluster.nodes.values()
+        return {node.name: json.loads((node.data / "FORMAT").read_text())["version"] for node in nodes}
 
     async def restart(self, fault: Fault, names: list[str]) -> None:
         """Start nodes that have ended."""

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from storage.folder_format import BASE_VERSION, FORMAT_VERSION
 from tests.chaos.history import QueueKind
-from tests.chaos.nodes import Cluster, Program
+from tests.chaos.nodes import START_TIMEOUT_S, Cluster, Program
 from tests.chaos.rounds import Campaign, Round
 from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
 from tests.upgrade.rolling import Rolling, Step
@@ -33,7 +34,7 @@ RECONNECTS = {
 AWAY = re.compile(r"NOT_FOUND - home node 'n\d' of durable queue 'chaos\.classic\.n\d' in vhost '/' is down")
 
 
-async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> None:
+async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> Rolling:
     try:
         earlier = earlier_program(LEVEL_1, tmp_path / "earlier")
     except NoHistory as error:
@@ -56,6 +57,7 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> None:
     assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 100
     complaints = [line for name in cluster.names for line in _complaints(cluster.nodes[name].log)]
     assert complaints == []
+    return scene
 
 
 def _strange_errors(done: Round) -> list[str]:
@@ -76,9 +78,16 @@ def _complaints(log: Path) -> list[str]:
 
 
 async def test_a_cluster_is_upgraded_node_by_node_and_back(tmp_path: Path) -> None:
-    await _roll(tmp_path, SHORT)
+    scene = await _roll(tmp_path, SHORT)
+    assert set(scene.formats().values()) == {BASE_VERSION}, "one has not been upgraded, so that all may go back"
 
 
 @pytest.mark.long
 async def test_a_cluster_is_upgraded_to_the_last_node(tmp_path: Path) -> None:
-    await _roll(tmp_path, LONG)
+    scene = await _roll(tmp_path, LONG)
+    assert set(scene.formats().values()) == {FORMAT_VERSION}
+    node = scene.cluster.nodes["n1"]
+    node.program = scene.earlier
+    await node.start()
+    assert await node.wait_ended(START_TIMEOUT_S) == 2
+    assert f"written in version {FORMAT_VERSION} of the format, and this broker reads {BASE_VERSION}" in node.log_tail()
