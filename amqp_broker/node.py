@@ -50,6 +50,7 @@ from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import FOLDER_FORMATS
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
@@ -73,6 +74,7 @@ from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
 from raft.host import RaftHost
 from storage.disk import Disk
+from storage.folder_format import raise_format
 from storage.journal import Journal
 from storage.page_store import PageStore
 
@@ -196,7 +198,7 @@ class Node:
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
-        self._replicate(random_bytes)
+        self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
         self._audit_work = self.audit.waiting
         self.remote_queues = RemoteQueues(
@@ -255,7 +257,7 @@ class Node:
         self.control: Control = Control(config, self.clients, self.services, handshake)
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
 
-    def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
+    def _replicate(self, random_bytes: Callable[[int], bytes], disk: Disk) -> None:
         """What it agrees on with other nodes, and keeps as they do."""
         config, broker = self.config, self.broker
         self.tenants = Tenants()
@@ -272,6 +274,7 @@ class Node:
         self.replication = Replication(
             config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
+            lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
         broker.join(self.replication, self.groups)
         self.acquaintances = self.replication.acquaintances
@@ -495,7 +498,7 @@ class Node:
 
     def _admitted(self, name: str, now: int) -> None:
         """What another node says counts from now on."""
-        self.tenants.link_up(name)
+        self.tenants.link_up(name, self.acquaintances.level_of(name))
         self.replication.peer_connected(name, now)
         self.remote_queues.peer_connected(name, now)
         self.membership.peer_connected(name)

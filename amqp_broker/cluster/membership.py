@@ -237,6 +237,7 @@ class Membership:
         self._timers.at(now + LOOK_MS, self._look)
         recorded = self._metadata.members()
         self._register(recorded)
+        self._raise_level(recorded)
         if recorded:
             for group in self._replication.groups():
                 self._reconcile(group, recorded)
@@ -328,6 +329,17 @@ class Membership:
             others = self._config.others
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
+
+    def _raise_level(self, recorded: Mapping[str, str]) -> None:
+        """If all members are there and speak a later level, the cluster is at it from now on."""
+        replication, own = self._replication, self._replication.own_node
+        most = replication.acquaintances.levels.most
+        if self._metadata.level >= most or not replication.metadata_group.is_leader:
+            return
+        others = {*recorded, *replication.members()} - {own}
+        spoken = min([most, *map(replication.acquaintances.level_of, others)])
+        if spoken > self._metadata.level and not replication.stream.unapplied:
+            replication.propose(commands.raise_level(spoken))
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

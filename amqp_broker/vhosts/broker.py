@@ -504,6 +504,11 @@ class Broker:
         """See TypeHost."""
         return self.replication.own_node
 
+    @property
+    def level(self) -> int:
+        """See TypeHost."""
+        return self.metadata.level
+
     def policies_of(self, vhost: str, policy_kind: str, name: str) -> tuple[Definition, Definition]:
         """See TypeHost."""
         return effective_policies(self.metadata, vhost, policy_kind, name)

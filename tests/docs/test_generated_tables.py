@@ -11,7 +11,7 @@ import pytest
 
 from amqp_broker.cli.main import command
 from amqp_broker.vhosts.policies import targets
-from storage.folder_format import FORMAT_VERSION
+from storage.folder_format import FORMAT_VERSION, OLDEST_VERSION
 from tests.docs import cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.source_names import DOCS, ROOT
@@ -100,7 +100,7 @@ def check(group: click.Command, words: list[str], page: str) -> None:
 
 def test_the_version_of_the_format_is_the_present_one() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
-    assert f"and this broker reads {FORMAT_VERSION}`" in page
+    assert f"and this broker reads {OLDEST_VERSION} to {FORMAT_VERSION}: ...`" in page
     assert f"the version of the folder's format, which is {FORMAT_VERSION}," in page
 
 
