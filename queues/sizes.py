@@ -1,8 +1,8 @@
 """QueueSizes: what the messages of a queue take, in octets, in RAM and on the disk, for one look at it.
 
-A queue counts how many messages are ready and held, and the octets of those that are ready: nothing else, as whoever
-publishes would pay for it. The rest is said of a few that are looked at (`_LOOKED_AT`): of so many messages it is exact,
-of more what is true of these is taken to be true of all. What is looked at does not grow with the queue.
+A queue counts how many messages are ready and held, and the octets of those that are ready: nothing else, as who
+publishes would pay for it. The rest is said of a few that are looked at (`_LOOKED_AT`): of so many messages it is
+exact, of more what is true of these is taken to be true of all. What is looked at does not grow with the queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EMPTY_BYTES = 2048
 
 
 class QueueSizes:
-    """persistent, paged_out, bytes_paged_out: of the ready messages. memory: of the queue and all that it has in RAM."""
+    """persistent, paged_out, bytes_paged_out: of ready messages. memory: of the queue and all that it has in RAM."""
 
     def __init__(self, rules: QueueRules) -> None:
         ready = rules.ready
@@ -78,7 +78,7 @@ def is_stored(entry: Entry) -> bool:
 
 
 def held_by(consumers: Iterable[Any]) -> Iterator[Entry]:
-    """Some of what some consumers hold: what came last, where a channel has it together with what is of other queues."""
+    """Some of what some consumers hold: what came last, where a channel has it with what is of other queues."""
     for consumer in islice(consumers, _CONSUMERS):
         if isinstance(consumer, NumberedConsumer):
             yield from (entry for entry, _ in islice(consumer.held.values(), _LOOKED_AT))

@@ -21,6 +21,7 @@ from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
+from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ class VHost:
         self.dead_letters: list[Queue] = []
         self.delayed: dict[str, DelayedMessages] = {}
         self.connections = 0
+        #: What was counted of queues that are gone.
+        self.gone = QueueSums()
         #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
         self.look: Task | None = None
         self.next_look: Task | None = None

@@ -468,9 +468,9 @@ class Execution(Sink):
         self._watched = {}
         self._heap = []
         for queue_id, queue in state.queues.items():
-            before = old.queues.get(queue_id)
-            if before is not None:
-                queue.keep_counts(before)
+            counted = old.queues.get(queue_id)
+            if counted is not None:
+                queue.keep_counts(counted)
             self._watch(queue)
         origin = state.origins.get(self.own_node)
         if self.own_session and origin is not None:

@@ -185,7 +185,7 @@ class Queues(VhostThings[Queue, Seen]):
             rows.append(self.consumers.row(consumer))
             if number % _SLICE == 0:
                 yield None
-        return {"consumer_details": rows, "incoming": [], "deliveries": [], "garbage_collection": {}}
+        return {"consumer_details": rows, "incoming": [], "deliveries": []}
 
     # -- columns -------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from queues.quorum.queue import QuorumQueue as RulesOfQueue
 
 _NOTHING = QueueStatistics(0, 0, 0, 0, 0)
 
@@ -81,6 +82,10 @@ class QuorumQueue(QueueProxy):
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
+    def _state(self) -> RulesOfQueue | None:
+        """What its log has made of it, as far as this node has applied it."""
+        return self.group.machine.queue_state(self.queue_id)
+
     def statistics(self) -> QueueStatistics:
         """Its figures, as of what this node has applied."""
         return self.group.machine.statistics(self.queue_id) or _NOTHING
@@ -110,7 +115,7 @@ class QuorumQueue(QueueProxy):
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue: what its log did since this member was started, whichever node it was for."""
         self.add_gets(sums)
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         if rules is not None:
             rules.add_counters(sums)
 
@@ -125,17 +130,17 @@ class QuorumQueue(QueueProxy):
 
     def sizes(self) -> QueueSizes | None:
         """See Queue."""
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         return rules.sizes() if rules is not None else None
 
     def would_deliver(self) -> bool | None:
         """See Queue."""
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         return rules.would_deliver() if rules is not None else None
 
     def oldest_arrival(self) -> int:
         """See Queue."""
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         return rules.oldest_arrival() if rules is not None else 0
 
     # -- the end -------------------------------------------------------------------------------------------------------

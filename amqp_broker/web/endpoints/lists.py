@@ -70,7 +70,7 @@ def show_object(asked: Asked, shape: Shape, **ident: JsonValue) -> Answer:
     """One object, with what lists leave out."""
     view = read_view(asked.query)
     answer = asked.verb("object", kind=shape.kind, **ident)
-    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view)
+    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view, is_alone=True)
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 

@@ -1,4 +1,4 @@
-"""A broker with something of everything, made over HTTP and AMQP alike in RabbitMQ and in ours; and what is asked of it."""
+"""A broker with something of everything, made over HTTP and AMQP alike in RabbitMQ and ours; and what it is asked."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _TIMEOUT_S = 60
 
 @contextmanager
 def filled(http: Http, amqp_url: str) -> Iterator[dict[str, str]]:
-    """The names of what is there while the block lasts: `node`, `connection`, `channel`."""
+    """The names of what is there, and counted, while the block lasts: `node`, `connection`, `channel`."""
     _declare(http)
     with Connection.open(amqp_url, name="reader") as reader, Connection.open(amqp_url, name="writer") as writer:
         read, written, looked = reader.channel(), writer.channel(), writer.channel()
@@ -108,7 +108,6 @@ def _names(http: Http) -> dict[str, str]:
         if channels and has_all and "publish_out" in exchange and len(http.get("/connections")) >= 2:
             break
         assert time.monotonic() < until, (channels, queues, exchange)
-        time.sleep(0.2)
     connection = channels[0]["connection_details"]["name"]
     return {
         "node": http.get("/overview")["node"],

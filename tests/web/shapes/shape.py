@@ -1,7 +1,7 @@
 """Shapes of JSON: which keys there are, and values of which types, without the values themselves.
 
-A shape is a text (`string`, `integer`, `number`, `boolean`, `null`, several with `|` between), an object of shapes, or a
-list of one shape, that of all its items together. What is in `MAPS` has keys that somebody chose: only that it is an
+A shape is a text (`string`, `integer`, `number`, `boolean`, `null`, several with `|` between), an object of shapes, or
+a list of one shape, that of all its items together. What is in `MAPS` has keys that somebody chose: only that it is an
 object is told.
 """
 
