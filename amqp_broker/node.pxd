@@ -75,6 +75,7 @@ cdef class Node:
     cdef object _projection
     cdef public object answers
     cdef public object timings
+    cdef public object disk_counts
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

@@ -63,6 +63,7 @@ from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.clock import TurnClock
+from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
@@ -227,10 +228,11 @@ class Node:
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
             self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
         )  # fmt: skip
+        self.disk_counts = DiskCounts()
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
             self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
-            lambda: self.timings,
+            lambda: self.timings, self.disk_counts,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
@@ -578,6 +580,7 @@ class Node:
         self.set_time(now)
         self._is_syncing = False
         job.finish()
+        self.disk_counts.add(job.journal_bytes, job.seconds)
         self._shortened_at = -1
         position = self._synced_position = job.position
         self.store.synced(position)

@@ -46,7 +46,8 @@ class UnknownExchange(LookupError):
 @dataclasses.dataclass
 class ExchangeEntry:
     """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy). `version`
-    is another number whenever a route from here may have changed."""
+    is another number whenever a route from here may have changed. published_in: how many messages came to it,
+    published_out: to how many queues they went; both as far as who publishes has counted them."""
 
     name: str
     exchange: Exchange
@@ -57,6 +58,13 @@ class ExchangeEntry:
     was_bound: bool = False
     version: int = 0
     arguments: Mapping[str, object] | None = None
+    published_in: int = 0
+    published_out: int = 0
+
+    def count(self, messages: int, queues: int) -> None:
+        """So many messages more came to it, and went to so many queues each."""
+        self.published_in += messages
+        self.published_out += messages * queues
 
 
 class Route:

@@ -39,6 +39,7 @@ class Departure(Protocol):
 
 if TYPE_CHECKING:
     from queues.lease_source import LeasedAt, LeaseSource
+    from queues.sizes import QueueSizes
 
 
 class Queue:
@@ -134,6 +135,15 @@ class Queue:
         """When the broker took the message that is ready first, milliseconds since the epoch; 0 where that is not
         known, or nothing is ready."""
         return 0
+
+    def sizes(self) -> QueueSizes | None:
+        """What its messages take; None where that is not known here."""
+        return None
+
+    def would_deliver(self) -> bool | None:
+        """Whether a message that came now would go to a consumer at once, as far as can be seen; None where that is not
+        known here."""
+        return None
 
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""

@@ -51,6 +51,8 @@ cdef class Channel:
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
     cdef public long long published
+    cdef public long long counted
+    cdef public bytes exchange
     cdef public Confirms confirms
     cdef public object transaction
     cdef public bint is_traced

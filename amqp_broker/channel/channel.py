@@ -113,6 +113,8 @@ class Channel:
         # Confirms.
         self.is_confirming = False
         self.published = 0  # not counting those that are to be confirmed
+        self.counted = 0  # of both, so many are in the counts of their exchanges
+        self.exchange = b""  # where all others went: the beginning of `raw`
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
@@ -163,6 +165,9 @@ class Channel:
             key = start + 1 + data[start]
             if key + 2 > end or key + 2 + data[key] != end:
                 raise malformed_publish()
+            if not is_same(self.exchange, data, start, key):
+                self.count_published()
+                self.exchange = data[start:key]
             table = self.routes
             number = table.index.find(data, start, end - 1)
             if number >= 0:
@@ -330,6 +335,20 @@ class Channel:
             self.record_outcome(outcome)
         if len(route.queues) >= _WIDE:
             self.services.turn_share.note(self.connection, len(route.queues))
+
+    def count_published(self) -> None:
+        """Add what was published since the last call to the counts of its exchange: when another follows, and when
+        somebody asks. By the message nothing is counted: how many queues the exchange gave them to is taken from the
+        route that was used last."""
+        published = self.published + self.confirms.published
+        new, self.counted = published - self.counted, published
+        if not new:
+            return
+        router, known = self.vhost.router, self.routes.routes
+        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
+        if entry is not None:
+            route = known[self.number] if 0 <= self.number < len(known) else None
+            entry.count(new, len(route.queues) if route is not None else 1)
 
     def record_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""

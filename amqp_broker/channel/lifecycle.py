@@ -62,6 +62,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     clients = channels[0].connection.clients
     for channel in channels:
         confirms = channel.confirms
+        channel.count_published()
         delivered = channel.first_tag + len(channel.unacked) - 1
         clients.retire_channel(channel.published + confirms.published, confirms.confirmed, delivered)
         channel.set_transaction(None)

@@ -17,6 +17,7 @@ cdef class VHost:
     cdef public dict delayed
     cdef public Py_ssize_t connections
     cdef public object taps
+    cdef public object gone
     cdef public object look
     cdef public object next_look
     cdef Py_ssize_t _max_routes

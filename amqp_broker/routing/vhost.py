@@ -21,6 +21,7 @@ from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
+from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,8 @@ class VHost:
         self.connections = 0
         #: Who observes its messages, None for nobody.
         self.taps: Taps | None = None
+        #: What was counted of queues that are gone.
+        self.gone = QueueSums()
         #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
         self.look: Task | None = None
         self.next_look: Task | None = None

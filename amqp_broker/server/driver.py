@@ -431,6 +431,7 @@ class Driver:
             self._sync_failed(job, error)
             return False
         ended = monotonic()
+        job.took(ended - began)
         if self._timings is not None:
             self._timings.record("sync", ended - began)
         if ended - began > _SLOW_SYNC_S:
@@ -456,7 +457,8 @@ class Driver:
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
             self._loop.call_soon_threadsafe(self.fail, error)
         else:
-            self._loop.call_soon_threadsafe(self._synced, job, monotonic() - began)
+            job.took(monotonic() - began)
+            self._loop.call_soon_threadsafe(self._synced, job)
 
     def _take_synced(self, job: SyncJob) -> None:
         """What waited for a job goes on."""
@@ -465,9 +467,9 @@ class Driver:
             self._alarms.disk_full(False)
         self.node.synced(job, self.now())
 
-    def _synced(self, job: SyncJob, seconds: float) -> None:
+    def _synced(self, job: SyncJob) -> None:
         if self._timings is not None:
-            self._timings.record("sync", seconds)
+            self._timings.record("sync", job.seconds)
         try:
             self._take_synced(job)
         except Exception as error:

@@ -483,6 +483,7 @@ class Broker:
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
         queue.add_own_counters(self.gone)
+        queue.add_counters(vhost.gone)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self._type_of(queue).forget(queue.queue_id)

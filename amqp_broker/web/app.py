@@ -86,6 +86,7 @@ class Api:
             endpoint = place.find(request.method)
             if endpoint is None:
                 raise method_not_allowed(place.allowed)
+            _check_framing(request.headers)
             _check_origin(endpoint, request.headers)
             body = await receive(request, endpoint.body_limit_bytes, BODY_TIMEOUT_S)
             asked = Asked(
@@ -136,6 +137,13 @@ class Api:
         except Exception:  # a fault of ours is one request's, and is written down
             log.exception("%s %s", asked.method, asked.path)
             return refusal(ApiError(500, "internal_server_error", "this is a fault of the server; its log says more"))
+
+
+def _check_framing(headers: Mapping[str, str]) -> None:
+    """A request that says its length twice is read in two ways by a proxy and by this server: what one takes for its
+    body, the other takes for a request of somebody else."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise ApiError(400, "bad_request", "content-length and transfer-encoding", {"connection": "close"})
 
 
 def _check_origin(endpoint: Endpoint, headers: Mapping[str, str]) -> None:

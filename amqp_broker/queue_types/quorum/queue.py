@@ -20,10 +20,12 @@ from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
+from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from queues.quorum.queue import QuorumQueue as RulesOfQueue
 
 _NOTHING = QueueStatistics(0, 0, 0, 0, 0)
 
@@ -80,6 +82,10 @@ class QuorumQueue(QueueProxy):
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
+    def _state(self) -> RulesOfQueue | None:
+        """What its log has made of it, as far as this node has applied it."""
+        return self.group.machine.queue_state(self.queue_id)
+
     def statistics(self) -> QueueStatistics:
         """Its figures, as of what this node has applied."""
         return self.group.machine.statistics(self.queue_id) or _NOTHING
@@ -107,20 +113,34 @@ class QuorumQueue(QueueProxy):
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
 
     def add_counters(self, sums: QueueSums) -> None:
-        """See Queue. All members agree on what was published to it; deliveries they do not count."""
+        """See Queue: what its log did since this member was started, whichever node it was for."""
         self.add_gets(sums)
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         if rules is not None:
-            sums.add_published(rules.next_sequence - 1)
-            rules.add_drops(sums)
+            rules.add_counters(sums)
 
     def add_own_counters(self, sums: QueueSums) -> None:
-        """See Queue."""
+        """See Queue: what consumers of this node got and acknowledged."""
         self.add_gets(sums)
+        counts = self.counts
+        sums.delivered += counts.delivered
+        sums.auto_acked += counts.auto_acked
+        sums.redelivered += counts.redelivered
+        sums.acked += counts.acked
+
+    def sizes(self) -> QueueSizes | None:
+        """See Queue."""
+        rules = self._state()
+        return rules.sizes() if rules is not None else None
+
+    def would_deliver(self) -> bool | None:
+        """See Queue."""
+        rules = self._state()
+        return rules.would_deliver() if rules is not None else None
 
     def oldest_arrival(self) -> int:
         """See Queue."""
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         return rules.oldest_arrival() if rules is not None else 0
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -28,11 +28,18 @@ class ExchangeBody(msgspec.Struct):
     arguments: JsonValue = None
 
 
+def _count(asked: Asked) -> None:
+    """What was published is in the counts of the exchanges when the totals were counted."""
+    asked.services.totals.read()
+
+
 def list_exchanges(asked: Asked) -> Answer:
+    _count(asked)
     return show_objects(asked, EXCHANGE)
 
 
 def show_exchange(asked: Asked) -> Answer:
+    _count(asked)
     return show_object(asked, EXCHANGE, vhost=asked.name("vhost"), name=exchange_of(asked.name("exchange")))
 
 

@@ -74,7 +74,7 @@ def show_object(asked: Asked, shape: Shape, add: Callable[[Row], Row] = _as_it_i
     """One object, with what lists leave out. add: what else is made of what is shown."""
     view = read_view(asked.query)
     answer = asked.verb("object", kind=shape.kind, **ident)
-    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view)
+    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view, is_alone=True)
     return Answer(value=cut(add(shown), read_columns(asked.query)))
 
 
