@@ -46,13 +46,18 @@ class Draining:
     """Of one node, and for others that are asked for."""
 
     def __init__(self, counts: NodeCounts, replication: Replication, peers: PeerQuestions) -> None:
-        self._counts = counts
+        broker = counts.broker
+        self._default_pace = counts.config.drain_pace
+        self._membership = counts.membership
+        self._groups = counts.groups
         self._facts = counts.facts
-        self._clients = counts.clients
-        self._broker = counts.broker
+        self._numbers, self._connections = counts.clients.numbers, counts.clients.connections
+        self._broker = broker
+        self._background, self._timers, self._clock = broker.background, broker.timers, broker.clock
         self._replication = replication
+        self._raft_groups = replication.host.groups
         self._peers = peers
-        self._pace = counts.config.drain_pace
+        self._pace = self._default_pace
         #: Thousandths of connections that are due, and how often it was drained.
         self._owed = self._round = 0
         self.verbs: dict[str, Callable[[Request], Steps]] = {
@@ -101,20 +106,20 @@ class Draining:
 
     def _drain_here(self, request: Request) -> Steps:
         """pace: connections a second. Asked again, only the pace is another one."""
-        self._pace = request.number("pace", self._counts.config.drain_pace, 1, _MOST_PACE)
+        self._pace = request.number("pace", self._default_pace, 1, _MOST_PACE)
         if not self._facts.is_drained:
             self._facts.is_drained = True
             self._owed, self._round = 0, self._round + 1
             log.warning("the node is drained for user %r: %d connections a second", request.asker.name, self._pace)
-            self._counts.membership.give_up_leading()
-            self._close_some(self._round, self._broker.clock.now)
+            self._membership.give_up_leading()
+            self._close_some(self._round, self._clock.now)
         return (yield from self._guard_here(request))
 
     def _revive_here(self, request: Request) -> Steps:
         if self._facts.is_drained:
             self._facts.is_drained = False
             log.warning("the node is revived for user %r", request.asker.name)
-            self._counts.membership.spread_again()
+            self._membership.spread_again()
         return (yield from self._guard_here(request))
 
     def _close_some(self, number: int, now: int) -> None:
@@ -122,31 +127,31 @@ class Draining:
         on."""
         if self._facts.is_drained and number == self._round:
             self._owed = min(1000 * self._pace, self._owed + self._pace * _EVERY_MS)
-            Task(self._broker.background, self._close(number))
+            Task(self._background, self._close(number))
 
     def _close(self, round_number: int) -> Steps:
         last = None
         while self._owed >= 1000 and self._facts.is_drained:
-            numbers = self._clients.numbers.after(last, _SLICE)
+            numbers = self._numbers.after(last, _SLICE)
             if not numbers:
                 break
             for number in numbers:
-                one = self._clients.connections.get(number)
+                one = self._connections.get(number)
                 if one is not None and _is_client(one) and self._owed >= 1000:
                     one.control.close(one, ReplyCode.CONNECTION_FORCED, _REASON)
                     self._owed -= 1000
             last = numbers[-1]
             yield None
-        self._broker.timers.at(self._broker.clock.now + _EVERY_MS, partial(self._close_some, round_number))
+        self._timers.at(self._clock.now + _EVERY_MS, partial(self._close_some, round_number))
 
     # -- what would be lost --------------------------------------------------------------------------------------------
 
     def _guard_here(self, request: Request) -> Steps:
         """Whether the others could go on if this node were stopped now."""
-        own, membership = self._replication.own_node, self._counts.membership
+        own, membership = self._replication.own_node, self._membership
         critical: set[int] = set()
         lag = leads = 0
-        for group_id, group in self._replication.host.groups.items():
+        for group_id, group in self._raft_groups.items():
             others = [name for name in group.members if name != own]
             linked = [name for name in others if membership.is_linked(name)]
             if others and 2 * len(linked) <= len(group.members):
@@ -171,9 +176,9 @@ class Draining:
     def _count_clients(self) -> Steps:
         """Its result: how many connections drain closes."""
         count, last = 0, None
-        while numbers := self._clients.numbers.after(last, _SLICE):
+        while numbers := self._numbers.after(last, _SLICE):
             for number in numbers:
-                count += _is_client(self._clients.connections[number])
+                count += _is_client(self._connections[number])
             last = numbers[-1]
             yield None
         return count
@@ -193,7 +198,7 @@ class Draining:
                         continue
                     homed += record.durable and record.home == own
                     if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
-                        is_critical = self._counts.groups.of(record.queue_id).raft.group_id in groups
+                        is_critical = self._groups.of(record.queue_id).raft.group_id in groups
                         found += [{"vhost": name, "name": each}] if is_critical else []
                 last = names[-1]
                 yield None

@@ -115,7 +115,7 @@ def test_who_may_not_look(command: Command, broker: RunningBroker) -> None:
         client.request("permission.put", user="plain", vhost="/", configure="", write=".*", read=".*")
     command.url = broker.url.replace("guest:guest", "plain:plain")
     text = command.refusal("list", "queues")
-    assert "user 'plain' lacks the tag management; name a user who may in --url" in text
+    assert "user 'plain' lacks the tag viewer; name a user who may in --url" in text
 
 
 def test_the_url_from_the_environment(
