@@ -46,7 +46,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "totals": VIEWER,
     "node": MONITORING,
     "route.test": MANAGEMENT,
-    "quorum.view": MANAGEMENT,
+    "quorum.view": VIEWER,
     "node.guard": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,

@@ -31,8 +31,8 @@ HOSTILE = (
     "javascript:window.broken=1",
 )  # fmt: skip
 PLACES = (
-    "messages", "overview",
-    "queues", "exchanges", "connections", "channels", "consumers", "cluster", "admin", "admin?tab=vhosts",
+    "messages",
+    "overview", "queues", "exchanges", "connections", "channels", "consumers", "cluster", "admin", "admin?tab=vhosts",
     "admin?tab=policies", "admin?tab=operator", "admin?tab=limits", "admin?tab=definitions", "users/guest",
     "vhosts/%2F", "exchanges/%2F/amq.direct", "exchanges/%2F/amq.default", "exchanges/%2F/amq.topic?tab=publish",
     "exchanges/%2F/amq.topic?tab=overview", "audit",
