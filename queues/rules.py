@@ -29,6 +29,7 @@ from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.peeking import PeekSteps, PeekWish, peek_ready
 from queues.priority import PriorityReady
 from queues.queue import Queue
 from queues.ready import Ready
@@ -100,6 +101,10 @@ class QueueRules(Queue):
         """See Queue. What is on a page is not unpacked for that."""
         arrivals = [level.head[0].message.timestamp for level in self.levels() if level.head]
         return int(min(arrivals)) if arrivals else 0
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue."""
+        return peek_ready(self.levels, wish)
 
     def add_drops(self, sums: QueueSums) -> None:
         """Add what was published to it and dropped."""

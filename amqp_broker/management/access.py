@@ -40,6 +40,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "objects.page": MANAGEMENT,
     "object": MANAGEMENT,
     "totals": MANAGEMENT,
+    "queue.peek": MANAGEMENT,
     "node": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,

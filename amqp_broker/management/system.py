@@ -22,6 +22,7 @@ from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definition_verbs import DefinitionVerbs
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
+from amqp_broker.management.peek_verb import PeekVerb
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
 from amqp_broker.management.refused import BAD_REQUEST, Refused
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
@@ -57,7 +59,8 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin)."""
+    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin). home: of the
+    queues of this node that others use."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class System:
         begin_answer: Callable[[Client, str], PendingAnswer],
         counts: NodeCounts,
         tenants: Tenants,
+        home: Home,
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
@@ -91,6 +95,7 @@ class System:
             **PolicyVerbs(broker.metadata, self._administration).verbs,
             **self._definitions.verbs,
             **pages.verbs,
+            **PeekVerb(counts, peers, pages.channels, home).verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,

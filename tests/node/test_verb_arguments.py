@@ -19,6 +19,7 @@ _TAGS = ["a list of strings", 7, True, None, {}, [7]]
 _TEXTS = ["a list of strings", "x", 7, True, None, {}, [7]]
 _OBJECT = ["an object", 7, True, None, [], "x"]
 _NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
+_FROM = ["an integer|a position", "7", True, None, [], {}, 1.5]
 _DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
 
 PERMISSION = {"user": USER, "vhost": "/"}
@@ -80,6 +81,13 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "cluster.rebalance": ({}, {}),
     "whoami": ({}, {"as_user": _TEXT}),
+    "queue.peek": (
+        {"vhost": "/", "name": "q"},
+        {
+            "vhost": _TEXT, "name": _TEXT, "from": _FROM, "backwards": _FLAG, "limit": _NUMBER, "filter": _TEXT,
+            "max_body_bytes": _NUMBER, "body_from": _NUMBER, "state": _TEXT,
+        },
+    ),
     "health": ({}, {}),
     "node": ({}, {}),
     "totals": ({}, {}),
