@@ -78,7 +78,10 @@ class UserSessions:
             if _is_alive(connection):
                 return connection
             connection.abort()
-        user, vhost = key
+        return self.open(*key)
+
+    def open(self, user: str, vhost: str) -> Connection:
+        """A new connection, which is the caller's. Raises ClientError."""
         connection = Connection.open(
             self._url, DEADLINE_S, name="management", authorization_identity=user, virtual_host=vhost
         )

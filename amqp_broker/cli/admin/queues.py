@@ -1,4 +1,4 @@
-"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods."""
+"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods; queue_messages.py has more."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import click
 from amqp_broker.cli.admin.asking import add_url_options, say, speaking, vhost_option
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
 from amqp_broker.cli.admin.listing import list_command
+from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 
 
 @click.group()
 def queue() -> None:
-    """Declare, purge and delete queues."""
+    """Declare, purge and delete queues; look at their messages, and move them."""
 
 
 queue.add_command(list_command("queues"), "list")
+for _command in (peek_command, move_command, replay_command):
+    queue.add_command(_command)
 
 
 @queue.command("declare")

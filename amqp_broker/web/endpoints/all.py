@@ -13,10 +13,12 @@ from amqp_broker.web.endpoints import (
     definitions,
     exchanges,
     health,
+    jobs,
     limits,
     nodes,
     overview,
     parameters,
+    peek,
     permissions,
     policies,
     queues,
@@ -28,6 +30,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster,
+    peek, jobs,
 )  # fmt: skip
 
 
