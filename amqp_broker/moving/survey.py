@@ -27,7 +27,7 @@ SURVEYED: Final = 10_000
 _UNKNOWN: Final = "unknown"
 
 
-def pages(ask: Ask, vhost: str, queue: str, **fields: Any) -> Iterator[JsonObject]:
+def pages(ask: Ask, vhost: str, queue: str, **fields: Any) -> Iterator[JsonObject]:  # JSON
     """The answers, one behind the other; `fields` as in queue.peek."""
     begin, backwards = fields.pop("from", "oldest"), bool(fields.pop("backwards", False))
     while begin is not None:

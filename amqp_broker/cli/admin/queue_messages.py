@@ -133,7 +133,7 @@ def _which(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--to-exchange", metavar="EXCHANGE", help="The exchange that they are published to.")
 @click.option("--routing-key", metavar="KEY", default="", help="The routing key for --to-exchange.")
 @_which
-def move_command(name: str, to_queue: str | None, to_exchange: str | None, routing_key: str, **which: Any) -> None:
+def move_command(name: str, to_queue: str | None, to_exchange: str | None, routing_key: str, **which: Any) -> None:  # see _do
     """Move messages of the queue NAME to another place.
 
     Each is published, confirmed, and only then acknowledged; what no queue takes stays.
@@ -151,7 +151,7 @@ def move_command(name: str, to_queue: str | None, to_exchange: str | None, routi
     help="The queue in which each died first, or the exchange that it was published to before. [queue]",
 )  # fmt: skip
 @_which
-def replay_command(name: str, into: str, **which: Any) -> None:
+def replay_command(name: str, into: str, **which: Any) -> None:  # see _do
     """Move the dead letters of the queue NAME back to where they came from, by their header x-death."""
     _do(name, to_first_queue if into == "queue" else to_first_exchange, **which)
 
