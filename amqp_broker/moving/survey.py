@@ -9,7 +9,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from amqp_broker.client.messages import Delivery
 from amqp_broker.moving.destinations import Destination
@@ -27,7 +27,7 @@ SURVEYED: Final = 10_000
 _UNKNOWN: Final = "unknown"
 
 
-def pages(ask: Ask, vhost: str, queue: str, **fields: Any) -> Iterator[JsonObject]:  # JSON
+def pages(ask: Ask, vhost: str, queue: str, **fields: object) -> Iterator[JsonObject]:
     """The answers, one behind the other; `fields` as in queue.peek."""
     begin, backwards = fields.pop("from", "oldest"), bool(fields.pop("backwards", False))
     while begin is not None:

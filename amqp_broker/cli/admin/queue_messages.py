@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -133,7 +133,9 @@ def _which(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--to-exchange", metavar="EXCHANGE", help="The exchange that they are published to.")
 @click.option("--routing-key", metavar="KEY", default="", help="The routing key for --to-exchange.")
 @_which
-def move_command(name: str, to_queue: str | None, to_exchange: str | None, routing_key: str, **which: Any) -> None:  # see _do
+def move_command(
+    name: str, to_queue: str | None, to_exchange: str | None, routing_key: str, **which: object
+) -> None:
     """Move messages of the queue NAME to another place.
 
     Each is published, confirmed, and only then acknowledged; what no queue takes stays.
@@ -141,7 +143,7 @@ def move_command(name: str, to_queue: str | None, to_exchange: str | None, routi
     if (to_queue is None) == (to_exchange is None):
         raise click.UsageError("name one of --to-queue and --to-exchange")
     place = Place("", to_queue) if to_queue is not None else Place(to_exchange or "", routing_key)
-    _do(name, to_place(place), **which)
+    _do(name, to_place(place), **which)  # type: ignore[arg-type]
 
 
 @click.command("replay")
@@ -151,9 +153,9 @@ def move_command(name: str, to_queue: str | None, to_exchange: str | None, routi
     help="The queue in which each died first, or the exchange that it was published to before. [queue]",
 )  # fmt: skip
 @_which
-def replay_command(name: str, into: str, **which: Any) -> None:  # see _do
+def replay_command(name: str, into: str, **which: object) -> None:
     """Move the dead letters of the queue NAME back to where they came from, by their header x-death."""
-    _do(name, to_first_queue if into == "queue" else to_first_exchange, **which)
+    _do(name, to_first_queue if into == "queue" else to_first_exchange, **which)  # type: ignore[arg-type]
 
 
 def _do(
