@@ -236,7 +236,7 @@ class Node:
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.begin, counts, self.tenants, self.audit,
+            self.answers.begin, counts, self.tenants, self.audit, self.remote_queues.home,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
         self._begin(now)

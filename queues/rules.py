@@ -32,6 +32,7 @@ from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.peeking import PeekSteps, PeekWish, peek_ready
 from queues.priority import PriorityReady
 from queues.queue import Queue
 from queues.ready import Ready
@@ -122,6 +123,10 @@ class QueueRules(Queue):
     def held_entries(self) -> Iterator[Entry]:
         """Some of what consumers hold."""
         return held_by(self.dispatcher.consumers)
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue."""
+        return peek_ready(self.levels, wish)
 
     def add_drops(self, sums: QueueSums) -> None:
         """Add what was published to it and dropped."""

@@ -44,6 +44,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "objects.page": VIEWER,
     "object": VIEWER,
     "totals": VIEWER,
+    "queue.peek": MANAGEMENT,
     "node": MONITORING,
     "route.test": MANAGEMENT,
     "quorum.view": VIEWER,

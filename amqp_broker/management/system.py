@@ -24,6 +24,7 @@ from amqp_broker.management.definition_verbs import DefinitionVerbs
 from amqp_broker.management.draining import Draining
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
+from amqp_broker.management.peek_verb import PeekVerb
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
 from amqp_broker.management.quorum_view import QuorumView
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
@@ -63,7 +65,8 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin)."""
+    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin). home: of the
+    queues of this node that others use."""
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class System:
         counts: NodeCounts,
         tenants: Tenants,
         audit: AuditLog,
+        home: Home,
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
@@ -100,6 +104,7 @@ class System:
             **self._definitions.verbs,
             **pages.verbs,
             **self._audit.verbs,
+            **PeekVerb(counts, peers, pages.channels, home).verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
             **Draining(counts, replication, peers).verbs,

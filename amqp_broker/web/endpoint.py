@@ -26,7 +26,8 @@ BODY_LIMIT_BYTES = MIB
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """`media`: what a GET answers with. `body`: what a request has to bring, None where it is read otherwise.
-    `changes`: something, though it is a GET."""
+    `for_viewers`: a GET that
+    changes nothing and shows nothing of what messages hold."""
 
     method: str
     path: str
@@ -35,12 +36,12 @@ class Endpoint:
     body_limit_bytes: int = BODY_LIMIT_BYTES
     media: str = JSON
     body: type[msgspec.Struct] | None = None
-    changes: bool = False
+    for_viewers: bool = True
 
     @property
     def needed(self) -> Access:
         """Who may ask: who may look may have what is only shown."""
-        is_look = self.access is Access.MANAGEMENT and self.method == "GET" and not self.changes
+        is_look = self.access is Access.MANAGEMENT and self.method == "GET" and self.for_viewers
         return Access.VIEWER if is_look else self.access
 
 

@@ -90,6 +90,10 @@ class UserSessions:
             if _is_alive(connection):
                 return connection
             connection.abort()
+        return self.open(key)
+
+    def open(self, key: Key) -> Connection:
+        """A new connection, which is the caller's. Raises ClientError."""
         connection = Connection.open(
             self._url, DEADLINE_S, name="management", authorization_identity=key.user, virtual_host=key.vhost,
             client_properties={_HOST_PROPERTY: key.host},

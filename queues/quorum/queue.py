@@ -22,6 +22,7 @@ from typing import Any
 from queues.arguments import TIME_MAX
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.queue import Held
 from queues.quorum.commands import How
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
@@ -152,6 +153,13 @@ class QuorumQueue(QueueRules):
         if entry.is_redelivered:
             self.redelivered += 1
         return delivery_owner.hold(entry, clock)
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue: by all consumers, on all nodes. Who holds something at most holds MOST_IN_FLIGHT."""
+        for owner in list(self.delivery_owners.values()):
+            for entry, since in list(owner.held.values()):
+                yield Held(entry, owner.origin, owner.consumer_id, owner.tag, since)
+            yield None
 
     # -- lease groups (leases.py) ------------------------------------------------------------------------------------
 

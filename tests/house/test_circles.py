@@ -19,7 +19,7 @@ ROOMS = (
     "octets", "exchanges", "storage", "raft", "queues",
     "protocol", "settings", "errors", "version", "turn", "messages", "metadata", "auth", "audit", "links", "cluster",
     "queue_types", "routing", "flow", "resources", "vhosts", "channel", "connection", "leases", "management", "node",
-    "server", "client", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
+    "server", "client", "moving", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
     "bench", "spark_connector",
     "pyspark_amqp", "cli", "__main__",
 )  # fmt: skip

@@ -26,6 +26,12 @@ TABLE = """
 /queues/{vhost}/{queue}/contents DELETE:m
 /queues/{vhost}/{queue}/get POST:m
 /queues/{vhost}/{queue}/actions POST:a
+/queues/{vhost}/{queue}/messages GET:m
+/queues/{vhost}/{queue}/messages/{position}/body GET:m
+/queues/{vhost}/{queue}/move POST:m
+/queues/{vhost}/{queue}/replay POST:m
+/jobs GET:m
+/jobs/{job} GET:m DELETE:m
 /queues/quorum/{vhost}/{queue}/status GET:m
 /queues/quorum/{vhost}/{queue}/replicas/add POST:a
 /queues/quorum/{vhost}/{queue}/replicas/delete DELETE:a
@@ -153,7 +159,7 @@ LEAST = {
     line.split()[0]: dict(each.split(":") for each in line.split()[1:]) for line in TABLE.strip().splitlines()
 }
 for _path, _methods in LEAST.items():
-    if _methods.get("GET") == "m" and "aliveness" not in _path:
+    if _methods.get("GET") == "m" and "aliveness" not in _path and "/messages" not in _path:
         _methods["GET"] = "v"  # to look is enough
 MAY = {
     "-": {"none", "viewer", "management", "policymaker", "monitoring", "administrator"},

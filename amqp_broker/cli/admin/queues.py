@@ -1,4 +1,4 @@
-"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods."""
+"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods; queue_messages.py has more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking,
 from amqp_broker.cli.admin.cells import duration
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
 from amqp_broker.cli.admin.listing import list_command
+from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.web.hints import OWN_KEY, with_hints
@@ -20,10 +21,12 @@ from amqp_broker.web.shapes import QUEUE, read_view
 
 @click.group()
 def queue() -> None:
-    """Declare, purge and delete queues; look at the group behind one."""
+    """Declare, purge and delete queues; look at their messages, move them, look at the group behind one."""
 
 
 queue.add_command(list_command("queues"), "list")
+for _command in (peek_command, move_command, replay_command):
+    queue.add_command(_command)
 
 
 @queue.command("declare")

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 500
 
 
-def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, AnyKind]:
+def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
     """All kinds, by name."""
     copies = SortedCopies(counts.broker.timers, counts.broker.clock)
-    channels, queues = Channels(counts, connections), Queues(counts)
+    queues = Queues(counts)
     channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
     records: list[type[AnyRecords]] = [
         Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
@@ -66,7 +66,8 @@ class Pages:
         self._clock = counts.broker.clock
         self._peers = peers
         self.connections = Connections(counts)
-        self.kinds = make_kinds(counts, self.connections)
+        self.channels = Channels(counts, self.connections)
+        self.kinds = make_kinds(counts, self.connections, self.channels)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,

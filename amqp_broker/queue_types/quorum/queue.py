@@ -6,7 +6,7 @@ applied the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, ConnectionException
@@ -16,9 +16,12 @@ from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
 from amqp_broker.queue_types.receipts import Receipt
 from queues.message import Message
+from queues.peeking import PeekSteps, PeekWish, peek_ready
+from queues.queue import Held
 from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
+from queues.ready import Ready
 from queues.reason import Reason
 from queues.sizes import QueueSizes
 from queues.sums import QueueSums
@@ -142,6 +145,30 @@ class QuorumQueue(QueueProxy):
         """See Queue."""
         rules = self._state()
         return rules.oldest_arrival() if rules is not None else 0
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def seen_at(self) -> str | None:
+        """See Queue: who leads its group. Other members may be behind."""
+        raft = self.group.raft
+        return "" if raft.is_leader else raft.leader or None
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue."""
+
+        machine = self.group.machine
+
+        def levels() -> list[Ready]:
+            rules = machine.queue_state(self.queue_id)
+            return rules.levels() if rules is not None else []
+
+        return peek_ready(levels, wish)
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue."""
+        group = self.group
+        rules = group.machine.queue_state(self.queue_id)
+        return rules.holdings() if rules is not None else iter(())
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from amqp_broker.web.endpoints import (
     description,
     exchanges,
     health,
+    jobs,
     limits,
     nodes,
     overview,
     parameters,
+    peek,
     permissions,
     policies,
     queues,
@@ -34,7 +36,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues, taps, audit, description,
+    quorum_queues, taps, audit, description, peek, jobs,
 )  # fmt: skip
 
 
