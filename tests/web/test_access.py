@@ -26,12 +26,12 @@ TABLE = """
 /queues/{vhost}/{queue}/contents DELETE:m
 /queues/{vhost}/{queue}/get POST:m
 /queues/{vhost}/{queue}/actions POST:a
-/queues/{vhost}/{queue}/messages GET:m
-/queues/{vhost}/{queue}/messages/{position}/body GET:m
-/queues/{vhost}/{queue}/move POST:m
-/queues/{vhost}/{queue}/replay POST:m
-/jobs GET:m
-/jobs/{job} GET:m DELETE:m
+/v1/queues/{vhost}/{queue}/messages GET:m
+/v1/queues/{vhost}/{queue}/messages/{position}/body GET:m
+/v1/queues/{vhost}/{queue}/move POST:m
+/v1/queues/{vhost}/{queue}/replay POST:m
+/v1/jobs GET:m
+/v1/jobs/{job} GET:m DELETE:m
 /queues/quorum/{vhost}/{queue}/status GET:m
 /queues/quorum/{vhost}/{queue}/replicas/add POST:a
 /queues/quorum/{vhost}/{queue}/replicas/delete DELETE:a

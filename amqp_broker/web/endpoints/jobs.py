@@ -126,9 +126,9 @@ def _is_shown(asked: Asked, job: Job) -> bool:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/queues/{vhost}/{queue}/move", move_messages),
-    Endpoint("POST", "/queues/{vhost}/{queue}/replay", replay_messages),
-    Endpoint("GET", "/jobs", list_jobs),
-    Endpoint("GET", "/jobs/{job}", show_job),
-    Endpoint("DELETE", "/jobs/{job}", end_job),
+    Endpoint("POST", "/v1/queues/{vhost}/{queue}/move", move_messages, body=MoveBody),
+    Endpoint("POST", "/v1/queues/{vhost}/{queue}/replay", replay_messages, body=ReplayBody),
+    Endpoint("GET", "/v1/jobs", list_jobs),
+    Endpoint("GET", "/v1/jobs/{job}", show_job),
+    Endpoint("DELETE", "/v1/jobs/{job}", end_job),
 )

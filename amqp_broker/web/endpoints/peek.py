@@ -72,8 +72,8 @@ def download_body(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/queues/{vhost}/{queue}/messages", peek_messages, for_viewers=False),
+    Endpoint("GET", "/v1/queues/{vhost}/{queue}/messages", peek_messages, for_viewers=False),
     Endpoint(
-        "GET", "/queues/{vhost}/{queue}/messages/{position}/body", download_body, media=_OCTETS, for_viewers=False
+        "GET", "/v1/queues/{vhost}/{queue}/messages/{position}/body", download_body, media=_OCTETS, for_viewers=False
     ),
 )

@@ -42,4 +42,4 @@ def test_route(asked: Asked) -> Answer:
     return Answer(value={key: value for key, value in answer.items() if key != "ok"})
 
 
-ENDPOINTS = (Endpoint("POST", "/v1/exchanges/{vhost}/{exchange}/route-test", test_route),)
+ENDPOINTS = (Endpoint("POST", "/v1/exchanges/{vhost}/{exchange}/route-test", test_route, body=RouteTestBody),)

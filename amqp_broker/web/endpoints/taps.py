@@ -144,7 +144,7 @@ def _without_ok(answer: JsonObject) -> JsonObject:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/traces", open_trace, Access.ADMINISTRATOR),
+    Endpoint("POST", "/v1/traces", open_trace, Access.ADMINISTRATOR, body=TraceBody),
     Endpoint("GET", "/v1/traces", list_traces, Access.ADMINISTRATOR),
     Endpoint("GET", "/v1/traces/{trace}", read_trace, Access.ADMINISTRATOR),
     Endpoint("DELETE", "/v1/traces/{trace}", close_trace, Access.ADMINISTRATOR),

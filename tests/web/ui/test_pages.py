@@ -162,6 +162,37 @@ def test_why_a_message_is_not_there(window: Browser, http: Http, name: str) -> N
     http("DELETE", f"/queues/%2F/{one}")
 
 
+def test_messages_are_looked_at_and_moved(window: Browser, http: Http) -> None:
+    hostile = "<script>window.broken=1</script>"
+    for queue in ("full", "other"):
+        assert http("PUT", f"/queues/%2F/{queue}", {"durable": True}).status == 201
+    for _ in range(25):
+        http("POST", "/exchanges/%2F/amq.default/publish", {
+            "routing_key": "full", "payload": hostile, "payload_encoding": "string", "properties": {"type": hostile},
+        })  # fmt: skip
+    try:
+        window.go("queues/%2F/full?tab=messages")
+        window.click("form:has([name=state]) button[type=submit]")
+        window.until(lambda: len(window.texts("#peeked .payload")) == 20, "a page of messages")
+        assert window.texts("#peeked .payload") == [hostile] * 20
+        window.click("#peeked > button")
+        window.until(lambda: len(window.texts("#peeked .payload")) == 25, "the rest")
+        assert window.driver.execute_script("return window.broken") is None
+        assert http.get("/queues/%2F/full")["messages_ready"] == 25
+        window.driver.execute_script("document.querySelector('[name=way]').value = 'queue'")
+        window.find("form:has([name=way]) [name=name]").send_keys("other")
+        window.click("form:has([name=way]) button[type=submit]")
+        window.until(lambda: "25 of 25 messages would be moved." in window.texts("#survey > p"), "what would happen")
+        window.click("#move")
+        window.find("dialog input").send_keys("full")
+        window.click("dialog button.danger")
+        window.until(lambda: any("done: 25 of 25 moved" in each for each in window.texts("#job")), "the job's end")
+        assert http.get("/queues/%2F/other")["messages_ready"] == 25
+    finally:
+        for queue in ("full", "other"):
+            http("DELETE", f"/queues/%2F/{queue}")
+
+
 def test_messages_are_watched_live_and_traced(window: Browser, http: Http) -> None:
     http("PUT", "/queues/%2F/seen", {"durable": True})
     said = {"routing_key": "seen", "properties": {}, "payload": "<b>live</b>", "payload_encoding": "string"}

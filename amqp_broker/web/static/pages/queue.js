@@ -9,6 +9,7 @@ import { crumbs, facts, figures, heading, tabs } from "../facts.js";
 import { count, duration, json, octets, rate, short, time } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { publishForm, getForm } from "../messages.js";
+import { moveForm, peekForm } from "../peek.js";
 import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
 import { stateBadge } from "./queues.js";
@@ -22,7 +23,7 @@ export function queuePage(vhost, name) {
   const parts = { figures: h("section"), queued: chart(), rates: chart(), facts: h("section"), consumers: h("section"), configuration: h("section"), danger: h("section") };
   const bindings = bindingTable(`${where}/bindings`, { vhost, isWith: "destination", add: { name, kind: "queue" } });
   const overview = h("div", {}, parts.figures, h("section", { class: "charts" }, parts.queued, parts.rates), parts.facts);
-  const messages = h("div", { class: "columns" }, getForm(vhost, name), publishForm(vhost, "", name));
+  const messages = h("div", { class: "columns" }, peekForm(vhost, name), moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
   const danger = dangerPart(where, name);
   const quorum = quorumPart(vhost, name);
   let isQuorum = false;
