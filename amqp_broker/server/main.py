@@ -27,6 +27,7 @@ from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
+from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
@@ -90,6 +91,7 @@ def start_logging(config: Config) -> RepeatedLines:
 
 def _serve(config: Config, lines: RepeatedLines) -> int:
     raise_limit()
+    manager = ServiceManager(os.environ)
     token = secrets.token_hex(_TOKEN_OCTETS)
     management = ManagementProcess(config, token)
     listeners = Listeners(config, has_own=management.is_wanted)
@@ -113,7 +115,7 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, listeners, cluster, lines, management)
+        run = Run(config, node, disk, listeners, cluster, lines, management, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:
         management.close_sockets()
@@ -199,7 +201,9 @@ class Run:
         cluster: ClusterSide,
         lines: RepeatedLines,
         management: ManagementProcess,
+        manager: ServiceManager,
     ) -> None:
+        self._manager = manager
         self._lines = lines
         self._management = management
         self._config = config
@@ -227,6 +231,7 @@ class Run:
             if is_ready:
                 self._facts.listens(self._listeners.facts())
                 _say(f"ready {self._listeners.open(driver)}")
+                self._manager.ready(loop)
                 self._start_management()
                 await self._end()
             await self._leave()
@@ -304,6 +309,7 @@ class Run:
                     return False
                 if time.monotonic() >= told_at:
                     log.info("%s", describe())
+                    self._manager.waits(describe())
                     pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
                     told_at = time.monotonic() + pause_s
             return True
@@ -319,6 +325,7 @@ class Run:
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
         self._facts.ends()
+        self._manager.stops()
         self._management.tell_to_stop()
         self._listeners.close()
         if self._driver.failed.done():
