@@ -28,6 +28,7 @@ from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.reloading import Reloading
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
+from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
@@ -96,6 +97,7 @@ def _serve(
     config: Config, read_again: Callable[[], Config], handler: logging.Handler, lines: RepeatedLines
 ) -> int:
     raise_limit()
+    manager = ServiceManager(os.environ)
     token = secrets.token_hex(_TOKEN_OCTETS)
     management = ManagementProcess(config, token)
     listeners = Listeners(config, has_own=management.is_wanted)
@@ -120,7 +122,7 @@ def _serve(
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
         reloading = Reloading(config, read_again, handler, listeners.use, node.audit)
-        run = Run(config, node, disk, listeners, cluster, lines, management, reloading)
+        run = Run(config, node, disk, listeners, cluster, lines, management, reloading, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:
         management.close_sockets()
@@ -215,8 +217,10 @@ class Run:
         lines: RepeatedLines,
         management: ManagementProcess,
         reloading: Reloading,
+        manager: ServiceManager,
     ) -> None:
         self._reloading = reloading
+        self._manager = manager
         self._lines = lines
         self._management = management
         self._config = config
@@ -247,6 +251,7 @@ class Run:
                 self._facts.listens(self._listeners.facts())
                 self._audit.record_own("node.start", details={"version": __version__})
                 _say(f"ready {self._listeners.open(driver)}")
+                self._manager.ready(loop)
                 self._start_management()
                 await self._end()
             await self._leave()
@@ -327,6 +332,7 @@ class Run:
                     return False
                 if time.monotonic() >= told_at:
                     log.info("%s", describe())
+                    self._manager.waits(describe())
                     pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
                     told_at = time.monotonic() + pause_s
             return True
@@ -343,6 +349,7 @@ class Run:
         """Part from clients and members, in peace if the node has not failed."""
         self._facts.ends()
         self._audit.record_own("node.stop")
+        self._manager.stops()
         self._management.tell_to_stop()
         self._listeners.close()
         if self._driver.failed.done():
