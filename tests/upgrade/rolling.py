@@ -53,6 +53,7 @@ class Rolling:
         self.earlier = earlier
         self._programs = {False: earlier, True: later}
         self.told: list[str] = []
+        self.complaints: list[str] = []
 
     async def make(self, kind: Step, seconds: float) -> Fault:
         """One step; its node is the only one that is ever away."""
@@ -71,6 +72,7 @@ class Rolling:
         if not await node.wait_ready(START_TIMEOUT_S):
             made.complaints.append(f"{kind.value}: {node.name} does not get ready:\n{node.log_tail()}")
         made.healed = now()
+        self.complaints += made.complaints
         if kind.is_upgrade:
             await self._use_what_is_new(node)
         await pause(seconds)

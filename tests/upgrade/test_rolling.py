@@ -4,6 +4,7 @@ through: nothing that was confirmed is lost, and clients see nothing but the rec
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from random import Random
@@ -23,6 +24,8 @@ LONG = (
     Step.UPGRADE_N1, Step.UPGRADE_N2, Step.BACK_N2, Step.BACK_N1,
     Step.UPGRADE_N3, Step.UPGRADE_N2, Step.BACK_N3, Step.UPGRADE_N1, Step.UPGRADE_N3,
 )  # fmt: skip
+#: A clean run takes a tenth of it.
+LIMIT_S = 400.0
 #: Other tests share the processors, and the earlier version is not compiled.
 OUTAGE_LIMIT_S = 15.0
 #: All that a client may meet: its connection ends when its node does, and takes what is on it along.
@@ -46,7 +49,12 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> Rolling:
         scene = Rolling(cluster, earlier, Program())
         campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S)
         await campaign.prepare()
-        done = await campaign.run(steps, REST_S)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                done = await campaign.run(steps, REST_S)
+        except TimeoutError:  # clients wait for ever for a node that does not start
+            tails = "\n".join(f"{node.name}:\n{node.log_tail()}" for node in cluster.nodes.values())
+            pytest.fail(f"not over after {LIMIT_S} s; {scene.told}, {scene.complaints}\n{tails}")
     finally:
         statuses = await cluster.stop()
     assert done.findings.violations == [], scene.told
