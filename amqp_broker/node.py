@@ -124,6 +124,7 @@ PARTS = (
 _RELIEF_REST_MS = 100
 #: What `Node.synced` calls, in this order.
 SYNCED = (
+    "count_sync",  # how long it took
     "store.synced",  # what was moved may leave its segment
     "replication.synced",  # what is on this disk is acknowledged, and may so be committed
     "remote_queues.synced",
@@ -575,12 +576,15 @@ class Node:
             return None
         return SyncJob(position, store.journal, batch, pages)
 
+    def _count_sync(self, job: SyncJob) -> None:
+        self.disk_counts.add(job.journal_bytes, job.seconds)
+
     def synced(self, job: SyncJob, now: int) -> None:
         """A job has run: what waited for it is confirmed and answered."""
         self.set_time(now)
         self._is_syncing = False
         job.finish()
-        self.disk_counts.add(job.journal_bytes, job.seconds)
+        self._count_sync(job)
         self._shortened_at = -1
         position = self._synced_position = job.position
         self.store.synced(position)

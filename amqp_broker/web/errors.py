@@ -62,8 +62,7 @@ def method_not_allowed(allowed: str) -> ApiError:
 
 
 def too_large(limit_bytes: int) -> ApiError:
-    """What is left of the body is not read."""
-    return ApiError(413, "payload_too_large", f"a body here has at most {limit_bytes} octets", {"connection": "close"})
+    return ApiError(413, "payload_too_large", f"a body here has at most {limit_bytes} octets")
 
 
 def node_gone(reason: str) -> ApiError:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -67,7 +68,8 @@ class TimedProtocol(H11Protocol):
         if self._is_busy() or self.transport.is_closing():
             return
         self.silent[self] = None
-        if self.conn.trailing_data[0]:
+        # The rest of a refused body is read and dropped, or its client would not read the answer; but not for ever.
+        if self.conn.trailing_data[0] or self.conn.their_state is h11.SEND_BODY:
             self._wait()
 
     def pause_writing(self) -> None:
