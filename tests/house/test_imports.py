@@ -74,8 +74,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "amqp_broker.__init__": (*EMBEDDED, VERSION),
     "amqp_broker.server": (CORE, VERSION, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.web": (
-        PROTOCOL, CLIENT, MOVING, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "uvloop", "msgspec",
-        *OWN_SETTINGS,
+        PROTOCOL, CLIENT, MOVING, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "h11", "uvloop",
+        "msgspec", *OWN_SETTINGS,
     ),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
