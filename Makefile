@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain package-test check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-plain package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -71,6 +71,9 @@ test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (
 package-test: setup $(VENV)/tools.stamp ## build wheel and sdist, compiled and plain, install and run them beside a stranger's packages
 	@$(PY) -m pytest tests/packaging -m "long or not long" $(PYTEST_ARGS)
 
+test-upgrade: setup $(VENV)/tools.stamp ## upgrade a cluster of the version before, node by node under load, and back
+	@$(PY) -m pytest tests/upgrade -m "long or not long" $(PYTEST_ARGS)
+
 check: lint types test ## what CI runs: lint, types, and the tests both ways
 
 lint: $(VENV)/tools.stamp ## ruff
@@ -122,10 +125,11 @@ spark-chaos: setup $(VENV)/tools.stamp ## Spark, brokers and leaders killed or s
 bench-spark: setup $(VENV)/tools.stamp ## messages a second from the broker into Spark; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.spark $(ARGS)
 
-docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/compatibility.md, operations.md and cluster-links.md, and the man page, anew
+docs: setup $(VENV)/tools.stamp ## write docs/configuration.md and the tables of docs/architecture.md, compatibility.md, operations.md and cluster-links.md, and the man page, anew
 	@mkdir -p docs
 	$(VENV)/bin/amqp-broker config --markdown > docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
+	$(PY) -m tests.docs.architecture_page
 	$(PY) -m tests.docs.compatibility_page
 	$(PY) -m tests.docs.operations_page
 	$(PY) -m tests.docs.cluster_links_page

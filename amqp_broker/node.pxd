@@ -62,6 +62,8 @@ cdef class Node:
     cdef dict _links
     cdef public object leases
     cdef object _waiting_logins
+    cdef public object audit
+    cdef object _audit_work
     cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links
@@ -73,6 +75,7 @@ cdef class Node:
     cdef object _projection
     cdef public object answers
     cdef public object timings
+    cdef public object disk_counts
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

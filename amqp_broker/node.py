@@ -3,7 +3,8 @@
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
              peer_connected  receive_peer  peer_disconnected
     output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
-                 checked, whether a sync is wanted, next deadline; take_dirty(), take_peers() -> two of these, earlier
+                 checked, the audit log's files, whether a sync is wanted, next deadline; take_dirty(), take_peers()
+                 -> two of these, earlier
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -22,6 +23,8 @@ import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from amqp_broker.audit.audit_log import AuditLog
+from amqp_broker.audit.work import AuditWork
 from amqp_broker.auth.hashing import PasswordHash
 from amqp_broker.auth.service_account import ServiceAccount
 from amqp_broker.channel.assemblies import Assemblies
@@ -47,6 +50,7 @@ from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import FOLDER_FORMATS
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
@@ -59,6 +63,7 @@ from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.clock import TurnClock
+from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
@@ -70,6 +75,7 @@ from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
 from raft.host import RaftHost
 from storage.disk import Disk
+from storage.folder_format import raise_format
 from storage.journal import Journal
 from storage.page_store import PageStore
 
@@ -109,6 +115,7 @@ PARTS = (
     "clients.take_dropped",
     "pauses.take_reading",
     "hashing.take",
+    "audit.take",  # behind all that may have something to be written down
     "wants_sync",
     "next_deadline",
     "clients.take_dirty",  # the last: whoever was called above may have said something
@@ -117,6 +124,7 @@ PARTS = (
 _RELIEF_REST_MS = 100
 #: What `Node.synced` calls, in this order.
 SYNCED = (
+    "count_sync",  # how long it took
     "store.synced",  # what was moved may leave its segment
     "replication.synced",  # what is on this disk is acknowledged, and may so be committed
     "remote_queues.synced",
@@ -134,7 +142,8 @@ class Turn:
     dirty: connections with output. What is in it needs no disk, or is on it: confirms, and answers to what was written.
     dropped: connections to be closed: our half when the output is written, or both at once (`is_abandoned`).
     reading: connections whose `is_paused` has changed.
-    checks: passwords to be compared or hashed anywhere, each to be brought back with `checked`.
+    checks: passwords to be compared or hashed, and files of the audit log to be written or read, anywhere; each to be
+    brought back with `checked`.
     peers: frames for other nodes, by name, in order. A leader's appends before its own sync; votes, and answers to
     appends, behind the sync of what they promise; what other nodes hear of the queues that live here: deliveries at
     once, confirms behind the sync.
@@ -149,7 +158,7 @@ class Turn:
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
-        checks: list[PasswordCheck | PasswordHash],
+        checks: list[PasswordCheck | PasswordHash | AuditWork],
         peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
         next_deadline: int | None,
@@ -191,7 +200,9 @@ class Node:
         self._projection = Projection(
             self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
         )
-        self._replicate(random_bytes)
+        self._replicate(random_bytes, disk)
+        self.audit = AuditLog(config, disk, self.clock, self.timers)
+        self._audit_work = self.audit.waiting
         self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock, journal, lambda: self.alarms.is_on,
@@ -216,16 +227,17 @@ class Node:
         )
         handshake = Handshake(
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
-            self.timers, self.clock, ServiceAccount(service_token),
+            self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
         )  # fmt: skip
+        self.disk_counts = DiskCounts()
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
             self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
-            lambda: self.timings,
+            lambda: self.timings, self.disk_counts,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.begin, counts, self.tenants,
+            self.answers.begin, counts, self.tenants, self.audit, self.remote_queues.home,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
         self._begin(now)
@@ -241,13 +253,14 @@ class Node:
             self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
+            self.audit,
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
 
-    def _replicate(self, random_bytes: Callable[[int], bytes]) -> None:
+    def _replicate(self, random_bytes: Callable[[int], bytes], disk: Disk) -> None:
         """What it agrees on with other nodes, and keeps as they do."""
         config, broker = self.config, self.broker
         self.tenants = Tenants()
@@ -264,6 +277,7 @@ class Node:
         self.replication = Replication(
             config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
+            lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
         broker.join(self.replication, self.groups)
         self.acquaintances = self.replication.acquaintances
@@ -277,8 +291,13 @@ class Node:
             self.broker.metadata,
             self.timers,
             lambda: self.is_ready,
-            lambda: self.alarms.is_disk_useless,
+            self._why_not_leading,
         )
+
+    def _why_not_leading(self) -> str:
+        if self.alarms.is_disk_useless:
+            return "the disk of this node takes nothing"
+        return "this node is drained" if self.facts.is_drained else ""
 
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
@@ -319,6 +338,7 @@ class Node:
         one of several is when it has heard from the others (`is_ready`). Raises StorageError, OSError."""
         self.set_time(now)
         self.broker.recover(now)
+        self.audit.open()
         self.replication.open(now)
         self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_position = self._journal.position
@@ -452,11 +472,13 @@ class Node:
         self.alarms.forget(connection)
         self.clients.forget(connection)
 
-    def checked(self, check: PasswordCheck | PasswordHash, now: int) -> None:
+    def checked(self, check: PasswordCheck | PasswordHash | AuditWork, now: int) -> None:
         """A check of `Turn.checks` has run."""
         self.set_time(now)
         if isinstance(check, PasswordHash):
             self.hashing.done(check)
+        elif isinstance(check, AuditWork):
+            self.audit.done(check)
         else:
             self.logins.checked(check)
 
@@ -479,7 +501,7 @@ class Node:
 
     def _admitted(self, name: str, now: int) -> None:
         """What another node says counts from now on."""
-        self.tenants.link_up(name)
+        self.tenants.link_up(name, self.acquaintances.level_of(name))
         self.replication.peer_connected(name, now)
         self.remote_queues.peer_connected(name, now)
         self.membership.peer_connected(name)
@@ -554,11 +576,15 @@ class Node:
             return None
         return SyncJob(position, store.journal, batch, pages)
 
+    def _count_sync(self, job: SyncJob) -> None:
+        self.disk_counts.add(job.journal_bytes, job.seconds)
+
     def synced(self, job: SyncJob, now: int) -> None:
         """A job has run: what waited for it is confirmed and answered."""
         self.set_time(now)
         self._is_syncing = False
         job.finish()
+        self._count_sync(job)
         self._shortened_at = -1
         position = self._synced_position = job.position
         self.store.synced(position)
@@ -582,7 +608,8 @@ class Node:
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
-        checks: list[PasswordCheck | PasswordHash] = [*self.logins.take()] if self._waiting_logins else []
+        checks: list[PasswordCheck | PasswordHash | AuditWork]
+        checks = [*self.logins.take()] if self._waiting_logins else []
         replication, groups, remote_queues = self.replication, self.groups, self.remote_queues
         if self.turn_share.copies:
             self.turn_share.work(now)
@@ -617,6 +644,8 @@ class Node:
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
+        if self._audit_work:
+            checks += self.audit.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
 

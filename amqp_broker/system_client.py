@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 SYSTEM_EXCHANGE: Final = "amq.system"
+#: A node that is drained lets administrators in who call themselves so (amqp_broker/auth/session.py).
+CLIENT_NAME: Final = "amqp-broker system client"
 
 
 class SystemRequestError(Exception):
@@ -39,7 +41,7 @@ class SystemClient:
     def __init__(
         self, url: str, ssl_context: SSLContext | None = None, timeout: float | None = DEFAULT_TIMEOUT
     ) -> None:
-        self._connection = Connection.open(url, timeout, ssl_context=ssl_context, name="amqp-broker system client")
+        self._connection = Connection.open(url, timeout, ssl_context=ssl_context, name=CLIENT_NAME)
         self._channel = self._connection.channel()
 
     def request(self, verb: str, **fields: object) -> dict[str, Any]:  # JSON: what the broker answers

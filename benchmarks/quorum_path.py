@@ -32,6 +32,7 @@ import click
 
 import amqp_broker  # noqa: F401  # decides which modules run
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import LEVEL
 from amqp_broker.links.tenants import Tenants
 from benchmarks.brokers import own_environment, temporary_folder
 from benchmarks.instructions import check_valgrind, read_total
@@ -216,7 +217,7 @@ class Room:
         for node in self.nodes.values():
             for other in NAMES:
                 if other != node.name:
-                    node.tenants.link_up(other)
+                    node.tenants.link_up(other, LEVEL)
                     node.host.peer_connected(other, self.now)
             for group, machine in node.machines.items():
                 node.host.open_group(group, machine, NAMES, self.now)

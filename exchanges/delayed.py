@@ -72,6 +72,12 @@ class DelayedExchange(Exchange):
     def bindings_to(self, destination: Destination) -> list[Binding]:
         return self.inner.bindings_to(destination)
 
+    def destinations(self) -> list[Destination]:
+        return self.inner.destinations()
+
+    def some_bindings_to(self, destination: Destination, most: int) -> list[Binding]:
+        return self.inner.some_bindings_to(destination, most)
+
     def is_bound_to(self, destination: Destination) -> bool:
         return self.inner.is_bound_to(destination)
 

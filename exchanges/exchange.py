@@ -17,7 +17,8 @@ Invariants:
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from exchanges.bindings import Binding, Destination, Identity, identity
@@ -77,6 +78,15 @@ class Exchange:
     def bindings_to(self, destination: Destination) -> list[Binding]:
         """The bindings to one destination in the order of binding."""
         return [_plain(binding) for binding in self._held.get(self._stored(destination), {}).values()]
+
+    def destinations(self) -> list[Destination]:
+        """Where bindings lead, in the order of the first binding of each."""
+        return [Destination(each.kind, each.name) for each in self._held] if self._renamed else list(self._held)
+
+    def some_bindings_to(self, destination: Destination, most: int) -> list[Binding]:
+        """As `bindings_to`, so many at most: it costs by these."""
+        held = self._held.get(self._stored(destination), {})
+        return [_plain(binding) for binding in islice(held.values(), most)]
 
     def keys_to(self, destination: Destination, most: int) -> list[str] | None:
         """The binding keys to one destination; None where there are more than `most`."""
@@ -175,6 +185,21 @@ class Exchange:
         if self._leaving:
             return [each for each in destinations if each not in self._leaving]
         return destinations
+
+    def reached_by_all(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> list[Destination]:
+        """Where a message with several keys goes: a destination once for each key that leads there."""
+        destinations = self.reached(routing_keys[0], facts)
+        if self.reads_every_key:
+            for routing_key in routing_keys[1:]:
+                destinations += self.reached(routing_key, facts)
+        return destinations
+
+    def leads_alone(self, binding: Binding, routing_keys: Sequence[str], facts: MessageFacts | None) -> bool:
+        """Whether a message would go where this binding leads if there were no other: what a type says, whatever it
+        is, of an exchange with nothing else."""
+        alone = type(self)(self.arguments)
+        alone.bind(binding.destination, binding.binding_key, binding.arguments)
+        return bool(alone.reached_by_all(routing_keys, facts))
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         """Where what is linked leads for this routing key, each destination once: what a type has to say."""

@@ -20,6 +20,8 @@ cdef class ExchangeEntry:
     cdef public bint was_bound
     cdef public long long version
     cdef public object arguments
+    cdef public long long published_in
+    cdef public long long published_out
 
 @cython.final
 cdef class Router:

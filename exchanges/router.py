@@ -46,7 +46,8 @@ class UnknownExchange(LookupError):
 @dataclasses.dataclass
 class ExchangeEntry:
     """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy). `version`
-    is another number whenever a route from here may have changed."""
+    is another number whenever a route from here may have changed. published_in: how many messages came to it,
+    published_out: to how many queues they went; both as far as who publishes has counted them."""
 
     name: str
     exchange: Exchange
@@ -57,6 +58,13 @@ class ExchangeEntry:
     was_bound: bool = False
     version: int = 0
     arguments: Mapping[str, object] | None = None
+    published_in: int = 0
+    published_out: int = 0
+
+    def count(self, messages: int, queues: int) -> None:
+        """So many messages more came to it, and went to so many queues each."""
+        self.published_in += messages
+        self.published_out += messages * queues
 
 
 class Route:
@@ -315,10 +323,7 @@ class Router:
             if exchange.delays and not follow_delayed and facts is not None and delay_of(facts.headers) > 0:
                 delayed.append(entry.name)
                 continue
-            destinations = exchange.reached(routing_keys[0], facts)
-            if exchange.reads_every_key:
-                for routing_key in routing_keys[1:]:
-                    destinations += exchange.reached(routing_key, facts)
+            destinations = exchange.reached_by_all(routing_keys, facts)
             if entry.name == DEFAULT_EXCHANGE and len(destinations) < len(routing_keys):
                 is_cacheable = False
             following: list[str] = []

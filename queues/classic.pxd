@@ -70,6 +70,7 @@ cdef class ClassicQueue(QueueRules):
     cdef void _leave_page(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1
     @cython.locals(letters=Letters)
+    cpdef int drop(self, Entry entry, object reason) except -1
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int bury_refused(self, Message message) except -1
     cpdef int discarded(self, Py_ssize_t messages) except -1

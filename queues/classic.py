@@ -43,6 +43,7 @@ from queues.reason import Reason
 from queues.recovery import RecoveredQueue
 from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
+from queues.sizes import held_by, is_stored
 from queues.store import MessageStore
 from queues.sums import QueueSums
 from queues.timers import Timer, Timers
@@ -154,6 +155,11 @@ class ClassicQueue(QueueRules):
         sums.acked += self.settled_count - self.auto_acked - self.unconsumed - self.fetched_no_ack
         self.add_gets(sums)
         self.add_drops(sums)
+
+    def held_entries(self) -> Iterator[Entry]:
+        """See QueueRules: those with a durable copy first, which the queue itself knows."""
+        yield from self.held.values()
+        yield from (entry for entry in held_by(self.dispatcher.consumers) if not is_stored(entry))
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
@@ -387,6 +393,12 @@ class ClassicQueue(QueueRules):
             if not self.settled:
                 self.store.settling(self)
             self.settled.append(sequence)
+
+    def drop(self, entry: Entry, reason: Reason) -> None:
+        """See QueueRules; who observes messages is told."""
+        if self.store.on_drop is not None:
+            self.store.on_drop(self, entry.message, reason)
+        QueueRules.drop(self, entry, reason)
 
     def bury(self, entry: Entry, reason: Reason) -> None:
         """It becomes a dead letter; its copy here is kept until `settle_letter`."""

@@ -2,6 +2,7 @@
 
     publish -> ... -> dispatch: to consumers with credit -> ack | reject | put_back | take_back
     consume, fetch, clear, count: whatever may have to ask elsewhere says what came of it to `then`
+    peek, holdings: what it holds, for who only looks
 
 `then(refusal, ...)` is called once, maybe before the method returns, and is the last thing that the queue does: it may
 raise. `refusal` is an exception, AMQP's or a QueueRefusal, that says why the queue does not do it, or None.
@@ -13,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queues.consumer import Consumer
-from queues.message import Message
+from queues.message import Delivery, Message
 from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
@@ -37,8 +38,21 @@ class Departure(Protocol):
     def tell(self) -> None:
         """The log is told."""
 
+class Held(NamedTuple):
+    """A message that a consumer holds. node, number: whose consumer it is, and that node's number of it. since: when it
+    was delivered, milliseconds since the epoch, 0 where that is not known."""
+
+    delivery: Delivery
+    node: str
+    number: int
+    tag: str
+    since: int
+
+
 if TYPE_CHECKING:
     from queues.lease_source import LeasedAt, LeaseSource
+    from queues.peeking import PeekSteps, PeekWish
+    from queues.sizes import QueueSizes
 
 
 class Queue:
@@ -135,8 +149,33 @@ class Queue:
         known, or nothing is ready."""
         return 0
 
+    def sizes(self) -> QueueSizes | None:
+        """What its messages take; None where that is not known here."""
+        return None
+
+    def would_deliver(self) -> bool | None:
+        """Whether a message that came now would go to a consumer at once, as far as can be seen; None where that is not
+        known here."""
+        return None
+
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""
+        return None
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def seen_at(self) -> str | None:
+        """The node that knows best what it holds, "" for this one; None while there is none. Only that one is asked to
+        `peek`."""
+        return self.home
+
+    def peek(self, wish: PeekWish) -> PeekSteps | None:
+        """The ready messages, to be looked at without any trace; None where its type does not show them."""
+        return None
+
+    def holdings(self) -> Iterator[Held | None] | None:
+        """The messages that consumers hold, in no order, where the queue itself knows by whom, which spares asking all
+        channels; None: a slice is over. None at all where only the channels of this node know."""
         return None
 
     def is_abandoned(self) -> bool:

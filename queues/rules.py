@@ -22,6 +22,9 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 import cython
 
 from queues.arguments import TIME_MAX, Overflow, QueueArguments
@@ -29,10 +32,12 @@ from queues.consumer import Consumer
 from queues.dispatcher import Dispatcher
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.peeking import PeekSteps, PeekWish, peek_ready
 from queues.priority import PriorityReady
 from queues.queue import Queue
 from queues.ready import Ready
 from queues.reason import Reason
+from queues.sizes import QueueSizes, held_by
 from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
@@ -40,6 +45,8 @@ if not cython.compiled:
     from queues.message import make_entry
     from queues.page import packed_size
 
+#: So many consumers are looked at, where one would do.
+_SOME = 16
 #: A page keeps 16 bits of it.
 _MOST_RETURNS = 65_535
 _TIME_MAX = TIME_MAX
@@ -100,6 +107,26 @@ class QueueRules(Queue):
         """See Queue. What is on a page is not unpacked for that."""
         arrivals = [level.head[0].message.timestamp for level in self.levels() if level.head]
         return int(min(arrivals)) if arrivals else 0
+
+    def sizes(self) -> QueueSizes:
+        """See Queue."""
+        return QueueSizes(self)
+
+    def would_deliver(self) -> bool:
+        """See Queue: of very many consumers a few are looked at."""
+        return not self.ready.count and any(each.is_waiting for each in islice(self.dispatcher.consumers, _SOME))
+
+    def stores_all(self) -> bool:
+        """Whether every message has a durable copy."""
+        return False
+
+    def held_entries(self) -> Iterator[Entry]:
+        """Some of what consumers hold."""
+        return held_by(self.dispatcher.consumers)
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue."""
+        return peek_ready(self.levels, wish)
 
     def add_drops(self, sums: QueueSums) -> None:
         """Add what was published to it and dropped."""

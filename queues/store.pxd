@@ -13,6 +13,7 @@ cdef class MessageStore:
     cdef public long long journal_limit_bytes
     cdef public long long position
     cdef public unsigned int retiring_segment
+    cdef public object on_drop
     cdef public long long retiring_position
     cdef object _releasing
     cdef list _settling

@@ -77,12 +77,18 @@ class MessageStore:
         self._logs: dict[int, dict[int, None]] = {}
         self._dropping: list[int] = []
         self._spared: dict[int, bool] = {}  # queue id: whether its pages are to be dropped as soon as that is allowed
+        #: Told of a queue, a message that it gives up, and why.
+        self.on_drop: Callable[[Any, Message, Any], None] | None = None
         #: How many octets of others (the logs of groups) the journal has to hold.
         self._live_elsewhere: Callable[[], int] | None = None
 
     def count_elsewhere(self, live_bytes: Callable[[], int]) -> None:
         """Others have something in the journal too: so many octets."""
         self._live_elsewhere = live_bytes
+
+    def watch_drops(self, on_drop: Callable[[Any, Message, Any], None] | None) -> None:
+        """Somebody wants to be told of what queues give up; None: nobody does any more."""
+        self.on_drop = on_drop
 
     # -- writing -------------------------------------------------------------------------------------------------
 

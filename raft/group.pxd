@@ -9,6 +9,7 @@ cdef class Group:
     cdef object _seen_leader
     cdef long long _seen_transfers
     cdef dict _dirty
+    cdef public object leaders
 
     @cython.locals(member=MemberState)
     cpdef bint propose(self, bytes data) except -1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raft.campaign import Campaign
 from raft.errors import RaftStopped
+from raft.leader_changes import LeaderChanges
 from raft.leadership import Leadership
 from raft.member import Member
 from raft.membership import MembershipResult, TransferResult
@@ -44,7 +46,7 @@ class GroupStatistics:
 
 
 class Group:
-    """One group on this node. RaftHost.open_group makes it."""
+    """One group on this node. RaftHost.open_group makes it. leaders: who has led it."""
 
     is_deleted = False
 
@@ -56,6 +58,7 @@ class Group:
         self._seen_role: object = None
         self._seen_leader: str | None = None
         self._seen_transfers = 0
+        self.leaders = LeaderChanges()
         self._dirty = dirty  # the host's: groups that have something to send
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -212,6 +215,10 @@ class Group:
 
     def _announce(self, member: Member) -> None:
         """Tell the machine if its role is another one (a role has one term)."""
+        if isinstance(member.role, Campaign):
+            self.leaders.campaigns(member.role.is_transfer)
+        voters = member.configuration.voters
+        self.leaders.seen(member.leader, member.current_term, member.is_leader, voters == (member.node_id,), member.now)
         state = (member.is_leader, member.leader, member.current_term, member.role.transfers_given_up)
         if state != self._announced:
             self._announced = state

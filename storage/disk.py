@@ -40,6 +40,10 @@ class Pending(Protocol):
         """What it returned, waited for if need be. Raises what it raised."""
         ...
 
+    def done(self) -> bool:
+        """Whether `result` does not wait."""
+        ...
+
 
 class Disk(Protocol):
     """What storage asks of a disk. Every verb may raise OSError; offsets, lengths and sizes are in octets."""

@@ -14,14 +14,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from storage.aside import DAMAGED_FOLDER, Aside
 from storage.checksums import first_wrong
-from storage.disk import Disk, Octets
+from storage.disk import Disk, Octets, Pending
 from storage.errors import CorruptRecord
 from storage.read_ahead import ReadAhead
 from storage.records import HEADER_BYTES, Fault, RecordKind, check_header, pack_header, payload_length
@@ -86,6 +86,21 @@ class PageSync:
                 self._disk.sync_folder(folder)
 
 
+class _AtOnce:
+    """A Pending of a disk that has no background: read when somebody asks for it."""
+
+    def __init__(self, fetch: Callable[[], bytes]) -> None:
+        self._fetch = fetch
+
+    def done(self) -> bool:
+        """See Pending."""
+        return True
+
+    def result(self) -> bytes:
+        """See Pending."""
+        return self._fetch()
+
+
 class PageStore:
     """All queues' pages. See the module's docstring."""
 
@@ -140,6 +155,13 @@ class PageStore:
         """
         found = self._ahead.take(queue_id, location)
         return found or (read_stretch(self._disk, queue_id, [location]), HEADER_BYTES)
+
+    def begin_read(self, queue_id: int, location: PageLocation) -> tuple[Pending, int]:
+        """Read a page for who only looks, in the background where the disk has one; nothing that was fetched ahead is
+        taken for it. Returns the octets to be, and where among them the page begins. The result raises as `read` does.
+        """
+        fetch = partial(read_stretch, self._disk, queue_id, [location])
+        return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
 
     def verify(self, queue_id: int, location: PageLocation) -> None:
         """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from amqp_broker.auth.session import Session
+from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.metadata.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 #: What users cannot be called.
 RESERVED_PREFIX: Final = "amq."
-SERVICE_USER: Final = "amq.management"
 
 
 class ServiceAccount:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from amqp_broker.auth.permissions import Action, Permission, TopicPermission
 from amqp_broker.errors import refused
@@ -10,6 +10,10 @@ from amqp_broker.errors import refused
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.protocol.fields import Table
+
+#: The node's own user (service_account.py), and how those call themselves who ask `amq.system`.
+SERVICE_USER: Final = "amq.management"
+TOOL_NAME: Final = "amqp-broker system client"
 
 
 class Session:
@@ -90,6 +94,14 @@ class Session:
     def has_tag(self, tag: str) -> bool:
         """Whether the user has this tag, as administrator or impersonator."""
         return tag in self.tags()
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether an administrator asks `amq.system` here, or the management process works for somebody: such a
+        connection is let in, and stays, where clients are sent away."""
+        if SERVICE_USER in (self.user, self.acting):
+            return True
+        return self.connection_name == TOOL_NAME and self.has_tag("administrator")
 
     def tags(self) -> tuple[str, ...]:
         """The user's tags; none of a user who has been deleted."""

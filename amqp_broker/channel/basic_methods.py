@@ -18,6 +18,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.reply_to import REPLY_TO
+from amqp_broker.routing.taps import DELIVERED, REJECTED, RETURNED
 from queues.message import Delivery, Message
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
             getter.credit -= 1
             tag = channel.hold(delivery)
         _reply_with_message(channel, tag, is_redelivered, message, left)
+        if channel.is_traced:
+            channel.trace(DELIVERED, getter, message, is_redelivered)
 
     def give_back(delivery: Delivery | None, left: int) -> None:
         if delivery is not None:
@@ -228,6 +231,8 @@ def on_basic_reject(channel: Channel, method: methods.BasicReject) -> None:
 
 def settle_negatively(channel: Channel, entries: list[Delivery], requeue: bool) -> None:
     """Put deliveries back to their original positions, or refuse them for good (dead letters)."""
+    if channel.is_traced:
+        channel.trace_settled(RETURNED if requeue else REJECTED, entries)
     queues: dict[Queue, None] = {}
     if requeue:
         return_entries(channel, entries, queues)

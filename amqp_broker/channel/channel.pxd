@@ -51,8 +51,12 @@ cdef class Channel:
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
     cdef public long long published
+    cdef public long long counted
+    cdef public bytes exchange
     cdef public Confirms confirms
     cdef public object transaction
+    cdef public bint is_traced
+    cdef public bint settles_specially
     cdef public dict consumers
     cdef public list unacked
     cdef public unsigned long long first_tag
@@ -92,6 +96,7 @@ cdef class Channel:
     @cython.locals(unacked=list)
     cpdef unsigned long long hold(self, Delivery entry) except? 0
     cpdef unsigned long long pass_tag(self) except? 0
+    cpdef void trace(self, str what, ChannelConsumer consumer, Message message, bint is_redelivered) except *
     @cython.locals(connection=Client)
     cdef int write_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
                            bint is_redelivered, Message message) except -1

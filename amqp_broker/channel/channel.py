@@ -32,6 +32,7 @@ from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
+from amqp_broker.routing.taps import ACKED, MOST_SETTLED
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 from queues.queue import Queue
 
@@ -112,8 +113,13 @@ class Channel:
         # Confirms.
         self.is_confirming = False
         self.published = 0  # not counting those that are to be confirmed
+        self.counted = 0  # of both, so many are in the counts of their exchanges
+        self.exchange = b""  # where all others went: the beginning of `raw`
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
+        #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
+        self.is_traced = connection.vhost.is_traced
+        self.settles_specially = self.is_traced
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked: list[Delivery | None] = []
@@ -138,6 +144,16 @@ class Channel:
         """Nobody is told anything on it any more."""
         self.is_open = False
 
+    def set_transaction(self, transaction: Transaction | None) -> None:
+        """What is published and settled waits for a commit; None: it does not."""
+        self.transaction = transaction
+        self.settles_specially = self.is_traced or transaction is not None
+
+    def set_traced(self, is_traced: bool) -> None:
+        """Whether what is delivered and settled is observed from now on."""
+        self.is_traced = is_traced
+        self.settles_specially = is_traced or self.transaction is not None
+
     # -- publishing ----------------------------------------------------------------------------------------------
 
     def receive_publish(self, data: bytes, position: int, end: int) -> None:
@@ -149,6 +165,9 @@ class Channel:
             key = start + 1 + data[start]
             if key + 2 > end or key + 2 + data[key] != end:
                 raise malformed_publish()
+            if not is_same(self.exchange, data, start, key):
+                self.count_published()
+                self.exchange = data[start:key]
             table = self.routes
             number = table.index.find(data, start, end - 1)
             if number >= 0:
@@ -281,7 +300,7 @@ class Channel:
             self.confirms.record_publish()
         else:
             self.published += 1
-        if scanner.is_special or self.is_immediate or self.only is None or self.transaction is not None:
+        if scanner.is_special or self.is_immediate or self.only is None or self.settles_specially:
             self._publish(message)
             return
         outcome = self.only.publish(message, None, False, now)
@@ -301,7 +320,7 @@ class Channel:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.record_unroutable(self.is_mandatory)
+            self.services.publisher.record_unroutable(self, message, self.is_mandatory)
             if self.is_mandatory:
                 self.return_message(message)
             return
@@ -316,6 +335,20 @@ class Channel:
             self.record_outcome(outcome)
         if len(route.queues) >= _WIDE:
             self.services.turn_share.note(self.connection, len(route.queues))
+
+    def count_published(self) -> None:
+        """Add what was published since the last call to the counts of its exchange: when another follows, and when
+        somebody asks. By the message nothing is counted: how many queues the exchange gave them to is taken from the
+        route that was used last."""
+        published = self.published + self.confirms.published
+        new, self.counted = published - self.counted, published
+        if not new:
+            return
+        router, known = self.vhost.router, self.routes.routes
+        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
+        if entry is not None:
+            route = known[self.number] if 0 <= self.number < len(known) else None
+            entry.count(new, len(route.queues) if route is not None else 1)
 
     def record_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
@@ -379,13 +412,46 @@ class Channel:
         if not connection.is_dirty:
             connection.touch()
 
+    def trace(self, what: str, consumer: ChannelConsumer, message: Message, is_redelivered: bool) -> None:
+        """Tell who observes the virtual host what happened between the channel's client and a message."""
+        taps, queue = self.vhost.taps, consumer.queue
+        if taps is None or queue is None:  # direct replies come from no queue, the broker's own answers among them
+            return
+        connection = self.connection
+        taps.happened(self.clock.now, what, message, {
+            "queues": [queue.name],
+            "consumer_tag": consumer.tag or None,
+            "ack_required": not consumer.no_ack,
+            "redelivered": is_redelivered,
+            "connection": str(connection.peer),
+            "channel": self.channel_id,
+            "user": connection.session.user,
+        })  # fmt: skip
+
+    def trace_settled(self, what: str, entries: list[Delivery]) -> None:
+        """The same, of what is settled: as much of it as is looked at."""
+        for entry in entries[:MOST_SETTLED]:
+            self.trace(what, entry.consumer, entry.message, entry.is_redelivered)
+
+    def _trace_ack(self, tag: int, multiple: bool) -> None:
+        if multiple:
+            places: int = self.places_until(tag)
+            found = self.unacked[self.head : self.head + min(places, MOST_SETTLED)]
+            self.trace_settled(ACKED, [entry for entry in found if entry is not None])
+        elif self.is_outstanding(tag):
+            entry = self.unacked[tag - self.first_tag]
+            assert entry is not None  # it is outstanding
+            self.trace_settled(ACKED, [entry])
+
     # -- settling ------------------------------------------------------------------------------------------------
 
     def receive_ack(self, tag: int, multiple: bool) -> None:
         """basic.ack (AMQP 0-9-1 §1.8.3.13)."""
-        if self.transaction is not None:
-            self.transaction.add_ack(self, tag, multiple)
-            return
+        if self.settles_specially:
+            if self.transaction is not None:
+                self.transaction.add_ack(self, tag, multiple)
+                return
+            self._trace_ack(tag, multiple)
         if multiple:
             self._ack_until_tag(tag)
         else:

@@ -225,7 +225,7 @@ class Commit:
 
     def _answer(self, ticket: int) -> None:
         """Raises ChannelException when a queue elsewhere has refused some of it."""
-        self._channel.transaction = Transaction(self._connection.config.max_tx_size_bytes)
+        self._channel.set_transaction(Transaction(self._connection.config.max_tx_size_bytes))
         receipt = self._receipt
         if not receipt.waiting:
             self._tell(receipt.refusals, ticket)

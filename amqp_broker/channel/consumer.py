@@ -8,6 +8,7 @@ import cython
 
 from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import typed
+from amqp_broker.routing.taps import DELIVERED
 from queues.consumer import UNLIMITED, Consumer
 from queues.message import Delivery, Message, remake_message
 
@@ -151,6 +152,8 @@ class ChannelConsumer(Consumer):
         channel.unacked_deliveries += 1
         message = self.redelivered(entry) if entry.is_redelivered else entry.message
         channel.write_deliver(self.prefix, self.prefix_size, channel.hold(entry), entry.is_redelivered, message)
+        if channel.is_traced:
+            channel.trace(DELIVERED, self, message, entry.is_redelivered)
 
     def redelivered(self, entry: Delivery) -> Message:
         return redelivered_message(self.queue, entry)
@@ -158,6 +161,8 @@ class ChannelConsumer(Consumer):
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         channel = self.channel
         channel.write_deliver(self.prefix, self.prefix_size, channel.pass_tag(), is_redelivered, message)
+        if channel.is_traced:
+            channel.trace(DELIVERED, self, message, is_redelivered)
 
     def on_queue_gone(self) -> None:
         self.is_cancelled = True

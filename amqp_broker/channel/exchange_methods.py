@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.channel import audited
 from amqp_broker.channel.replies import Handler, ask_again_when_applied, reply_when_applied, reply_when_known
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -26,7 +27,10 @@ def on_exchange_declare(channel: Channel, method: methods.ExchangeDeclare, tries
 def on_exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     """exchange.delete"""
     declarations = channel.services.declarations
+    lasts = audited.exchange_lasts(channel, method.exchange)
     proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
+    if lasts:
+        audited.record(channel, method.name, method.exchange)
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
@@ -45,8 +49,11 @@ def on_exchange_bind(channel: Channel, method: methods.ExchangeBind, tries: int 
 def on_exchange_unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     """exchange.unbind"""
     declarations = channel.services.declarations
-    destination = Destination(EXCHANGE, method.destination)
-    proposal = declarations.unbind(channel.connection, destination, method.source, method.routing_key, method.arguments)
+    destination, key = Destination(EXCHANGE, method.destination), method.routing_key
+    lasts = audited.binding_lasts(channel, method.source, destination)
+    proposal = declarations.unbind(channel.connection, destination, method.source, key, method.arguments)
+    if lasts and proposal is not None:
+        audited.record_unbound(channel, method.name, method.source, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)
 
 

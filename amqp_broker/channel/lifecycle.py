@@ -62,9 +62,10 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     clients = channels[0].connection.clients
     for channel in channels:
         confirms = channel.confirms
+        channel.count_published()
         delivered = channel.first_tag + len(channel.unacked) - 1
         clients.retire_channel(channel.published + confirms.published, confirms.confirmed, delivered)
-        channel.transaction = None
+        channel.set_transaction(None)
         channel.confirms.end()
         channel.assemblies.end(channel)
     are_many = sum(channel.places_until(0) + _count_unseen(channel) for channel in channels) > FEW

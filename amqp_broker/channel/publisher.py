@@ -19,12 +19,15 @@ from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routing.routes import PublishRoute
+from amqp_broker.routing.taps import REFUSED
 from exchanges.router import Route
 from queues.message import Address, Message
+from queues.outcomes import PublishOutcome
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.routing.taps import Details
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
     from exchanges.router import ExchangeEntry
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 #: The exchange at which the broker itself answers requests (management/system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
+REFUSED_OUTCOME: int = PublishOutcome.REFUSED
 #: So many consumers hear in one slice that they were cancelled.
 _CANCELS = 32
 #: Routes by header octets that a virtual host remembers.
@@ -77,7 +81,10 @@ class Publisher:
             check_topics(channel, exchange, [routing_key])
         if vhost.router.depends_on_message(exchange):
             return address, PublishRoute(entry, [], False, vhost.generation)
-        return address, vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
+        route = vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
+        if vhost.taps is not None and vhost.taps.covers(exchange):
+            return address, PublishRoute(entry, route.queues, False, vhost.generation, True)
+        return address, route
 
     def publish(self, channel: Channel, route: PublishRoute, message: Message) -> None:
         """Check and route one message. Raises ChannelException or ConnectionException."""
@@ -124,10 +131,12 @@ class Publisher:
             self._publish_specially(channel, route, message, facts)
             return 0
         delayed: list[str] = []
-        if route.is_plain and "CC" not in facts.headers and "BCC" not in facts.headers:
+        if (route.is_plain or route.is_observed) and "CC" not in facts.headers and "BCC" not in facts.headers:
             found = route
         else:
             found, delayed = self._route_by_headers(vhost, message, facts)
+        if vhost.taps is not None:
+            vhost.taps.published(channel.clock.now, message, facts, found.queues, publisher_of(channel, is_mandatory))
         for name in delayed:
             vhost.delayed[name].add(message, channel.clock.now, receipt)
         if found.queues:
@@ -136,15 +145,21 @@ class Publisher:
             outcome = found.publish(message, receipt, False, channel.clock.now)
             if outcome:
                 channel.record_outcome(outcome)
+            if outcome == REFUSED_OUTCOME and vhost.taps is not None:
+                refusing = [queue.name for queue in found.queues]
+                vhost.taps.happened(channel.clock.now, REFUSED, message, {"queues": refusing})
         elif not delayed:
-            self.record_unroutable(is_mandatory)
+            self.record_unroutable(channel, message, is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
 
-    def record_unroutable(self, is_returned: bool) -> None:
+    def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""
-        self._broker.count_unroutable(is_returned)
+        connection = channel.connection
+        self._broker.record_unroutable(
+            channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned
+        )
 
     def _route_by_headers(
         self, vhost: VHost, message: Message, facts: MessageFacts
@@ -235,6 +250,17 @@ class Publisher:
                 channel.output.put_frame(1, channel.channel_id, payload)
                 connection.touch()
         return bool(cancels)
+
+
+def publisher_of(channel: Channel, is_mandatory: bool) -> Details:
+    """Whose a message is, for who observes it."""
+    connection = channel.connection
+    return {
+        "connection": str(connection.peer),
+        "channel": channel.channel_id,
+        "user": connection.session.user,
+        "mandatory": is_mandatory,
+    }
 
 
 def check_topics(channel: Channel, exchange: str, routing_keys: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.channel import audited
 from amqp_broker.channel.asking import ask
 from amqp_broker.channel.replies import Handler, ask_again_when_applied, reply, reply_when_applied, reply_when_known
 from amqp_broker.errors import ChannelException
@@ -73,7 +74,10 @@ def on_queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     proposal = None
     if name in connection.vhost.queues or not method.exchange:
         destination = Destination(QUEUE, name)
+        lasts = audited.binding_lasts(channel, method.exchange, destination)
         proposal = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
+        if lasts and proposal is not None:
+            audited.record_unbound(channel, method.name, method.exchange, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.QueueUnbindOk())
 
 
@@ -83,6 +87,8 @@ def on_queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
     queue = channel.services.declarations.find_purged(connection, queue_name(channel, method.queue))
 
     def answer(count: int) -> None:
+        if audited.lasts(queue):
+            audited.record(channel, method.name, queue.name, {"messages": count})
         if not method.nowait:
             reply(channel, methods.QueuePurgeOk(count))
 
@@ -110,12 +116,15 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
 def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> None:
     connection = channel.connection
     declarations = channel.services.declarations
+    lasts = audited.lasts(connection.vhost.queues.get(name))
     connection.hold_cancels()
     try:
         count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
     except ChannelException:
         connection.release_cancels()
         raise
+    if lasts:
+        audited.record(channel, method.name, name, {"messages": count})
     answer = methods.QueueDeleteOk(count)
     reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from amqp_broker.channel.audited import recorder_of
 from amqp_broker.errors import ConnectionException
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
@@ -83,4 +84,11 @@ def ask_again_when_applied(
         )
     services = channel.services
     pending = services.answers.begin(channel.connection, method.name)
-    services.propose(command, lambda result: pending.release(lambda: handler(channel, method, tries + 1)))
+    record = recorder_of(channel, method.name, command)
+
+    def applied(result: object) -> None:
+        if record is not None and result:  # whether the client is still there or not
+            record()
+        pending.release(lambda: handler(channel, method, tries + 1))
+
+    services.propose(command, applied)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amqp_broker.audit.audit_log import AuditLog
     from amqp_broker.channel.assemblies import Assemblies
     from amqp_broker.channel.confirms import Confirming
     from amqp_broker.channel.publisher import Publisher
@@ -47,3 +48,4 @@ class ChannelServices:
     random_bytes: Callable[[int], bytes]
     propose: Callable[[Command, Callable[[object], None]], Proposal]
     settling: Callable[[], Proposal | None]
+    audit: AuditLog

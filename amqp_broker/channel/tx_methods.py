@@ -23,14 +23,14 @@ def on_tx_select(channel: Channel, method: methods.TxSelect) -> None:
     if channel.is_confirming:
         raise precondition_failed("cannot switch from confirm to tx mode")
     if channel.transaction is None:
-        channel.transaction = Transaction(channel.connection.config.max_tx_size_bytes)
+        channel.set_transaction(Transaction(channel.connection.config.max_tx_size_bytes))
     reply(channel, methods.TxSelectOk())
 
 
 def on_tx_commit(channel: Channel, method: methods.TxCommit) -> None:
     """tx.commit: returns of mandatory messages come before the answer."""
     transaction = _transaction_of(channel)
-    channel.transaction = None
+    channel.set_transaction(None)
     commit = Commit(channel, transaction)
     if len(transaction) <= channel.connection.config.max_tx_at_once:
         commit.run()
@@ -41,7 +41,7 @@ def on_tx_commit(channel: Channel, method: methods.TxCommit) -> None:
 def on_tx_rollback(channel: Channel, method: methods.TxRollback) -> None:
     """tx.rollback: the deliveries stay unacknowledged."""
     _transaction_of(channel)
-    channel.transaction = Transaction(channel.connection.config.max_tx_size_bytes)
+    channel.set_transaction(Transaction(channel.connection.config.max_tx_size_bytes))
     reply(channel, methods.TxRollbackOk())
 
 

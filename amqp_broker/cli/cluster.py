@@ -86,6 +86,8 @@ def status_command(url: str, as_json: bool) -> int:
 def render_status(status: JsonObject) -> list[str]:
     """The lines that a person reads."""
     lines = [f"cluster {status['cluster']}, as {status['node']} sees it", ""]
+    if (upgrade := _upgrade_line(status)) is not None:
+        lines += [upgrade, ""]
     members = [
         (row["node"], row["address"] or "-", _link_of(row), "leaving" if row["is_leaving"] else "")
         for row in status["members"]
@@ -108,6 +110,20 @@ def render_status(status: JsonObject) -> list[str]:
     else:
         lines.append("quorum-critical: none")
     return lines
+
+
+def _upgrade_line(status: JsonObject) -> str | None:
+    """Of a cluster whose members could speak a later level than they do; a node of an older version says nothing of
+    levels."""
+    spoken = {row["node"]: row.get("speaks_level") for row in status["members"]}
+    latest = max((each for each in spoken.values() if each is not None), default=0)
+    behind = [name for name, each in spoken.items() if each is None or each < latest]
+    if latest <= status.get("level", latest) or not behind:
+        return None
+    return (
+        f"level {status['level']}, and {latest} once all members speak it, which {', '.join(behind)} "
+        f"{'does' if len(behind) == 1 else 'do'} not: until then each can go back to the version before"
+    )
 
 
 def _link_of(row: JsonObject) -> str:

@@ -15,10 +15,12 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from amqp_broker.cli.admin.cells import shown
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
-from amqp_broker.management.definitions import DefinitionsError, export
+from amqp_broker.management.definitions import DefinitionsError, export, plan_import
+from amqp_broker.management.definitions.comparing import KINDS, chosen
 from amqp_broker.node import Node
 from amqp_broker.settings.config import Config
 from amqp_broker.system_client import SystemClient, SystemRequestError
@@ -65,18 +67,58 @@ def export_command(file: str, url: str | None, data_dir: str | None, vhost: str 
 
 @definitions.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Change nothing; say how many changes there would be.")
+@click.option("--only", "only", metavar="PLACE", multiple=True, help="Only this item, such as queues[3]; repeatable.")
 @_add_options
-def import_command(file: IO[str], url: str | None, data_dir: str | None, vhost: str | None) -> None:
+def import_command(
+    file: IO[str], is_dry: bool, only: tuple[str, ...], url: str | None, data_dir: str | None, vhost: str | None
+) -> None:
     """Take over the definitions in FILE (standard input without one). Nothing is deleted."""
-    try:
-        wanted = json.load(file)
-    except ValueError as error:
-        raise click.ClickException(f"{file.name}: not JSON ({error}); nothing was imported") from error
+    wanted = _read(file)
     with _told_in_one_line():
-        count, notes = _place(url, data_dir).take_over(wanted, vhost)
+        count, notes = _place(url, data_dir).take_over(_chosen(wanted, only), vhost, is_dry=is_dry)
     for note in notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(f"{count} changes made" if count else "nothing to change: all of it was there")
+    made = "changes would be made" if is_dry else "changes made"
+    click.echo(f"{count} {made}" if count else "nothing to change: all of it was there")
+
+
+def _chosen(wanted: object, only: tuple[str, ...]) -> object:
+    try:
+        return chosen(wanted, list(only)) if only and isinstance(wanted, dict) else wanted
+    except ValueError as error:
+        raise click.UsageError(f"--only: {str(error).removeprefix('field only: ')}") from error
+
+
+@definitions.command("diff")
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@click.option("--url", metavar="URL", help=f"A running broker; its user has to be an administrator. [{DEFAULT_URL}]")
+@click.option("--vhost", metavar="NAME", help="Only what lives in this virtual host.")
+@add_tls_options
+def diff_command(file: IO[str], is_json: bool, url: str | None, vhost: str | None) -> None:
+    """Say what an import of FILE would add and change, what contradicts it, and what is there besides."""
+    wanted = _read(file)
+    with _told_in_one_line():
+        found = RunningNode(_checked(url)).compare(wanted, vhost)
+    if is_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    for kind in KINDS:
+        for row in found[kind]:
+            name = " ".join(f"{key}={value}" for key, value in row["key"].items() if value not in ("", "{}"))
+            fields = f" ({', '.join(row['fields'])})" if row.get("fields") else ""
+            click.echo(shown(f"{kind} {row.get('place', row['category'])} {name}{fields}"))
+    for note in found["notes"]:
+        click.echo(f"note: {note}", err=True)
+    click.echo(", ".join(f"{count} {kind}" for kind, count in found["counts"].items()))
+
+
+def _read(file: IO[str]) -> object:
+    try:
+        return json.load(file)
+    except ValueError as error:
+        raise click.ClickException(f"{file.name}: not JSON ({error}); nothing was imported") from error
 
 
 class RunningNode:
@@ -89,9 +131,14 @@ class RunningNode:
         fields = {} if vhost is None else {"vhost": vhost}
         return dict(self._request("definitions.export", fields)["definitions"])
 
-    def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
+    def compare(self, wanted: object, vhost: str | None) -> JsonObject:
         fields = {"definitions": wanted} if vhost is None else {"definitions": wanted, "vhost": vhost}
-        answer = self._request("definitions.import", fields)
+        found = self._request("definitions.diff", fields)
+        return {key: value for key, value in found.items() if key != "ok"}
+
+    def take_over(self, wanted: object, vhost: str | None, *, is_dry: bool = False) -> tuple[int, list[str]]:
+        fields = {"definitions": wanted} if vhost is None else {"definitions": wanted, "vhost": vhost}
+        answer = self._request("definitions.import", fields | ({"dry_run": True} if is_dry else {}))
         return int(answer["commands"]), list(answer["notes"])
 
     def _request(self, verb: str, fields: Mapping[str, object]) -> JsonObject:
@@ -113,8 +160,13 @@ class StoppedNode:
             broker = node.broker
             return export(broker.metadata, vhost)
 
-    def take_over(self, wanted: object, vhost: str | None) -> tuple[int, list[str]]:
+    def take_over(self, wanted: object, vhost: str | None, *, is_dry: bool = False) -> tuple[int, list[str]]:
         with self._opened() as node:
+            if is_dry:
+                broker, groups = node.broker, node.groups
+                count = len(groups.all)
+                plan = plan_import(wanted, broker.metadata, secrets.token_bytes, vhost=vhost, queue_groups=count)
+                return len(plan.commands), plan.notes
             system, clock = node.system, node.clock
             task = system.take_over(wanted, vhost)
             node.run_alone(lambda: task.is_done, clock.now)
@@ -149,11 +201,15 @@ def _place(url: str | None, data_dir: str | None) -> RunningNode | StoppedNode:
         )
     if data_dir is not None:
         return StoppedNode(Path(data_dir))
+    return RunningNode(_checked(url))
+
+
+def _checked(url: str | None) -> str:
     try:
         parse_url(url or DEFAULT_URL)
     except ValueError as error:
         raise click.UsageError(f"--url: {error}") from error
-    return RunningNode(url or DEFAULT_URL)
+    return url or DEFAULT_URL
 
 
 @contextmanager

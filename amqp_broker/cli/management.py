@@ -31,6 +31,7 @@ URL_VARIABLE = "AMQP_BROKER_MANAGEMENT_URL"
 @click.option("--prometheus-sockets", default=None, hidden=True, help="The same for --prometheus-listen.")
 @click.option("--exit-with-parent", is_flag=True, hidden=True, help="Stop when standard input is at its end.")
 @click.option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of lines.")
 def management(
     url: str | None,
     listen: str,
@@ -39,6 +40,7 @@ def management(
     prometheus_sockets: str | None,
     exit_with_parent: bool,
     log_level: str,
+    log_format: str,
 ) -> int:
     """Serve RabbitMQ's HTTP API and Prometheus' metrics for a node.
 
@@ -56,7 +58,7 @@ def management(
         parse_url(address)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    start_logging(log_level)
+    start_logging(log_level, log_format)
     if sockets is None:
         places = _bound(listen, prometheus_listen)
         for protocol, host, port in places.names():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def serve(config_file: str | None, **values: object) -> int:
 
     with _removed_with_parent(config.data_dir if config.data_dir_is_temporary else None):
         try:
-            return run(config)
+            return run(config, lambda: _read_again(config_file, values))
         except FolderGivenUp as error:
             click.echo(f"amqp-broker: {config.data_dir}: {error}", err=True)
             return STATUS_GIVEN_UP
@@ -47,6 +47,13 @@ def serve(config_file: str | None, **values: object) -> int:
             raise click.ClickException(str(error)) from error
         except OSError as error:
             raise click.ClickException(_explain(error, config.data_dir)) from error
+
+
+def _read_again(config_file: str | None, values: Mapping[str, object]) -> Config:
+    """The settings as the file and the environment say them now; flags stay. Raises ConfigError."""
+    config = resolve_flags(config_file, values).config
+    _check_files(config)
+    return config
 
 
 def _check_files(config: Config) -> None:

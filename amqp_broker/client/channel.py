@@ -173,6 +173,21 @@ class Channel:
         reply = self.call(m.BasicGet(0, queue, no_ack))
         return reply if isinstance(reply, Delivery) else None
 
+    def get_many(self, queue: str, most: int, timeout: float | None = None) -> list[Delivery]:
+        """The next messages of a queue, at most so many; they are asked for at once. Fewer: the queue is empty."""
+        self.check_open()
+        for _ in range(most):
+            self._connection.send(self.number, m.BasicGet(0, queue, False))
+        deadline = self._connection.deadline(timeout)
+        self._connection.flush(deadline)
+        try:
+            self.wait_until(lambda: len(self._replies) >= most, deadline, f"the replies to {most} basic.get")
+        except ClientTimeout as error:
+            self._error = ChannelClosed(f"channel {self.number} was given up: {error}; open another one")
+            raise
+        replies = [self._replies.popleft() for _ in range(most)]
+        return [reply for reply in replies if isinstance(reply, Delivery)]
+
     def consume(
         self,
         queue: str,

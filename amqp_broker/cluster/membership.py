@@ -61,8 +61,8 @@ _ANY_HOST = ("0.0.0.0", "::", "")
 class Membership:
     """See the module's docstring. version: rises when `addresses` are others. known: where members were last known to
     be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more, and
-    nobody needs it. is_ready: whether the node's metadata are those of the cluster. has_useless_disk: whether nothing
-    gets to its disk."""
+    nobody needs it. is_ready: whether the node's metadata are those of the cluster. why_not_leading: what keeps
+    this node from leading anything, "" where nothing does."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Membership:
         metadata: Metadata,
         timers: Timers,
         is_ready: Callable[[], bool],
-        has_useless_disk: Callable[[], bool],
+        why_not_leading: Callable[[], str],
     ) -> None:
         self.version = 0
         #: Who has said that this node is no member, on a link that was for no more than that.
@@ -87,7 +87,7 @@ class Membership:
         self._metadata = metadata
         self._timers = timers
         self._is_ready = is_ready
-        self._has_useless_disk = has_useless_disk
+        self._why_not_leading = why_not_leading
         self._own_address = self._find_own_address()
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
@@ -237,6 +237,7 @@ class Membership:
         self._timers.at(now + LOOK_MS, self._look)
         recorded = self._metadata.members()
         self._register(recorded)
+        self._raise_level(recorded)
         if recorded:
             for group in self._replication.groups():
                 self._reconcile(group, recorded)
@@ -244,17 +245,18 @@ class Membership:
             self._look_for_release(recorded, now)
         if self._look_at_addresses() or self._said != self._what_to_say():
             self._say_members(self._replication.connected())
-        if self._has_useless_disk():
-            self._give_up_leading()
+        if self._why_not_leading():
+            self.give_up_leading()
         else:
             self._spread_after_calm(now)
 
-    def _give_up_leading(self) -> None:
-        """Nothing gets to the disk here: as a follower this node holds up nobody, and takes no more than it can hold.
-        Without a disk it is not elected again."""
+    def give_up_leading(self) -> None:
+        """Nothing gets to the disk here, or the node is drained: as a follower it holds up nobody, and takes no more
+        than it can hold. Without a disk it is not elected again."""
+        why = self._why_not_leading()
         for group in self._replication.groups():
             if group.is_leader and self.hand_over(group):
-                log.warning("group %d: the disk of this node takes nothing: another one is to lead", group.group_id)
+                log.warning("group %d: %s: another one is to lead", group.group_id, why)
 
     def _release(self, recorded: Mapping[str, str]) -> None:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
@@ -328,6 +330,17 @@ class Membership:
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
 
+    def _raise_level(self, recorded: Mapping[str, str]) -> None:
+        """If all members are there and speak a later level, the cluster is at it from now on."""
+        replication, own = self._replication, self._replication.own_node
+        most = replication.acquaintances.levels.most
+        if self._metadata.level >= most or not replication.metadata_group.is_leader:
+            return
+        others = {*recorded, *replication.members()} - {own}
+        spoken = min([most, *map(replication.acquaintances.level_of, others)])
+        if spoken > self._metadata.level and not replication.stream.unapplied:
+            replication.propose(commands.raise_level(spoken))
+
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def _reconcile(self, group: Group, recorded: Mapping[str, str]) -> None:
@@ -390,6 +403,10 @@ class Membership:
     def is_linked(self, name: str) -> bool:
         """Whether it is this node, or there is a link to it."""
         return name == self._replication.own_node or self._replication.is_connected(name)
+
+    def spread_again(self) -> None:
+        """This node may lead again: whoever leads everything gives some of it away, after a calm."""
+        self._has_spread, self._calm_since = False, None
 
     def _spread_after_calm(self, now: int) -> None:
         """Once all members have been linked for a while, one that leads everything gives some of it away, once."""

@@ -12,6 +12,7 @@ cdef class Replication:
     cdef object _populate
     cdef object _timers
     cdef object _random_bytes
+    cdef object _take_level
     cdef list _removal_watchers
     cdef public TurnClock clock
     cdef public bint is_ready

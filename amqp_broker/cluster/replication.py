@@ -81,7 +81,8 @@ class QueueGroups(Protocol):
 
 
 class Replication:
-    """See the module's docstring."""
+    """See the module's docstring. take_level: hears the level that the metadata are at, before anything of it is
+    written."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Replication:
         timers: Timers,
         clock: TurnClock,
         random_bytes: Callable[[int], bytes],
+        take_level: Callable[[int], None],
     ) -> None:
         self._config = config
         self.host = host
@@ -110,6 +112,7 @@ class Replication:
         self._timers = timers
         self.clock = clock
         self._random_bytes = random_bytes
+        self._take_level = take_level
         self.is_ready = False
         #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
         self.is_busy = True
@@ -153,6 +156,11 @@ class Replication:
         """All nodes of the cluster: voters and learners."""
         group = self.metadata_group
         return (*group.members, *group.learners)
+
+    @property
+    def level(self) -> int:
+        """The level of the cluster (links/levels.py), as far as this node knows."""
+        return self._metadata.level
 
     @property
     def is_clustered(self) -> bool:
@@ -208,6 +216,7 @@ class Replication:
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
         self.read_index = self.metadata_group.last_applied
+        self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
         self.stream = MetadataStream(self.own_node, self._session_above(known))
@@ -398,6 +407,9 @@ class Replication:
                 hear(command["node"], index)
         elif command["op"] in ("member.add", "member.put"):
             self.acquaintances.member_added(command["node"], index, self.clock.now)
+        elif command["op"] == "level.raise":
+            self._take_level(self.level)
+            log.info("the cluster is at level %d: no member can go back to the version before", self.level)
         result = self._projection.applied(command, changed, is_own)
         if is_own:
             self.stream.applied(number, index, result, self.clock.now)
@@ -408,6 +420,7 @@ class Replication:
         if self.stream is None:
             return
         self.read_index = index
+        self._take_level(self.level)
         self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:

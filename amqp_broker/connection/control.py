@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.channel import handlers
+from amqp_broker.channel import audited, handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import Connection
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
@@ -17,6 +17,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text
 from amqp_broker.protocol.errors import MethodDecodeError, UnknownMethod
+from amqp_broker.settings.log_format import about
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ log = logging.getLogger("amqp_broker.connection")
 
 #: What belongs to the beginning of a connection only.
 _HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTION_TUNE_OK, c.CONNECTION_OPEN)
+#: What is refused of these is written down in the audit log.
+_AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -137,6 +140,8 @@ class Control:
             handler(channel, method)
         except AmqpException as error:
             error.blame(*_ids(method.index))
+            if error.reply_code is ReplyCode.ACCESS_REFUSED and method.index >> 16 in _AUDITED_CLASSES:
+                audited.refuse(channel, method.name, error.explanation)
             raise
         finally:
             self._turn_share.record_request(channel.connection, method.index)
@@ -233,11 +238,21 @@ class Control:
 
     def log_end(self, connection: Connection, why: str, level: int = logging.INFO) -> None:
         """The one line on the end of a connection."""
-        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why)
+        fields = self._fields("connection_end", connection, why)
+        log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why, extra=fields)
 
     def log_open(self, connection: Connection) -> None:
         """The one line on its beginning."""
-        log.info("connection %s%s is open", connection.peer, self._owner(connection))
+        fields = self._fields("connection_open", connection)
+        log.info("connection %s%s is open", connection.peer, self._owner(connection), extra=fields)
+
+    @staticmethod
+    def _fields(event: str, connection: Connection, reason: str = "") -> dict[str, dict[str, str | int]]:
+        session, peer = connection.session, str(connection.peer)
+        if session is None:
+            return about(event, peer=peer, reason=reason)
+        who = {"user": session.user, "by": session.acting, "vhost": session.vhost, "name": session.connection_name}
+        return about(event, peer=peer, reason=reason, **who)
 
     @staticmethod
     def _owner(connection: Connection) -> str:

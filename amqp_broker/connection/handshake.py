@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.audit.actor import VIA_AMQP, Actor
 from amqp_broker.auth import sasl
 from amqp_broker.auth.sasl import SaslError
-from amqp_broker.auth.service_account import SERVICE_USER, ServiceAccount, ServiceSession
-from amqp_broker.auth.session import Session
+from amqp_broker.auth.service_account import ServiceAccount, ServiceSession
+from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate
 from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
@@ -20,10 +21,12 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table
+from amqp_broker.settings.log_format import about
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amqp_broker.audit.audit_log import AuditLog
     from amqp_broker.auth.passwords import VerifiedPasswords
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
@@ -73,7 +76,11 @@ class Handshake:
         timers: Timers,
         clock: TurnClock,
         service: ServiceAccount,
+        audit: AuditLog,
+        is_drained: Callable[[], bool],
     ) -> None:
+        self._is_drained = is_drained
+        self._audit = audit
         self._service = service
         self._config = config
         self._metadata = metadata
@@ -82,7 +89,7 @@ class Handshake:
         self._clients = clients
         self._timers = timers
         self._clock = clock
-        self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide)
+        self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide, audit)
         self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # each takes its own class of method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -138,19 +145,22 @@ class Handshake:
         if mechanism not in self.mechanisms(connection).decode().split():
             raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'")
         connection.handshake_step = _AUTHENTICATING
+        who = ""
         try:
             if mechanism == "EXTERNAL":
+                who = connection.peer.certificate_name or ""
                 name = self._named_by_certificate(connection, response)
                 self._accept(connection, method, Session(self._metadata, name, method.client_properties, "", mechanism))
             else:
                 said = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
+                who = said.user
                 check = ClientLogin(connection, method, said.user, said.password, said.identity)
                 if self._service.is_meant(said.user):
                     self._decide_on_service(check)
                 else:
                     self.logins.wait(check)
         except SaslError as error:
-            self._refuse(connection, method, error)
+            self._refuse(connection, method, who, error)
 
     def _named_by_certificate(self, connection: Connection, response: bytes) -> str:
         """The name of the user. Raises SaslError."""
@@ -169,11 +179,11 @@ class Handshake:
         """Nothing is left to compute: let the client in or refuse it."""
         connection = check.connection
         if check.refusal:
-            self._refuse(connection, check.method, SaslError(check.refusal))
+            self._refuse(connection, check.method, check.user, SaslError(check.refusal))
             return
         outcome = self.logins.outcome_of(check, connection.peer.is_loopback)
         if outcome is not LoginOutcome.ACCEPTED:
-            self._refuse(connection, check.method, SaslError(f"user '{check.user}' {outcome.value}"))
+            self._refuse(connection, check.method, check.user, SaslError(f"user '{check.user}' {outcome.value}"))
             return
         method = check.method
         session = Session(self._metadata, check.user, method.client_properties, "", method.mechanism)
@@ -186,7 +196,7 @@ class Handshake:
         else:
             self.logins.record_failure(check.host)
             why = "gave a wrong token, or came from another machine"
-            self._refuse(check.connection, check.method, SaslError(f"user '{check.user}' {why}"))
+            self._refuse(check.connection, check.method, check.user, SaslError(f"user '{check.user}' {why}"))
 
     def _accept_as(self, check: ClientLogin, session: Session) -> None:
         """Let a user in who is who he says: as somebody else, if he asks for that and administers (RFC 4616)."""
@@ -200,10 +210,10 @@ class Handshake:
             why = f"user '{check.user}' wants to act as '{check.acts_as}', "
             if not session.has_tag("administrator"):
                 self.logins.record_failure(check.host)
-                self._refuse(connection, method, SaslError(f"{why}and lacks the tag administrator"))
+                self._refuse(connection, method, check.user, SaslError(f"{why}and lacks the tag administrator"))
                 return
             if outcome is not LoginOutcome.ACCEPTED:
-                self._refuse(connection, method, SaslError(f"{why}who {outcome.value}"))
+                self._refuse(connection, method, check.user, SaslError(f"{why}who {outcome.value}"))
                 return
             properties = method.client_properties
             session = Session(self._metadata, check.acts_as, properties, check.user, method.mechanism)
@@ -218,9 +228,14 @@ class Handshake:
         tune = methods.ConnectionTune(config.channel_max, config.frame_max, config.heartbeat_ms // 1000)
         connection.send(0, tune)
 
-    def _refuse(self, connection: Connection, method: methods.ConnectionStartOk, reason: SaslError) -> None:
+    def _refuse(
+        self, connection: Connection, method: methods.ConnectionStartOk, user: str, reason: SaslError
+    ) -> None:
         """connection.close 403 where the client can take it."""
-        log.warning("login from %s refused: %s", connection.peer, reason)
+        peer = connection.peer
+        self._audit.refuse(Actor(user, "", f"{peer.host}:{peer.port}", VIA_AMQP), "login", str(reason))
+        fields = about("login_refused", user=user, peer=str(peer), via=VIA_AMQP, reason=str(reason))
+        log.warning("login from %s refused: %s", peer, reason, extra=fields)
         self.logins.count(AMQP, False)
         capabilities = method.client_properties.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
@@ -270,6 +285,10 @@ class Handshake:
         session = connection.session
         name = method.virtual_host
         vhost = self._vhosts.get(name)
+        if vhost is None and session.user == SERVICE_USER:
+            # The virtual host that it was told of at the start is deleted; which one it is in does not matter.
+            name = next(iter(self._vhosts), name)
+            vhost = self._vhosts.get(name)
         if vhost is None:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
         session.vhost = name
@@ -277,6 +296,9 @@ class Handshake:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
             )
+        if self._is_drained() and not session.is_tool:
+            text = f"node {self._config.node_name} is being drained: connect to another one"
+            raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
         is_counted = session.user != SERVICE_USER
         most, own = self._clients.max_connections, self._clients.users.get(SERVICE_USER, ())
         if is_counted and self._clients.open_count - len(own) >= most:

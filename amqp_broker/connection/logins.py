@@ -17,13 +17,16 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from amqp_broker.audit.actor import VIA_HTTP, Actor
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
 from amqp_broker.auth.users import LoginOutcome, login_with_password
 from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import STARTING
+from amqp_broker.settings.log_format import about
 
 if TYPE_CHECKING:
+    from amqp_broker.audit.audit_log import AuditLog
     from amqp_broker.auth.passwords import VerifiedPasswords
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.metadata.metadata import Metadata
@@ -122,7 +125,9 @@ class Logins:
         pauses: Pauses,
         clock: TurnClock,
         decide: Callable[[ClientLogin], None],
+        audit: AuditLog,
     ) -> None:
+        self._audit = audit
         self._config = config
         self._metadata = metadata
         self._passwords = passwords
@@ -205,7 +210,9 @@ class Logins:
             self.record_success(check.host)
         else:
             why = check.refusal or f"user '{check.user}' {outcome.value if outcome is not None else ''}"
-            log.warning("login over HTTP from %s refused: %s", check.host, why)
+            fields = about("login_refused", user=check.user, peer=check.host, via=VIA_HTTP, reason=why)
+            log.warning("login over HTTP from %s refused: %s", check.host, why, extra=fields)
+            self._audit.refuse(Actor(check.user, "", check.host, VIA_HTTP), "login", why)
         self.count(HTTP, outcome is LoginOutcome.ACCEPTED)
         check.settle(outcome)
 

@@ -8,6 +8,7 @@ from amqp_broker.links.generation import FIRST
 from raft.memory import Point
 
 if TYPE_CHECKING:
+    from amqp_broker.links.levels import Levels
     from amqp_broker.protocol.json_values import JsonValue
 
 # What is said: the field "what" of a frame.
@@ -25,6 +26,8 @@ class Acquaintance:
 
     def __init__(self) -> None:
         self.since = 0
+        #: What it speaks; None while it has not said so.
+        self.levels: Levels | None = None
         self.is_current = False  # of this version: it names its generation
         self.is_removed = False  # by the metadata, after it was added
         self.generation = FIRST

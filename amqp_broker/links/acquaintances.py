@@ -30,6 +30,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from amqp_broker.links import levels
 from amqp_broker.links.acquaintance import (
     FORGOTTEN,
     GENERATION,
@@ -84,6 +85,9 @@ class Cluster(Protocol):
     @property
     def synced_position(self) -> int: ...
 
+    @property
+    def level(self) -> int: ...
+
     def members(self) -> tuple[str, ...]: ...
 
     def recorded_members(self) -> Mapping[str, str]: ...
@@ -94,8 +98,8 @@ class Cluster(Protocol):
 class Acquaintances:
     """See the module's docstring. joined_at: what the cluster had applied of the metadata when this node was added to
     it; 0 for a founder. joins: its folder was made to be added. generation: of the cluster; replaces: nodes of earlier
-    ones end. refusals: of who is of another one, and other strangers. touch says that there is something to do at the
-    end of this turn."""
+    ones end. refusals: of who is of another one, and other strangers. levels: what this node speaks. touch says that
+    there is something to do at the end of this turn."""
 
     def __init__(self, cluster: Cluster, touch: Callable[[], None], random_bytes: Callable[[int], bytes]) -> None:
         self.links: dict[str, Acquaintance] = {}
@@ -104,6 +108,7 @@ class Acquaintances:
         self.generation = FIRST
         self.replaces = False
         self.refusals = Refusals()
+        self.levels = levels.OWN
         self._identity = ""  # of a folder that was made with one, hexadecimal
         self.wants_sync = False
         self._cluster = cluster
@@ -143,6 +148,11 @@ class Acquaintances:
         """Whether what this one says counts."""
         link = self.links.get(name)
         return link is not None and link.is_admitted
+
+    def level_of(self, name: str) -> int:
+        """The newest level that a linked node speaks; the first one until it counts."""
+        link = self.links.get(name)
+        return link.levels.most if link is not None and link.is_admitted and link.levels is not None else levels.FIRST
 
     def older_versions(self) -> list[str]:
         """Who is linked, and of a version that says nothing of generations and folders that were added."""
@@ -214,6 +224,9 @@ class Acquaintances:
             return None
         if name in self._memory.witnesses:
             self.refusals.warn(name, "once it said who it is, and now it does not: is it of an older version?")
+            return None
+        if self._cluster.level > levels.FIRST:
+            self.refusals.warn(name, levels.why_refused(levels.read_levels(None), self._cluster.level, self.levels))
             return None
         log.info("%s is of a version that does not say what it remembers", name)
         self._admit(name, now)
@@ -295,6 +308,7 @@ class Acquaintances:
             what = said["what"]
             if what in (GREETING, GENERATION):
                 link.is_current = "generation" in said
+                link.levels = levels.read_levels(said.get("levels"))
                 self._hear_generation(name, link, said.get("generation", FIRST), bool(said.get("replaces")), now)
             if self.reason or self._is_refused(name, link):
                 return
@@ -356,12 +370,21 @@ class Acquaintances:
     def _is_refused(self, name: str, link: Acquaintance) -> bool:
         """Whether nothing counts that it says."""
         if compare(self.generation, link.generation) is Standing.SAME:
-            return False
+            return self._is_of_another_level(name, link)
         self._refuse(name, link.generation)
         if link.told is None and self._memory.is_open:  # it is to know why
             link.told = self._point()
             self._say(name, GENERATION, generation=self.generation, replaces=self.replaces)
         return True
+
+    def _is_of_another_level(self, name: str, link: Acquaintance) -> bool:
+        """Of the same generation. One that has not said yet what it speaks is not refused for that."""
+        if link.levels is None:
+            return False
+        why = levels.why_refused(link.levels, self._cluster.level, self.levels)
+        if why:
+            self.refusals.warn(name, why)
+        return bool(why)
 
     def _refuse(self, name: str, theirs: int) -> None:
         is_later = compare(self.generation, theirs) is Standing.LATER
@@ -472,6 +495,7 @@ class Acquaintances:
             GREETING,
             generation=None if self._belongs_nowhere and not self.generation else self.generation,
             replaces=self.replaces,
+            levels=self.levels,
             point=show_point(link.told),
             since=self.joined_at,
             seen=show_point(seen) if seen is not None else None,

@@ -5,6 +5,7 @@ Numbers never change: nodes of several versions talk to each other while a clust
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -24,3 +25,7 @@ class FrameKind(IntEnum):
     MEMBERS = 11
     ACQUAINTANCE = 12
     MANAGEMENT = 13
+
+
+#: The level (levels.py) with which a kind came, for those that not all versions know.
+SINCE: Mapping[FrameKind, int] = {FrameKind.MANAGEMENT: 2}

@@ -19,6 +19,8 @@ MEMBERS_FILE = "MEMBERS"
 _DRAFT = "MEMBERS.new"
 _VERSION = 4
 _EARLIER_VERSIONS = (1, 2, 3)
+#: What a file is written as that says nothing which came with version 4: the version of the broker before reads it.
+_PLAIN_VERSION = 3
 _MAX_BYTES = 256 * 1024
 
 
@@ -67,7 +69,7 @@ def write_members(disk: Disk, known: KnownMembers) -> None:
         disk.remove(_DRAFT)
     members = [str(member) for member in known.members]
     contents = {
-        "version": _VERSION,
+        "version": _VERSION if known.replaces else _PLAIN_VERSION,
         "node": known.node,
         "members": members,
         "joins": known.joins,

@@ -8,6 +8,7 @@ cdef class _Sender:
     cdef dict _linked
     cdef Outbox _outbox
     cdef bytes _head
+    cdef long long _since
 
     cpdef bint send(self, str name, bytes payload) except -1
 

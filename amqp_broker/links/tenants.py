@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.frame_kinds import SINCE, FrameKind
+from amqp_broker.links.levels import FIRST
 from raft.outbox import Outbox
 from raft.wire import FOREIGN, VERSION
 
@@ -20,7 +21,7 @@ log = logging.getLogger("amqp_broker.cluster")
 
 #: Called with the node that a frame is from, its octets, and the time.
 Receive = Callable[[str, bytes, int], None]
-#: Called with a node and the octets of a frame for it. False if there is no link.
+#: Called with a node and the octets of a frame for it. False if there is no link, or the node does not know the kind.
 Send = Callable[[str, bytes], bool]
 
 # As integers of this module, which a compiled one compares in C.
@@ -41,10 +42,11 @@ class _Sender:
         self._linked = tenants.linked
         self._outbox = tenants.outbox
         self._head = head_of(kind)
+        self._since = SINCE.get(kind, FIRST)
 
     def send(self, name: str, payload: bytes) -> bool:
         """See Send."""
-        if name not in self._linked:
+        if name not in self._linked or self._linked[name] < self._since:
             return False
         self._outbox.put(name, self._head + payload)
         return True
@@ -52,11 +54,11 @@ class _Sender:
 
 class Tenants:
     """receivers: of frames, by their kind. outbox: what leaves at the end of the turn. linked: the nodes to which there
-    is a link, and what they say counts (acquaintances.py)."""
+    is a link, and what they say counts (acquaintances.py), with the level that each speaks."""
 
     def __init__(self) -> None:
         self.outbox = Outbox()
-        self.linked: dict[str, None] = {}
+        self.linked: dict[str, int] = {}
         self.receivers: dict[int, Receive] = {}
         self._receive_raft: Receive | None = None
 
@@ -76,9 +78,9 @@ class Tenants:
             raise ValueError("Raft's frames are another tenant's already")
         self._receive_raft = receive
 
-    def link_up(self, name: str) -> None:
-        """There is a link to a node, and what it says counts."""
-        self.linked[name] = None
+    def link_up(self, name: str, level: int) -> None:
+        """There is a link to a node that speaks this level, and what it says counts."""
+        self.linked[name] = level
 
     def link_down(self, name: str) -> None:
         """It is gone, with what was to go out on it."""

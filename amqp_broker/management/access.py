@@ -1,7 +1,7 @@
 """Access: who may ask what of `amq.system`: for each verb the least tag, and what a user with that tag sees.
 
-management < policymaker; management < monitoring < administrator. A user's own virtual hosts are those for which there
-is a permission; whoever monitors or administers sees all.
+viewer < management < policymaker; management < monitoring < administrator. A viewer looks and changes nothing. A user's
+own virtual hosts are those for which there is a permission; whoever monitors or administers sees all.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
 
+VIEWER: Final = "viewer"
 MANAGEMENT: Final = "management"
 POLICYMAKER: Final = "policymaker"
 MONITORING: Final = "monitoring"
@@ -21,6 +22,7 @@ ADMINISTRATOR: Final = "administrator"
 
 #: By tag: those that are as good.
 _AS_GOOD: Final[Mapping[str, frozenset[str]]] = {
+    VIEWER: frozenset({VIEWER, MANAGEMENT, POLICYMAKER, MONITORING, ADMINISTRATOR}),
     MANAGEMENT: frozenset({MANAGEMENT, POLICYMAKER, MONITORING, ADMINISTRATOR}),
     POLICYMAKER: frozenset({POLICYMAKER, ADMINISTRATOR}),
     MONITORING: frozenset({MONITORING, ADMINISTRATOR}),
@@ -28,6 +30,7 @@ _AS_GOOD: Final[Mapping[str, frozenset[str]]] = {
 }
 #: RabbitMQ's words for who lacks a tag.
 _WORDS: Final = {
+    VIEWER: "Not management user",
     MANAGEMENT: "Not management user",
     POLICYMAKER: "Not policymaker user",
     MONITORING: "Not monitor user",
@@ -37,16 +40,28 @@ _WORDS: Final = {
 LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "whoami": None,
     "health": None,
-    "objects.page": MANAGEMENT,
-    "object": MANAGEMENT,
-    "totals": MANAGEMENT,
+    "password.change": None,
+    "objects.page": VIEWER,
+    "object": VIEWER,
+    "totals": VIEWER,
+    "queue.peek": MANAGEMENT,
     "node": MONITORING,
+    "route.test": MANAGEMENT,
+    "quorum.view": VIEWER,
+    "node.guard": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
     "policy.delete": POLICYMAKER,
+    "policy.preview": POLICYMAKER,
     "parameter.put": POLICYMAKER,
     "parameter.delete": POLICYMAKER,
 }
+#: Verbs that change nothing. All others are written down in the audit log.
+LOOKING: Final = frozenset({
+    "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
+    "definitions.export", "cluster.status", "audit.page", "node.guard",
+    "definitions.diff", "policy.preview",
+})  # fmt: skip
 
 
 def least_tag(verb: str) -> str | None:

@@ -8,26 +8,32 @@ from typing import TYPE_CHECKING
 from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.auth.service_account import check_user_name
+from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS
 from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, read_password_hash
-from amqp_broker.management.refused import precondition
+from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found, precondition
 from amqp_broker.metadata import commands
 from amqp_broker.queue_types.register import DEFAULT_TYPE, QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
+    from amqp_broker.connection.logins import Logins
     from amqp_broker.management.administration import Administration
     from amqp_broker.management.request import Request
     from amqp_broker.vhosts.broker import Broker
+
+#: Whose failures those are that come over AMQP with an old password that is wrong: of whoever has logged in already.
+_OWN_HOST = "127.0.0.1"
 
 
 class AccountVerbs:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker, administration: Administration) -> None:
+    def __init__(self, broker: Broker, administration: Administration, logins: Logins) -> None:
         self._broker = broker
         self._metadata = broker.metadata
+        self._logins = logins
         self._execute = administration.carry_out
         self._settled = administration.settled
         self._vhost = administration.vhost
@@ -39,6 +45,7 @@ class AccountVerbs:
             "user.put": self._put_user,
             "user.delete": self._delete_user,
             "user.limits": self._limit_user,
+            "password.change": self._change_password,
             "permission.put": self._put_permission,
             "permission.delete": self._delete_permission,
             "topic_permission.put": self._put_topic_permission,
@@ -102,6 +109,25 @@ class AccountVerbs:
         yield from self._settled()
         self._check_administrators(name)
         return (yield from self._execute(commands.delete_user(name)))
+
+    def _change_password(self, request: Request) -> Steps:
+        """One's own: who knows the old one gives a new one. Guessing it is held back as logins are."""
+        name, broker = request.asker.name, self._broker
+        password, old = request.text("password"), request.text("old_password")
+        if not password:
+            raise ValueError("field password is empty, with which nobody gets in; give another")
+        check = self._logins.ask(name, old, request.text("as_host", _OWN_HOST))
+        yield check
+        if check.outcome is not LoginOutcome.ACCEPTED:
+            more = {"retry_after_ms": check.wait_ms} if check.wait_ms else {}
+            text = f"the old password of user '{name}' is another one"
+            raise Refused(NOT_AUTHORISED, text, reason="Not_Authorized", **more)
+        stored = yield broker.hashing.hash(NewPassword(password, broker.random_bytes))
+        yield from self._settled()
+        known = broker.metadata.user(name)
+        if known is None:
+            raise not_found("user", name)
+        return (yield from self._execute(commands.put_user(name, stored, list(known.tags))))
 
     def _check_administrators(self, without: str) -> None:
         """Somebody has to be able to administer the broker. Raises ValueError."""

@@ -84,6 +84,7 @@ class ClusterVerbs:
         return {
             "cluster": config.cluster_name,
             "node": replication.own_node,
+            "level": self._metadata.level,
             "members": self._describe_members(),
             "groups": groups,
             "critical_queues": critical[:MAX_LISTED_QUEUES],
@@ -105,11 +106,19 @@ class ClusterVerbs:
                 "node": name,
                 "address": addresses.get(name, ""),
                 "is_linked": membership.is_linked(name),
+                "speaks_level": self._level_spoken(name),
                 "is_this_node": name == own,
                 "is_leaving": bool(recorded) and name not in recorded,
             }
             for name in sorted({*recorded, *replication.members(), own})
         ]
+
+    def _level_spoken(self, name: str) -> int | None:
+        """The latest that a node speaks; None where there is no link."""
+        acquaintances = self._replication.acquaintances
+        if name == self._replication.own_node:
+            return acquaintances.levels.most
+        return acquaintances.level_of(name) if self._membership.is_linked(name) else None
 
     def _describe_group(self, group_id: int, group: Group) -> JsonObject:
         state = group.statistics()

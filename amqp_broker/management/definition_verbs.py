@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.definitions import Importer
+from amqp_broker.management.definitions import DefinitionsError, Importer
+from amqp_broker.management.definitions.comparing import Comparison, chosen
 from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.request import encode_value, list_of, object_of
 from amqp_broker.metadata.stream import BATCH_COMMANDS
@@ -14,6 +15,7 @@ from amqp_broker.turn.task import Steps, Task
 if TYPE_CHECKING:
     from amqp_broker.management.administration import Administration
     from amqp_broker.management.request import Request
+    from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.vhosts.broker import Broker
 
@@ -32,6 +34,7 @@ class DefinitionVerbs:
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "definitions.export": self._export,
             "definitions.import": self._import,
+            "definitions.diff": self._diff,
         }
 
     def _export(self, request: Request) -> Steps:
@@ -50,8 +53,34 @@ class DefinitionVerbs:
         return {"definitions": object_of(parts)}
 
     def _import(self, request: Request) -> Steps:
+        """dry_run: nothing is changed. only: places in the file (`definitions.diff` names them), and no others."""
         vhost = request.text("vhost") if request.has("vhost") else None
-        return (yield from self._carry_out(request.get("definitions"), vhost))
+        is_dry, definitions = request.flag("dry_run"), _definitions(request)
+        if request.has("only"):
+            definitions = chosen(definitions, request.texts("only"))
+        if not is_dry:
+            return (yield from self._carry_out(definitions, vhost))
+        importer = yield from self._plan(definitions, vhost)
+        return {"commands": len(importer.plan.commands), "notes": importer.plan.notes}
+
+    def _diff(self, request: Request) -> Steps:
+        """What an import would do, item by item."""
+        vhost = request.text("vhost") if request.has("vhost") else None
+        definitions = _definitions(request)
+        importer = yield from self._plan(definitions, vhost)
+        comparison = Comparison(definitions, self._broker.metadata, importer, vhost)
+        for _ in comparison.steps():
+            yield None
+        return {**comparison.found, "counts": comparison.counts, "notes": importer.plan.notes}
+
+    def _plan(self, definitions: object, vhost: str | None) -> Steps:
+        """Its result: an importer that has made its plan."""
+        broker = self._broker
+        groups = len(self._groups.all)
+        importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
+        for password in importer.steps():
+            yield broker.hashing.hash(password) if password is not None else None
+        return importer
 
     def take_over(self, definitions: object, vhost: str | None = None) -> Task:
         """Carry out what definitions ask for beyond what is there. Its result has `commands`, how many changes that
@@ -60,12 +89,15 @@ class DefinitionVerbs:
 
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""
-        broker = self._broker
-        groups = len(self._groups.all)
-        importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
-        for password in importer.steps():
-            yield broker.hashing.hash(password) if password is not None else None
-        plan = importer.plan
+        plan = (yield from self._plan(definitions, vhost)).plan
         for start in range(0, len(plan.commands), BATCH_COMMANDS):
             yield from self._execute(*plan.commands[start : start + BATCH_COMMANDS])
         return {"commands": len(plan.commands), "notes": plan.notes}
+
+
+def _definitions(request: Request) -> JsonObject:
+    """Raises ValueError."""
+    definitions = request.get("definitions")
+    if not isinstance(definitions, dict):
+        raise DefinitionsError("definitions", f"{type(definitions).__name__} found, an object is needed")
+    return definitions

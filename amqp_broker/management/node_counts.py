@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
+    from amqp_broker.turn.disk_counts import DiskCounts
     from amqp_broker.turn.timings import Timings
     from amqp_broker.vhosts.broker import Broker
     from queues.store import MessageStore
@@ -37,3 +38,4 @@ class NodeCounts:
     is_ready: Callable[[], bool]
     backlog_bytes: Callable[[], int]
     timings: Callable[[], Timings | None]
+    disk: DiskCounts

@@ -16,7 +16,8 @@ class ListenerFacts:
 
 
 class NodeFacts:
-    """started_at: milliseconds since the epoch. process_id: 0 where nobody said. is_draining: it is about to end."""
+    """started_at: milliseconds since the epoch. process_id: 0 where nobody said. is_ending: it is about to end.
+    is_drained: somebody wants it to let go of its work."""
 
     def __init__(self, started_at: int) -> None:
         self.started_at = started_at
@@ -24,7 +25,13 @@ class NodeFacts:
         self.process_id = 0
         self.data_dir = ""
         self.config_files: tuple[str, ...] = ()
-        self.is_draining = False
+        self.is_ending = False
+        self.is_drained = False
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it parts from its clients."""
+        return self.is_ending or self.is_drained
 
     def runs_as(self, process_id: int, data_dir: str) -> None:
         """A process of its own has these."""
@@ -37,4 +44,4 @@ class NodeFacts:
 
     def ends(self) -> None:
         """It is about to end, and parts from its clients."""
-        self.is_draining = True
+        self.is_ending = True

@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY
 from amqp_broker.management.refused import not_found
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.entities import Policy
+from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
-from amqp_broker.vhosts.policies import check_policy
+from amqp_broker.vhosts.policies import EXCHANGES, check_policy, would_apply
 
 if TYPE_CHECKING:
     from amqp_broker.management.administration import Administration
     from amqp_broker.management.request import Request
-    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.vhosts.broker import Broker
+
+#: So many names are looked at in one slice, and listed.
+_SLICE = 32
+_MOST_LISTED = 100
 
 
 class PolicyVerbs:
     """See the module's docstring. What a parameter means, others know: it is kept for them."""
 
-    def __init__(self, metadata: Metadata, administration: Administration) -> None:
-        self._metadata = metadata
+    def __init__(self, broker: Broker, administration: Administration) -> None:
+        self._broker = broker
+        self._metadata = broker.metadata
         self._execute = administration.carry_out
         self._vhost = administration.vhost
         self._changed_vhost = administration.changed_vhost
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "policy.put": self._put_policy,
             "policy.delete": self._delete_policy,
+            "policy.preview": self._preview,
             "operator_policy.put": self._put_operator_policy,
             "operator_policy.delete": self._delete_operator_policy,
             "parameter.put": self._put_parameter,
@@ -59,6 +68,47 @@ class PolicyVerbs:
                 operator=operator,
             )
         )
+
+    def _preview(self, request: Request) -> Steps:
+        """Which queues and exchanges a policy would match if it were set, and to how many it would apply; nothing is
+        set. operator: it would be an operator policy."""
+        vhost, operator = self._changed_vhost(request), request.flag("operator")
+        policy = Policy(
+            vhost,
+            request.text("name", ""),
+            request.text("pattern"),
+            request.text("apply_to", "all"),
+            request.number("priority", 0, -(1 << 31), 1 << 31),
+            request.get("definition"),
+        )
+        check_policy(policy.pattern, policy.apply_to, policy.priority, policy.definition, operator=operator)
+        found: JsonObject = {}
+        for kind, names in (("queues", self._queues(vhost)), ("exchanges", self._exchanges(vhost))):
+            matched, applied = [], 0
+            for number, (name, policy_kind) in enumerate(names, 1):
+                matches, applies = would_apply(self._metadata, policy, policy_kind, name, operator=operator)
+                matched += [name] if matches else []
+                applied += applies
+                if number % _SLICE == 0:
+                    yield None
+            found[kind] = {"matched": len(matched), "applied": applied, "names": matched[:_MOST_LISTED]}
+        return found
+
+    def _queues(self, vhost: str) -> Iterator[tuple[str, str]]:
+        """Names, with the kind of policy that each takes; of a list that is read bit by bit."""
+        there, last = self._broker.vhosts[vhost], None
+        while names := there.queue_names.after(last, _SLICE):
+            for name in names:
+                queue = there.queues.get(name)
+                if queue is not None:
+                    yield name, QUEUE_TYPES[queue.declaration.type].policy_kind
+            last = names[-1]
+
+    def _exchanges(self, vhost: str) -> Iterator[tuple[str, str]]:
+        there, last = self._broker.vhosts[vhost], None
+        while names := there.router.names.after(last, _SLICE):
+            yield from ((name, EXCHANGES) for name in names)
+            last = names[-1]
 
     def _delete_policy(self, request: Request) -> Steps:
         return self._execute(commands.clear_policy(self._changed_vhost(request), request.text("name")))

@@ -17,16 +17,22 @@ from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
+from amqp_broker.management.audit_verbs import AuditVerbs
 from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definition_verbs import DefinitionVerbs
+from amqp_broker.management.draining import Draining
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
+from amqp_broker.management.peek_verb import PeekVerb
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
+from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request, encode, encode_value, list_of
+from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
@@ -34,6 +40,7 @@ from amqp_broker.turn.task import EXPECTED_ERRORS, Awaited, Steps, Task
 from queues.message import Message, build_message
 
 if TYPE_CHECKING:
+    from amqp_broker.audit.audit_log import AuditLog
     from amqp_broker.channel.channel import Channel
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
@@ -57,7 +65,8 @@ _SLICE = 10
 
 
 class System:
-    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin)."""
+    """Answers requests. begin_answer: have a connection wait for what is named (PendingAnswers.begin). home: of the
+    queues of this node that others use."""
 
     def __init__(
         self,
@@ -70,6 +79,8 @@ class System:
         begin_answer: Callable[[Client, str], PendingAnswer],
         counts: NodeCounts,
         tenants: Tenants,
+        audit: AuditLog,
+        home: Home,
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
@@ -84,16 +95,23 @@ class System:
         self.take_over = self._definitions.take_over
         peers = PeerQuestions(broker, tenants, replication, membership)
         pages = Pages(counts, peers)
+        self._audit = AuditVerbs(audit, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
-            **AccountVerbs(broker, self._administration).verbs,
-            **PolicyVerbs(broker.metadata, self._administration).verbs,
+            **AccountVerbs(broker, self._administration, counts.logins).verbs,
+            **PolicyVerbs(broker, self._administration).verbs,
             **self._definitions.verbs,
             **pages.verbs,
+            **self._audit.verbs,
+            **PeekVerb(counts, peers, pages.channels, home).verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
             **Totals(counts, peers).verbs,
+            **Draining(counts, replication, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
+            **RouteTest(broker).verbs,
+            **TapVerbs(counts, peers).verbs,
+            **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }
 
@@ -103,11 +121,13 @@ class System:
             self._leases.request(channel, verb, message, facts)
             return
         reply_to = facts.properties.reply_to or ""
+        request: Request | None = None
         task: Task | None = None
         fields: JsonObject = {}
         awaited: Awaited | None = None
         try:
-            found = self._answer(channel, verb, message)
+            request = Request.of_json(message.body_bytes())
+            found = self._answer(channel, verb, request)
             if isinstance(found, Generator):
                 task = awaited = Task(self._broker.background, found)
             else:
@@ -115,37 +135,47 @@ class System:
         except EXPECTED_ERRORS as error:
             fields, awaited = _refusal(verb, error), None
 
+        def outcome() -> JsonObject:
+            if task is None or task.error is None:
+                return fields if task is None else task.result
+            if isinstance(task.error, EXPECTED_ERRORS):
+                return _refusal(verb, task.error)
+            raise task.error
+
         def send() -> None:
-            said = fields
-            if task is not None and isinstance(task.error, EXPECTED_ERRORS):
-                said = _refusal(verb, task.error)
-            elif task is not None and task.error is not None:
-                raise task.error
-            elif task is not None:
-                said = task.result
-            self._send(channel, reply_to, facts, encode({"ok": True, **said}).encode("ascii"))
+            self._send(channel, reply_to, facts, encode({"ok": True, **outcome()}).encode("ascii"))
 
         if awaited is None or awaited.is_done:
+            self._record(channel, verb, request, outcome())
             send()
             return
         pending = self._begin_answer(channel.connection, verb)
         if task is not None:
             task.tell_progress(pending.extend)
-        awaited.when_done(lambda result: pending.release(send))
 
-    def _answer(self, channel: Channel, verb: str, message: Message) -> Answer:
+        def done(result: object) -> None:
+            if task is None or task.error is None or isinstance(task.error, EXPECTED_ERRORS):
+                self._record(channel, verb, request, outcome())  # whether the client is still there or not
+            pending.release(send)
+
+        awaited.when_done(done)
+
+    def _record(self, channel: Channel, verb: str, request: Request | None, said: JsonObject) -> None:
+        """What is no request, or asks for no verb, changes nothing."""
+        if verb in self._verbs and request is not None:
+            self._audit.record(channel, verb, request, said)
+
+    def _answer(self, channel: Channel, verb: str, request: Request) -> Answer:
         session, metadata = channel.connection.session, self._broker.metadata
-        asker = Asker(metadata, session.user, session.tags())
+        asker = request.asker = Asker(metadata, session.user, session.tags())
         handler = self._verbs.get(verb)
         if handler is None:
             asker.check(ADMINISTRATOR)
             raise Refused(BAD_REQUEST, f"unknown verb '{verb}'; there are {', '.join(self._verbs)}", is_unknown=True)
-        request = Request.of_json(message.body_bytes())
         if request.has("as_user"):
             asker.check(ADMINISTRATOR)
-            asker = Asker.named(metadata, request.text("as_user"))
+            asker = request.asker = Asker.named(metadata, request.text("as_user"))
         asker.check(least_tag(verb))
-        request.asker = asker
         return handler(request)
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:

@@ -131,6 +131,7 @@ class Totals:
                 sent += one.sent_bytes
                 for channel in one.channels.values():
                     if not channel.is_closing:
+                        channel.count_published()
                         published += channel.published + channel.confirms.published
                         confirmed += channel.confirms.confirmed
                         delivered += channel.first_tag + len(channel.unacked) - 1
@@ -147,7 +148,8 @@ class Totals:
     def _plain(self) -> JsonObject:
         """What is an integer already."""
         counts, broker, clients = self._counts, self._broker, self._counts.clients
-        store, logins = counts.store, counts.logins
+        store, logins, disk = counts.store, counts.logins, counts.disk
+        page_bytes = store.pager.page_bytes
         groups = list(counts.groups.all.values())
         return {
             "at": broker.clock.now,
@@ -178,6 +180,14 @@ class Totals:
             "memory_budget": store.pager.budget_bytes,
             "pages_stored": store.pager.pages_stored,
             "pages_loaded": store.pager.pages_loaded,
+            "io_sync_count": disk.syncs,
+            "io_sync_ms": round(disk.seconds * 1000, 3),
+            "io_write_count": disk.syncs + store.pager.pages_stored,
+            "io_write_bytes": disk.written_bytes + store.pager.pages_stored * page_bytes,
+            "io_read_count": store.pager.pages_loaded,
+            "io_read_bytes": store.pager.pages_loaded * page_bytes,
+            "disk_writes": store.pager.pages_stored,
+            "disk_reads": store.pager.pages_loaded,
             "journal_bytes": store.journal.total_bytes,
             "unsynced_bytes": counts.backlog_bytes(),
         }

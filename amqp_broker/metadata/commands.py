@@ -167,6 +167,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "member.put": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
     "member.add": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
+    "level.raise": {"level": _ID},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -420,6 +421,11 @@ def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP
     """A node is no member any more. expected: only if these are the members then; nothing: whoever they are. queues:
     what becomes of those that live on it (KEEP, DROP, REFUSE)."""
     return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
+
+
+def raise_level(level: int) -> Command:
+    """All members speak this level, so that what it has brought is said and written from now on."""
+    return {"op": "level.raise", "level": level}
 
 
 def reserve_queue_ids(next_queue_id: int) -> Command:

@@ -54,6 +54,7 @@ class Metadata(Access, AppRecords):
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
         self._identities: dict[str, str] = {}  # of those members' folders of which one was told
+        self._level = 1
         self.policy_generation = 0
         self._handlers: dict[str, Callable[[Command], bool]] = {
             "vhost.put": self._put_vhost,
@@ -82,6 +83,7 @@ class Metadata(Access, AppRecords):
             "member.put": self._put_member,
             "member.add": self._add_member,
             "member.remove": self._remove_member,
+            "level.raise": self._raise_level,
         }
 
     def apply(self, command: Command) -> bool:
@@ -129,6 +131,7 @@ class Metadata(Access, AppRecords):
         other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
         other._identities = dict(self._identities)
+        other._level = self._level
         other.policy_generation = self.policy_generation
         return other
 
@@ -442,6 +445,17 @@ class Metadata(Access, AppRecords):
         self._identities.pop(node, None)
         self._drop_queues(queues)
         self.drop_apps_of(node)
+        return True
+
+    @property
+    def level(self) -> int:
+        """Which forms nodes use towards each other and on their disks; it never falls."""
+        return self._level
+
+    def _raise_level(self, command: Command) -> bool:
+        if command["level"] <= self._level:
+            return False
+        self._level = command["level"]
         return True
 
     def _add_binding(self, command: Command) -> bool:

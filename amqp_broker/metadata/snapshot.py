@@ -75,6 +75,8 @@ def _describe_behind_queues(metadata: Metadata) -> list[Command]:
     taken.extend(
         commands.put_member(node, address, metadata.identity_of(node)) for node, address in metadata.members().items()
     )
+    if metadata.level > 1:  # versions that know no levels read this too
+        taken.append(commands.raise_level(metadata.level))
     return taken
 
 

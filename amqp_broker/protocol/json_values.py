@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 from calendar import timegm
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.properties import Properties
 
 JsonValue: TypeAlias = Any  # truly anything: what json.loads gives
 JsonObject: TypeAlias = dict[str, Any]  # truly anything, by its names
@@ -32,3 +36,9 @@ def field_as_json(value: object) -> JsonValue:
     if isinstance(value, Mapping):
         return {key: field_as_json(item) for key, item in value.items()}
     return value
+
+
+def properties_as_json(properties: Properties) -> JsonObject:
+    """Those that a message has, in RabbitMQ's shape."""
+    named = ((each.name, getattr(properties, each.name)) for each in fields(properties))
+    return {name: field_as_json(value) for name, value in named if value is not None}

@@ -82,6 +82,10 @@ class TypeHost(Protocol):
     def own_node(self) -> str:
         """The node's name."""
 
+    @property
+    def level(self) -> int:
+        """Which forms may be written (links/levels.py)."""
+
     def policies_of(self, vhost: str, policy_kind: str, name: str) -> tuple[Definition, Definition]:
         """The policy and the operator policy that apply to a queue."""
 

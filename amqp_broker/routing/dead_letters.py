@@ -189,6 +189,8 @@ class DeadLetters:
             and not self._host.replication.is_alone
         ):
             receipt = self._receipt = JointReceipt()
+        if vhost.taps is not None:
+            vhost.taps.dead_lettered(now, queue, message, reason, letter.address, queues)
         if queues:
             self.is_posting = True
             try:

@@ -12,6 +12,7 @@ cdef class PublishRoute:
     cdef public bint needs_receipt
     cdef public list pacing
     cdef public bint is_plain
+    cdef public bint is_observed
     cdef public object only
     cdef public long long generation
 

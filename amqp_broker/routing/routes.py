@@ -41,15 +41,23 @@ class PublishRoute:
     needs_receipt: of some of them only a receipt is told what became of a message. pacing: the groups that publishers
     may have to wait for. is_plain: nothing about the message itself can change that, and no special exchange is
     involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
-    is plain and there is nothing else to see to."""
+    is plain and there is nothing else to see to. is_observed: as plain, but somebody looks at what goes there."""
 
-    def __init__(self, entry: ExchangeEntry | None, queues: list[Queue], is_plain: bool, generation: int) -> None:
+    def __init__(
+        self,
+        entry: ExchangeEntry | None,
+        queues: list[Queue],
+        is_plain: bool,
+        generation: int,
+        is_observed: bool = False,
+    ) -> None:
         self.entry = entry
         self.queues = queues
         self.groups = groups_of(queues)
         self.needs_receipt = any(not group.is_local for group, _ in self.groups)
         self.pacing: list[HomeLink] = [group for group, _ in self.groups if group.paces]  # type: ignore[misc]
         self.is_plain = is_plain
+        self.is_observed = is_observed
         self.only = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
         self.generation = generation
 

@@ -16,6 +16,8 @@ cdef class VHost:
     cdef public list dead_letters
     cdef public dict delayed
     cdef public Py_ssize_t connections
+    cdef public object taps
+    cdef public object gone
     cdef public object look
     cdef public object next_look
     cdef Py_ssize_t _max_routes

@@ -21,11 +21,13 @@ from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
+from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amqp_broker.routing.delays import DelayedMessages
+    from amqp_broker.routing.taps import Taps
 
 
 class VHost:
@@ -41,6 +43,10 @@ class VHost:
         self.dead_letters: list[Queue] = []
         self.delayed: dict[str, DelayedMessages] = {}
         self.connections = 0
+        #: Who observes its messages, None for nobody.
+        self.taps: Taps | None = None
+        #: What was counted of queues that are gone.
+        self.gone = QueueSums()
         #: Its queues and exchanges look for the policies that apply to them; and will do so once more behind that.
         self.look: Task | None = None
         self.next_look: Task | None = None
@@ -135,6 +141,19 @@ class VHost:
         """Routes that were found before are no longer valid, whichever they are."""
         self.generation += 1
         self._forget_routes()
+
+    def set_taps(self, taps: Taps | None, exchange: str | None) -> None:
+        """Others observe its messages than before: those to this exchange (None: to any) go another way."""
+        self.taps = taps
+        if exchange is None:
+            self.changed()
+        else:
+            self._touched([exchange], None)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether what its channels deliver and settle is observed."""
+        return self.taps is not None and self.taps.follows
 
     def access_changed(self, user: str) -> None:
         """What a user may do has changed. The routes of all others hold."""

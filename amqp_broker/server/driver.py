@@ -30,6 +30,7 @@ from storage.errors import SyncFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amqp_broker.audit.work import AuditWork
     from amqp_broker.auth.hashing import PasswordHash
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
@@ -388,7 +389,7 @@ class Driver:
 
     # -- passwords -----------------------------------------------------------------------------------------------------
 
-    def _run_check(self, check: PasswordCheck | PasswordHash) -> None:
+    def _run_check(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
         """In the login thread."""
         try:
             check.run()
@@ -397,7 +398,7 @@ class Driver:
         else:
             self._loop.call_soon_threadsafe(self._checked, check)
 
-    def _checked(self, check: PasswordCheck | PasswordHash) -> None:
+    def _checked(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
         try:
             self.node.checked(check, self.now())
         except Exception as error:
@@ -430,6 +431,7 @@ class Driver:
             self._sync_failed(job, error)
             return False
         ended = monotonic()
+        job.took(ended - began)
         if self._timings is not None:
             self._timings.record("sync", ended - began)
         if ended - began > _SLOW_SYNC_S:
@@ -455,7 +457,8 @@ class Driver:
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
             self._loop.call_soon_threadsafe(self.fail, error)
         else:
-            self._loop.call_soon_threadsafe(self._synced, job, monotonic() - began)
+            job.took(monotonic() - began)
+            self._loop.call_soon_threadsafe(self._synced, job)
 
     def _take_synced(self, job: SyncJob) -> None:
         """What waited for a job goes on."""
@@ -464,9 +467,9 @@ class Driver:
             self._alarms.disk_full(False)
         self.node.synced(job, self.now())
 
-    def _synced(self, job: SyncJob, seconds: float) -> None:
+    def _synced(self, job: SyncJob) -> None:
         if self._timings is not None:
-            self._timings.record("sync", seconds)
+            self._timings.record("sync", job.seconds)
         try:
             self._take_synced(job)
         except Exception as error:

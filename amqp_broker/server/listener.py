@@ -104,6 +104,10 @@ class TlsListener(Listener):
         self._handshakes: dict[asyncio.Task[None], None] = {}
         super().__init__(driver, loop, listener, backlog)
 
+    def use(self, context: ssl.SSLContext) -> None:
+        """For handshakes that begin from now on."""
+        self._context = context
+
     def _open(self, client: socket.socket) -> None:
         task = self._loop.create_task(self._shake_hands(client))
         self._handshakes[task] = None

@@ -26,12 +26,15 @@ from amqp_broker.server.descriptors import raise_limit
 from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.management_process import ManagementProcess
+from amqp_broker.server.reloading import Reloading
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
+from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
 from amqp_broker.settings.config import is_loopback
 from amqp_broker.settings.kinds import Address, show_size
+from amqp_broker.settings.log_format import formatter
 from amqp_broker.version import __version__
 from raft.errors import FolderGivenUp
 from storage.disk import FileDisk
@@ -39,6 +42,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections import deque
     from collections.abc import Callable, Coroutine
     from pathlib import Path
@@ -68,28 +72,32 @@ _FIRST_WORD_S = 1.0
 _LONGEST_SILENCE_S = 10.0
 
 
-def serve(config: Config) -> int:
-    """Run until SIGTERM or SIGINT. Returns the exit status. Raises StorageError, ConfigError, OSError before a client
+def serve(config: Config, read_again: Callable[[], Config]) -> int:
+    """Run until SIGTERM or SIGINT. read_again: the settings as they are when SIGHUP comes; raises ConfigError. Returns
+    the exit status. Raises StorageError, ConfigError, OSError before a client
     is let in; FolderGivenUp at any time."""
-    lines = start_logging(config)
+    handler, lines = start_logging(config)
     try:
-        return _serve(config, lines)
+        return _serve(config, read_again, handler, lines)
     finally:
         lines.say_all(time.time())
 
 
-def start_logging(config: Config) -> RepeatedLines:
+def start_logging(config: Config) -> tuple[logging.Handler, RepeatedLines]:
     """What all loggers of the program say goes to standard error, and no line of it too often."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(formatter(config.log_format))
     lines = RepeatedLines(handler.emit)
     handler.addFilter(lines)
     logging.basicConfig(level=config.log_level.upper(), handlers=[handler])
-    return lines
+    return handler, lines
 
 
-def _serve(config: Config, lines: RepeatedLines) -> int:
+def _serve(
+    config: Config, read_again: Callable[[], Config], handler: logging.Handler, lines: RepeatedLines
+) -> int:
     raise_limit()
+    manager = ServiceManager(os.environ)
     token = secrets.token_hex(_TOKEN_OCTETS)
     management = ManagementProcess(config, token)
     listeners = Listeners(config, has_own=management.is_wanted)
@@ -113,7 +121,8 @@ def _serve(config: Config, lines: RepeatedLines) -> int:
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        run = Run(config, node, disk, listeners, cluster, lines, management)
+        reloading = Reloading(config, read_again, handler, listeners.use, node.audit)
+        run = Run(config, node, disk, listeners, cluster, lines, management, reloading, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:
         management.close_sockets()
@@ -144,6 +153,7 @@ class Listeners:
         if has_own and self.own_address() is None:
             self._own = bind_all((_LOOPBACK_FREE_PORT,), "--management-listen")
         self._listeners: list[Listener] = []
+        self._tls: list[TlsListener] = []
         self._has_opened = False
 
     def open(self, driver: Driver) -> str:
@@ -153,8 +163,15 @@ class Listeners:
         for listener in (*self._plain, *self._own):
             self._listeners.append(Listener(driver, loop, listener, config.listen_backlog))
         for listener in self._secure:
-            self._listeners.append(TlsListener(driver, loop, listener, config.listen_backlog, self._context))
+            self._tls.append(TlsListener(driver, loop, listener, config.listen_backlog, self._context))
+        self._listeners += self._tls
         return self.urls()[0]
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Handshakes of TLS that begin from now on are made with this one."""
+        self._context = context
+        for listener in self._tls:
+            listener.use(context)
 
     def urls(self) -> list[str]:
         """Where clients come in, once it is opened."""
@@ -199,12 +216,17 @@ class Run:
         cluster: ClusterSide,
         lines: RepeatedLines,
         management: ManagementProcess,
+        reloading: Reloading,
+        manager: ServiceManager,
     ) -> None:
+        self._reloading = reloading
+        self._manager = manager
         self._lines = lines
         self._management = management
         self._config = config
         self._node = node
         self._facts = node.facts
+        self._audit = node.audit
         self._system = node.system
         self._disk = disk
         self._listeners = listeners
@@ -217,6 +239,7 @@ class Run:
         driver = self._driver = Driver(self._node, config, loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reloading.begin)
         if config.exit_with_parent:
             loop.add_reader(0, _watch_parent, self._stop)
         self._say_repeated(loop)
@@ -226,7 +249,9 @@ class Run:
             is_ready = await self._get_ready(unverified)
             if is_ready:
                 self._facts.listens(self._listeners.facts())
+                self._audit.record_own("node.start", details={"version": __version__})
                 _say(f"ready {self._listeners.open(driver)}")
+                self._manager.ready(loop)
                 self._start_management()
                 await self._end()
             await self._leave()
@@ -235,6 +260,7 @@ class Run:
         finally:
             await self._cluster.close()
             driver.stop_threads()
+            self._audit.close()
         failure = driver.failed.exception() if driver.failed.done() else None
         if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
             raise FolderGivenUp(self._node.acquaintances.reason)
@@ -278,6 +304,8 @@ class Run:
             raise StorageError(f"{path}: {task.error}; {_WAY_OUT}")
         for note in task.result["notes"]:
             log.warning("definitions of %s: %s", path, note)
+        if task.result["commands"]:
+            self._audit.record_own("definitions.import", str(path), {"commands": task.result["commands"]})
         return True
 
     async def _end(self) -> None:
@@ -304,6 +332,7 @@ class Run:
                     return False
                 if time.monotonic() >= told_at:
                     log.info("%s", describe())
+                    self._manager.waits(describe())
                     pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
                     told_at = time.monotonic() + pause_s
             return True
@@ -319,6 +348,8 @@ class Run:
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
         self._facts.ends()
+        self._audit.record_own("node.stop")
+        self._manager.stops()
         self._management.tell_to_stop()
         self._listeners.close()
         if self._driver.failed.done():

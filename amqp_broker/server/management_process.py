@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from amqp_broker.auth.service_account import SERVICE_USER
+from amqp_broker.auth.session import SERVICE_USER
 from amqp_broker.server.sockets import address_of, bind_all
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class ManagementProcess:
         command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--exit-with-parent"]
         command += [f"--sockets={_numbers(self._api)}", f"--prometheus-sockets={_numbers(self._prometheus)}"]
         return subprocess.Popen(
-            [*command, f"--log-level={self._config.log_level}"],
+            [*command, f"--log-level={self._config.log_level}", f"--log-format={self._config.log_format}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"AMQP_BROKER_MANAGEMENT_URL": url},

@@ -146,6 +146,9 @@ class Config(ClusterConfig):
         "How long a stopping broker waits for its connections to close.",
         minimum=0,
     )
+    drain_pace: int = setting(
+        COUNT, 100, NETWORK, "Connections that a node closes in a second while it is drained.", minimum=1
+    )
 
     frame_max: int = setting(
         FRAME_SIZE,
@@ -202,6 +205,29 @@ class Config(ClusterConfig):
         SECURITY,
         "Wait before dropping a failed login without the authentication_failure_close capability.",
         minimum=0,
+    )
+    audit_log: bool = setting(
+        BOOLEAN,
+        True,
+        SECURITY,
+        "Write down in the data folder who changed what, from where, and which logins were refused.",
+    )
+    audit_file_size_bytes: int = setting(
+        SIZE,
+        16 * MIB,
+        SECURITY,
+        "A file of the audit log that has grown to this size is followed by a new one.",
+        minimum=4 * KIB,
+    )
+    audit_files: int = setting(
+        COUNT, 8, SECURITY, "So many files of the audit log are kept; the oldest one makes room.", minimum=1
+    )
+    audit_backlog_bytes: int = setting(
+        SIZE,
+        1 * MIB,
+        SECURITY,
+        "Lines of the audit log that wait for the disk; more are counted, and the count is a line.",
+        minimum=64 * KIB,
     )
 
     data_dir: Path = setting(
@@ -404,6 +430,34 @@ class Config(ClusterConfig):
         maximum=16_000_000,
     )
 
+    unroutable_kept: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "Of so many messages that went to no queue the node knows where they were sent, by whom and when.",
+        minimum=0,
+        maximum=1_000_000,
+        off=0,
+    )
+
+    max_taps: int = setting(
+        COUNT, 16, LIMITS, "Traces and live tails that observe messages at the same time.", minimum=1, maximum=1000
+    )
+    trace_events_per_second: int = setting(
+        COUNT, 500, LIMITS, "What one trace records in a second; of the rest it counts how much there was.", minimum=10
+    )
+    trace_events_kept: int = setting(
+        COUNT,
+        10_000,
+        LIMITS,
+        "What one trace keeps of what it has recorded; then the oldest makes room.",
+        minimum=10,
+        maximum=1_000_000,
+    )
+    tail_messages_per_second: int = setting(
+        COUNT, 50, LIMITS, "Copies of messages that one live tail makes in a second.", minimum=10, maximum=1000
+    )
+
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1
@@ -459,6 +513,13 @@ class Config(ClusterConfig):
         NODE,
         "The least that is logged on standard error.",
         choices=("debug", "info", "warning", "error"),
+    )
+    log_format: str = setting(
+        TEXT,
+        "text",
+        NODE,
+        "How a line of the log is written: as text, or as a JSON object.",
+        choices=("text", "json"),
     )
     timings: bool = setting(
         BOOLEAN,

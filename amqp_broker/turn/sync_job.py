@@ -13,6 +13,7 @@ class SyncJob:
     """`run` touches files only and may be called in another thread; `finish` belongs to the node again.
 
     position: up to there the journal is on the disk once it has run. batch: what the journal has to write for that.
+    seconds: how long it took, which who runs it says.
     """
 
     def __init__(self, position: int, journal: Journal, batch: Batch | None, pages: PageSync | None) -> None:
@@ -20,6 +21,8 @@ class SyncJob:
         self._journal = journal
         self._batch = batch
         self._pages = pages
+        self.seconds = 0.0
+        self.journal_bytes = batch.file_bytes if batch is not None else 0
 
     def is_within(self, most_bytes: int) -> bool:
         """Whether all that it does is to append so much at most to a file that is there."""
@@ -35,6 +38,10 @@ class SyncJob:
             self._pages = None
         if self._batch is not None:
             self._batch.write_and_sync()
+
+    def took(self, seconds: float) -> None:
+        """It has run, for so long."""
+        self.seconds = seconds
 
     def finish(self) -> None:
         """Give the buffer back."""

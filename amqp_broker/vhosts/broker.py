@@ -29,6 +29,8 @@ from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
 from amqp_broker.routing.discards import Discards
 from amqp_broker.routing.reply_to import ReplyConsumers
+from amqp_broker.routing.taps import NodeTaps
+from amqp_broker.routing.unroutable import UnroutableRing
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.clock import TurnClock
@@ -113,6 +115,8 @@ class Broker:
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = self.returned = 0
+        self.unroutable_ring = UnroutableRing(config.unroutable_kept)
+        self.taps = NodeTaps(self.vhosts, store, timers, clock)
         self.gone = QueueSums()
         self.queues_declared = self.queues_created = self.queues_deleted = 0
         self.page_checks: list[PageCheck] = []
@@ -139,10 +143,11 @@ class Broker:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
 
-    def count_unroutable(self, is_returned: bool) -> None:
-        """A message went to no queue. is_returned: its publisher is told."""
+    def record_unroutable(self, vhost: str, raw: bytes, user: str, peer: object, is_returned: bool) -> None:
+        """A message went to no queue (UnroutableRing.add). is_returned: its publisher is told."""
         self.unroutable += 1
         self.returned += is_returned
+        self.unroutable_ring.add(self.clock.now, vhost, raw, user, peer, is_returned)
 
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that were not read at the start. Once each."""
@@ -478,6 +483,7 @@ class Broker:
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
         queue.add_own_counters(self.gone)
+        queue.add_counters(vhost.gone)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):
             self._type_of(queue).forget(queue.queue_id)
@@ -498,6 +504,11 @@ class Broker:
     def own_node(self) -> str:
         """See TypeHost."""
         return self.replication.own_node
+
+    @property
+    def level(self) -> int:
+        """See TypeHost."""
+        return self.metadata.level
 
     def policies_of(self, vhost: str, policy_kind: str, name: str) -> tuple[Definition, Definition]:
         """See TypeHost."""

@@ -122,6 +122,16 @@ def matching_policies(
     )
 
 
+def would_apply(metadata: Metadata, policy: Policy, kind: str, name: str, *, operator: bool) -> tuple[bool, bool]:
+    """Whether a policy, if it were set, would match a queue or exchange; and whether it would be the one that applies,
+    in the place of one of its name."""
+    if _first_match([policy], kind, name) is None:
+        return False, False
+    present = metadata.operator_policies(policy.vhost) if operator else metadata.policies(policy.vhost)
+    others = [each for each in present if each.name != policy.name]
+    return True, _first_match([*others, policy], kind, name) is policy
+
+
 def _first_match(policies: list[Policy], kind: str, name: str) -> Policy | None:
     had = _queue_kinds().get(kind)
     fitting = [policy for policy in policies if _is_meant(policy, kind) and (had is None or _fits(policy, had))]

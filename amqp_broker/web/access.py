@@ -7,13 +7,15 @@ from enum import Enum
 
 from amqp_broker.web.errors import ApiError, not_authorised
 
-MANAGEMENT, POLICYMAKER, MONITORING, ADMINISTRATOR = "management", "policymaker", "monitoring", "administrator"
+VIEWER, MANAGEMENT, POLICYMAKER = "viewer", "management", "policymaker"
+MONITORING, ADMINISTRATOR = "monitoring", "administrator"
 
 
 class Access(Enum):
     """The tags of which one is needed, and the words of the refusal."""
 
     NOBODY_ASKED = ((), "")
+    VIEWER = ((VIEWER, MANAGEMENT, POLICYMAKER, MONITORING, ADMINISTRATOR), "Not management user")
     MANAGEMENT = ((MANAGEMENT, POLICYMAKER, MONITORING, ADMINISTRATOR), "Not management user")
     POLICYMAKER = ((POLICYMAKER, ADMINISTRATOR), "Not policymaker user")
     MONITORING = ((MONITORING, ADMINISTRATOR), "Not monitor user")
@@ -24,6 +26,6 @@ class Access(Enum):
 
     def refusal(self, tags: Collection[str]) -> ApiError:
         """Who has no tag at all is told that first."""
-        if not Access.MANAGEMENT.is_given_to(tags):
-            return not_authorised(Access.MANAGEMENT.value[1])
+        if not Access.VIEWER.is_given_to(tags):
+            return not_authorised(Access.VIEWER.value[1])
         return not_authorised(self.value[1])

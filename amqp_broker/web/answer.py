@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,13 +17,15 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class Answer:
-    """`value` becomes JSON; without one there is no body. `raw` is a body that is text already, of the type `media`."""
+    """`value` becomes JSON; without one there is no body. `raw` is a body that is text already, of the type `media`;
+    `stream` one that comes piece by piece."""
 
     status: int = 200
     value: JsonValue = None
     headers: dict[str, str] = field(default_factory=dict)
     raw: bytes | None = None
     media: str = JSON
+    stream: AsyncIterator[bytes] | None = None
 
     def body(self) -> bytes:
         if self.raw is not None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.settings.log_format import about
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import JSON, Answer, encode_json
@@ -68,7 +70,8 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         answer = await self._respond(request)
-        await answer(scope, receive, send)
+        with suppress(ClientDisconnect):  # who reads a stream may go at any time
+            await answer(scope, receive, send)
 
     async def _respond(self, request: Request) -> Response:
         try:
@@ -83,6 +86,7 @@ class Api:
             endpoint = place.find(request.method)
             if endpoint is None:
                 raise method_not_allowed(place.allowed)
+            _check_framing(request.headers)
             _check_origin(endpoint, request.headers)
             body = await receive(request, endpoint.body_limit_bytes, BODY_TIMEOUT_S)
             asked = Asked(
@@ -96,6 +100,7 @@ class Api:
                 headers=request.headers,
                 body=body,
                 host=request.client.host if request.client else "",
+                endpoints=self._endpoints.all,
             )
             return await run_in_threadpool(self._answer, endpoint, asked)
         except ApiError as error:
@@ -107,7 +112,11 @@ class Api:
         response = self._response(endpoint, asked)
         if endpoint.method != "GET":
             words = (asked.method, asked.path, encode(asked.user.name), asked.host, response.status_code)
-            log.info("%s %s by user '%s' from %s: %d", *words)
+            fields = about(
+                "http_change", method=asked.method, path=asked.path, user=asked.user.name, peer=asked.host,
+                status=response.status_code,
+            )  # fmt: skip
+            log.info("%s %s by user '%s' from %s: %d", *words, extra=fields)
         return response
 
     def _response(self, endpoint: Endpoint, asked: Asked) -> Response:
@@ -115,7 +124,7 @@ class Api:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:
                 asked.user = who_asks(asked)
-                asked.require(endpoint.access)
+                asked.require(endpoint.needed)
             return _response(endpoint.answer(asked), asked.headers)
         except ApiError as error:
             return refusal(error)
@@ -128,6 +137,13 @@ class Api:
         except Exception:  # a fault of ours is one request's, and is written down
             log.exception("%s %s", asked.method, asked.path)
             return refusal(ApiError(500, "internal_server_error", "this is a fault of the server; its log says more"))
+
+
+def _check_framing(headers: Mapping[str, str]) -> None:
+    """A request that says its length twice is read in two ways by a proxy and by this server: what one takes for its
+    body, the other takes for a request of somebody else."""
+    if "content-length" in headers and "transfer-encoding" in headers:
+        raise ApiError(400, "bad_request", "content-length and transfer-encoding", {"connection": "close"})
 
 
 def _check_origin(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
@@ -148,8 +164,10 @@ def _check_acceptable(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
 
 
 def _response(answer: Answer, headers: Mapping[str, str]) -> Response:
-    body = answer.body()
     said = {**HEADERS, **answer.headers}
+    if answer.stream is not None:
+        return StreamingResponse(answer.stream, answer.status, said, media_type=answer.media)
+    body = answer.body()
     if len(body) >= _GZIP_FROM_OCTETS and "gzip" in headers.get("accept-encoding", ""):
         body = gzip.compress(body, 1)
         said["content-encoding"] = "gzip"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.methods import Method
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
+from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.errors import NOT_ALLOWED, VHOST_REFUSED, kind_not_found, not_authorised
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import DEADLINE_S
@@ -22,7 +23,8 @@ from amqp_broker.web.services import Services
 
 @dataclass(slots=True)
 class Asked:
-    """`names` are those in the path, decoded; `host` is where the request came from."""
+    """`names` are those in the path, decoded; `host` is where the request came from;
+    `endpoints` are all that the API has."""
 
     services: Services
     user: User
@@ -34,6 +36,7 @@ class Asked:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     host: str = ""
+    endpoints: Sequence[Endpoint] = ()
 
     @property
     def vhost(self) -> str | None:
@@ -45,7 +48,8 @@ class Asked:
 
     def verb(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """The node's answer to a verb, as this user. Raises SystemRequestError, NodeGone."""
-        return self.services.node.request(verb, deadline_s=deadline_s, as_user=self.user.name, **fields)
+        request = self.services.node.request
+        return request(verb, deadline_s=deadline_s, as_user=self.user.name, as_host=self.host, **fields)
 
     def change(self, verb: str, *, deadline_s: float = DEADLINE_S, **fields: object) -> JsonObject:
         """As `verb`, for what changes something: what was read before is forgotten."""
@@ -58,7 +62,7 @@ class Asked:
     def channel(self, vhost: str) -> Iterator[Channel]:
         """A channel of this user's. Raises ApiError where he is not let in, ClientError."""
         try:
-            with self.services.sessions.channel(self.user.name, vhost) as channel:
+            with self.services.sessions.channel(self.user.name, vhost, self.host) as channel:
                 yield channel
         except ConnectFailed as error:
             if error.reply_code != NOT_ALLOWED:

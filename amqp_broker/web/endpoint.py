@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import JSON, Answer
 
@@ -23,7 +25,9 @@ BODY_LIMIT_BYTES = MIB
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`media`: what a GET answers with."""
+    """`media`: what a GET answers with. `body`: what a request has to bring, None where it is read otherwise.
+    `for_viewers`: a GET that
+    changes nothing and shows nothing of what messages hold."""
 
     method: str
     path: str
@@ -31,6 +35,14 @@ class Endpoint:
     access: Access = Access.MANAGEMENT
     body_limit_bytes: int = BODY_LIMIT_BYTES
     media: str = JSON
+    body: type[msgspec.Struct] | None = None
+    for_viewers: bool = True
+
+    @property
+    def needed(self) -> Access:
+        """Who may ask: who may look may have what is only shown."""
+        is_look = self.access is Access.MANAGEMENT and self.method == "GET" and self.for_viewers
+        return Access.VIEWER if is_look else self.access
 
 
 class Place:

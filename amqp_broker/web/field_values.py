@@ -1,4 +1,4 @@
-"""Values of AMQP's fields as JSON, and properties of messages both ways."""
+"""Tables and properties of messages out of JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final
 
 from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.protocol.fields import Table, encode_table
-from amqp_broker.protocol.json_values import JsonObject, JsonValue, field_as_json
-from amqp_broker.protocol.properties import PROPERTY_NAMES, Properties, encode_properties
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.protocol.properties import PROPERTY_NAMES, encode_properties
 from amqp_broker.web.errors import bad_request
 
 _NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
@@ -25,12 +25,6 @@ def to_table(values: JsonValue, name: str) -> Table:
         except (EncodeError, ValueError) as error:
             raise bad_request(f"{name}.{key}: {error}") from None
     return Table(values)
-
-
-def show_properties(properties: Properties) -> JsonObject:
-    """Those that a message has."""
-    named = ((name, getattr(properties, name)) for name in PROPERTY_NAMES)
-    return {name: field_as_json(value) for name, value in named if value is not None}
 
 
 def read_properties(values: JsonValue) -> bytes:

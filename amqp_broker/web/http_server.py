@@ -6,15 +6,20 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: From the accepted connection, or the end of the answer before, to the whole head of a request.
+#: From the accepted connection, or the first octets behind an answer, to the whole head of a request.
 HEAD_TIMEOUT_S: Final = 10
 KEEP_ALIVE_S: Final = 65
+#: How long a client may take to read what was written for it.
+WRITE_TIMEOUT_S: Final = 120
+#: So many connections are kept, of all listeners together; those that have no request under way make room for others,
+#: the oldest first.
 MAX_CONNECTIONS: Final = 1000
 MAX_HEAD_OCTETS: Final = 64 << 10
 _TICK_S: Final = 1.0
@@ -22,21 +27,74 @@ _SHUTDOWN_S: Final = 2
 
 
 class TimedProtocol(H11Protocol):
-    """A connection whose first request has to come soon: who opens one and says nothing keeps nobody out."""
+    """A connection whose requests have to come soon, and whose answers have to be read: who opens very many, says
+    nothing, little by little, or reads nothing, keeps nobody out. everybody: those of all listeners; silent: those
+    that have no request under way."""
 
+    everybody: ClassVar[set[TimedProtocol]] = set()
+    silent: ClassVar[dict[TimedProtocol, None]] = {}
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:  # uvicorn wants a narrower class than asyncio
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._close_silent)
+        self.everybody.add(self)
+        self._wait()
+        if len(self.everybody) > MAX_CONNECTIONS:
+            oldest = next(iter(self.silent))
+            del self.silent[oldest]
+            oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
+        self.everybody.discard(self)
+        self.silent.pop(self, None)
+        for timer in (self._head_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._is_busy():
+            self._wait()
+            return
+        self.silent.pop(self, None)
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_busy() or self.transport.is_closing():
+            return
+        self.silent[self] = None
+        # The rest of a refused body is read and dropped, or its client would not read the answer; but not for ever.
+        if self.conn.trailing_data[0] or self.conn.their_state is h11.SEND_BODY:
+            self._wait()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(WRITE_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        """For the rest of a head."""
+        if self.transport.is_closing():
+            return
+        self.silent.setdefault(self, None)
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._close_silent)
+
     def _close_silent(self) -> None:
-        if self.cycle is None:
+        if not self._is_busy():
             self.transport.close()
 
 
@@ -54,7 +112,6 @@ class HttpServer(uvicorn.Server):
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_SHUTDOWN_S,
-            limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=MAX_HEAD_OCTETS,
         )
         super().__init__(config)

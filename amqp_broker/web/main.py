@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Final
 
+from amqp_broker.settings.log_format import formatter
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.app import Api, application
 from amqp_broker.web.endpoints.all import api_endpoints
@@ -32,10 +33,11 @@ _LOOK_S: Final = 0.2
 _INPUT_OCTETS: Final = 4096
 
 
-def start_logging(level: str) -> None:
+def start_logging(level: str, log_format: str) -> None:
     """What this process says goes to standard error, as the broker's own words do."""
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=level.upper(), stream=sys.stderr, format=form)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(log_format))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

@@ -4,7 +4,7 @@ The node counts; here is remembered what it said before. Of an object the last t
 least a second apart; of the totals an hour of readings, every five seconds, in a ring of fixed size.
 
 Invariants:
-1. Memory is bounded: by the number of objects that are kept, and by the ring.
+1. Memory is bounded: by the number of objects that are kept, and by the rings.
 2. A counter that fell (the node began anew) has the rate 0, never a negative one.
 """
 
@@ -26,6 +26,8 @@ _LEAST_GAP_MS: Final = 1000
 #: What was not read for so long is forgotten when something else needs its place.
 _MOST_OBJECTS: Final = 50_000
 _MOST_SAMPLES: Final = 500
+#: Of so many objects an hour is kept: some 400 kB each.
+_MOST_WATCHED: Final = 32
 _SECONDS: Final = re.compile(r"[0-9]{1,7}")
 
 Counters = Mapping[str, int | float]
@@ -40,11 +42,35 @@ class Reading:
 
 
 class Readings:
-    """The last two readings of each object: what the newest says against the one before."""
+    """The last two readings of each object: what the newest says against the one before. Of the few that were looked at
+    last by themselves, an hour of readings."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[Reading | None, Reading]] = {}
+        self._watched: dict[tuple[str, str], History] = {}
         self._guard = threading.Lock()
+
+    def watch(self, kind: str, ident: str, pair: tuple[Reading | None, Reading]) -> list[Reading]:
+        """Somebody looks at one object, of which these are the last two readings: all that are kept of it, and the
+        newest."""
+        with self._guard:
+            history = self._watched.pop((kind, ident), None) or History()
+            self._watched[kind, ident] = history
+            if len(self._watched) > _MOST_WATCHED:
+                del self._watched[next(iter(self._watched))]
+            known = history.readings()
+            for each in pair:
+                if each is not None and (not known or each.at > known[-1].at):
+                    if not known or each.at - known[-1].at >= SAMPLE_EVERY_S * 1000:
+                        history.add(each.at, each.values)
+                    known.append(each)
+            return known
+
+    def newest(self, kind: str, ident: str) -> Reading | None:
+        """The last reading of an object."""
+        with self._guard:
+            known = self._known.get((kind, ident))
+        return known[1] if known is not None else None
 
     def add(self, kind: str, ident: str, at: int, values: Counters) -> tuple[Reading | None, Reading]:
         """Take a reading; the one before and the newest."""

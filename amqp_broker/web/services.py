@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.jobs import Jobs
 from amqp_broker.web.login import Logins
 from amqp_broker.web.node_client import NodeClient, NodeGone
 from amqp_broker.web.objects import ObjectLists
@@ -28,6 +29,7 @@ class Services:
         self.readings = Readings()
         self.totals = Totals(self.node)
         self.sessions = UserSessions(url)
+        self.jobs = Jobs(self.sessions.open, self.forget)
         self.places = places
         self.began_at = time.time()
         self.was_ready = False
@@ -45,6 +47,7 @@ class Services:
 
     def close(self) -> None:
         self._stop.set()
+        self.jobs.close()
         self.sessions.close()
         self.node.close()
 

@@ -1,7 +1,8 @@
 """UserSessions: AMQP connections of users, for what they may do over AMQP anyway: declare, bind, purge, publish, get.
 
 The connection logs in with the name and password of the management process and the authorization identity of the user
-(RFC 4616), so that permissions, limits and texts of refusal are the broker's own for that user.
+(RFC 4616), so that permissions, limits and texts of refusal are the broker's own for that user. For which host it acts
+is among its properties, for the broker's audit log.
 
 Invariants:
 1. A connection is one worker's at a time, and a channel serves one request.
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.connection import Connection
@@ -26,6 +27,16 @@ IDLE_S: Final = 30.0
 _MOST_IDLE: Final = 32
 #: A declaration may wait for a majority, a purge for the disk.
 CALL_DEADLINE_S: Final = 10.0
+#: What the broker reads (amqp_broker/audit/actor.py).
+_HOST_PROPERTY: Final = "acts_for_host"
+
+
+class Key(NamedTuple):
+    """host: where the user asks from."""
+
+    user: str
+    vhost: str
+    host: str
 
 
 class UserSessions:
@@ -34,14 +45,15 @@ class UserSessions:
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
         self._clock = clock
-        self._idle: list[tuple[float, tuple[str, str], Connection]] = []
+        self._idle: list[tuple[float, Key, Connection]] = []
         self._guard = threading.Lock()
         self._is_closed = False
 
     @contextmanager
-    def channel(self, user: str, vhost: str) -> Iterator[Channel]:
-        """A new channel of a user in a virtual host. Raises ClientError."""
-        connection = self._take((user, vhost))
+    def channel(self, user: str, vhost: str, host: str) -> Iterator[Channel]:
+        """A new channel of a user in a virtual host; host: where he asks from. Raises ClientError."""
+        key = Key(user, vhost, host)
+        connection = self._take(key)
         is_usable = False
         try:
             channel = connection.channel()
@@ -62,11 +74,11 @@ class UserSessions:
                 raise
         finally:
             if is_usable:
-                self._give_back((user, vhost), connection)
+                self._give_back(key, connection)
             else:
                 connection.abort()
 
-    def _take(self, key: tuple[str, str]) -> Connection:
+    def _take(self, key: Key) -> Connection:
         while True:
             with self._guard:
                 found = next((each for each in reversed(self._idle) if each[1] == key), None)
@@ -78,14 +90,18 @@ class UserSessions:
             if _is_alive(connection):
                 return connection
             connection.abort()
-        user, vhost = key
+        return self.open(key)
+
+    def open(self, key: Key) -> Connection:
+        """A new connection, which is the caller's. Raises ClientError."""
         connection = Connection.open(
-            self._url, DEADLINE_S, name="management", authorization_identity=user, virtual_host=vhost
-        )
+            self._url, DEADLINE_S, name="management", authorization_identity=key.user, virtual_host=key.vhost,
+            client_properties={_HOST_PROPERTY: key.host},
+        )  # fmt: skip
         connection.timeout = CALL_DEADLINE_S
         return connection
 
-    def _give_back(self, key: tuple[str, str], connection: Connection) -> None:
+    def _give_back(self, key: Key, connection: Connection) -> None:
         with self._guard:
             if not self._is_closed:
                 self._idle.append((self._clock(), key, connection))
@@ -108,8 +124,8 @@ class UserSessions:
     def end_of(self, user: str) -> None:
         """A user has been changed or is gone: his connections end."""
         with self._guard:
-            old = [each for each in self._idle if each[1][0] == user]
-            self._idle = [each for each in self._idle if each[1][0] != user]
+            old = [each for each in self._idle if each[1].user == user]
+            self._idle = [each for each in self._idle if each[1].user != user]
         for _, _, connection in old:
             _end(connection)
 

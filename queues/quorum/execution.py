@@ -467,7 +467,10 @@ class Execution(Sink):
         self.effects += [QueueGone(queue_id, Gone.MISSED) for queue_id in missed]
         self._watched = {}
         self._heap = []
-        for queue in state.queues.values():
+        for queue_id, queue in state.queues.items():
+            counted = old.queues.get(queue_id)
+            if counted is not None:
+                queue.keep_counts(counted)
             self._watch(queue)
         origin = state.origins.get(self.own_node)
         if self.own_session and origin is not None:

@@ -6,6 +6,7 @@ from queues.quorum.consumer cimport QuorumConsumer
 from queues.quorum.deduplication cimport Deduplication
 from queues.quorum.letters cimport Letters
 from queues.rules cimport QueueRules
+from queues.sums cimport QueueSums
 
 cdef object _MAXLEN, _ACK, _REQUEUE, _RETURN
 cdef int _AT_ONCE
@@ -25,7 +26,12 @@ cdef class QuorumQueue(QueueRules):
     cdef public object lease_groups
     cdef public long long timeout
     cdef long long _expires
+    cdef public long long delivered
+    cdef public long long auto_acked
+    cdef public long long redelivered
+    cdef public long long acked
 
+    cpdef int add_counters(self, QueueSums sums) except -1
     cpdef int apply_settings(self, object settings) except -1
     @cython.locals(sequence="unsigned long long", expires_at="long long")
     cpdef bint enqueue(self, Message message, long long clock) except -1

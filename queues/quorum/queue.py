@@ -15,12 +15,14 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from queues.arguments import TIME_MAX
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.queue import Held
 from queues.quorum.commands import How
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
@@ -29,6 +31,8 @@ from queues.quorum.letters import Letters, empty
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
 from queues.rules import QueueRules
+from queues.sizes import held_by
+from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
 #: So many messages at most are dropped at a time, because they have expired or are too many; the rest with the next
@@ -78,7 +82,9 @@ class QuorumQueue(QueueRules):
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
     timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
-    batch is applied. lease_groups: its lease groups, None if it never had any.
+    batch is applied. lease_groups: its lease groups, None if it never had any. Since this member was started, messages:
+    delivered (to consumers on all nodes), auto_acked (to those that do not acknowledge), redelivered (of both, and to
+    basic.get), acked.
     """
 
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
@@ -90,6 +96,7 @@ class QuorumQueue(QueueRules):
         self.delivery_owners: dict[tuple[str, int], QuorumConsumer] = {}
         self.is_touched = False
         self.lease_groups: Leases | None = None
+        self.delivered = self.auto_acked = self.redelivered = self.acked = 0
         self.apply_settings(settings)
 
     def apply_settings(self, settings: QuorumSettings) -> None:
@@ -126,6 +133,12 @@ class QuorumQueue(QueueRules):
     def give(self, entry: Entry, consumer: Any, now: int) -> int:
         taker: QuorumConsumer = consumer
         self.unacked += 1
+        if taker.no_ack:
+            self.auto_acked += 1
+        else:
+            self.delivered += 1
+        if entry.is_redelivered:
+            self.redelivered += 1
         self.sink.delivered(taker, taker.hold(entry, now), entry)
         return 0
 
@@ -137,7 +150,16 @@ class QuorumQueue(QueueRules):
         if entry is None:
             return 0
         self.unacked += 1
+        if entry.is_redelivered:
+            self.redelivered += 1
         return delivery_owner.hold(entry, clock)
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue: by all consumers, on all nodes. Who holds something at most holds MOST_IN_FLIGHT."""
+        for owner in list(self.delivery_owners.values()):
+            for entry, since in list(owner.held.values()):
+                yield Held(entry, owner.origin, owner.consumer_id, owner.tag, since)
+            yield None
 
     # -- lease groups (leases.py) ------------------------------------------------------------------------------------
 
@@ -188,6 +210,8 @@ class QuorumQueue(QueueRules):
         if how is _REQUEUE or how is _RETURN:
             self.bring_back(entries, how is _REQUEUE, clock)
         elif how is _ACK:
+            if not consumer.no_ack:
+                self.acked += len(entries)
             for entry in entries:
                 self.ack(entry)
         else:
@@ -299,6 +323,30 @@ class QuorumQueue(QueueRules):
         self.letters.discard()
         if self.lease_groups is not None:
             self.lease_groups.discard()
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        sums.delivering += 1
+        sums.add_published(self.next_sequence - 1)
+        sums.delivered += self.delivered
+        sums.auto_acked += self.auto_acked
+        sums.redelivered += self.redelivered
+        sums.acked += self.acked
+        self.add_drops(sums)
+
+    def keep_counts(self, before: QuorumQueue) -> None:
+        """It takes the place of another state of the same queue, which this member has counted for."""
+        self.delivered, self.auto_acked = before.delivered, before.auto_acked
+        self.redelivered, self.acked = before.redelivered, before.acked
+        self.drops, self.unconsumed = before.drops, before.unconsumed
+
+    def stores_all(self) -> bool:
+        """See QueueRules: its log has them."""
+        return True
+
+    def held_entries(self) -> Iterator[Entry]:
+        """See QueueRules."""
+        return held_by(self.delivery_owners.values())
 
     def statistics(self) -> QueueStatistics:
         """Its figures now."""

@@ -36,6 +36,7 @@ class Counts:
     deliveries: int = 0
     duplicated: int = 0
     lost: int = 0
+    nacked: int = 0
 
     @property
     def operations(self) -> int:
@@ -76,7 +77,9 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
             wrong.setdefault(what, []).append(f"{message} of {record.queue}{_story(record)}")
         attempts, deliveries = len(record.attempts), len(record.deliveries)
         duplicated = max(0, deliveries - 1)
-        findings.counts[spec.kind].add(Counts(1, attempts, record.is_confirmed, deliveries, duplicated, LOST in found))
+        nacked = sum(attempt.outcome is Outcome.NACKED for attempt in record.attempts)
+        counts = Counts(1, attempts, record.is_confirmed, deliveries, duplicated, LOST in found, nacked)
+        findings.counts[spec.kind].add(counts)
     for what, cases in wrong.items():
         findings.violations.append(f"{what}: {len(cases)} messages, such as {'; '.join(cases[:SHOWN])}")
     return findings

@@ -102,6 +102,8 @@ class History:
     lost_connections: list[tuple[str, float, str]] = field(default_factory=list)
     #: Errors that clients met and went on after, by what they were.
     errors: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: The same, with their texts.
+    error_texts: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def violated(self, text: str) -> None:
         """Something happened that must not happen."""
@@ -114,6 +116,8 @@ class History:
         if isinstance(error, ConnectionError):
             self.lost_connections.append((node, at, f"{name}: {error}"))
         self.errors[name] += 1
+        if len(self.error_texts[name]) < MAX_VIOLATIONS:
+            self.error_texts[name].add(str(error))
         if self.errors[name] == 1 and DEFECT in str(error):
             self.violated(f"{name}: {error}")
 

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,6 +34,8 @@ READY = b"ready amqp://"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 ASK_TIMEOUT_S = 5.0
+#: Why a node may not answer.
+ASK_ERRORS = (ClientError, SystemRequestError, OSError, TimeoutError)
 SMALL_DISK_BYTES = 192 << 20
 LOG_TAIL = 4000
 
@@ -44,8 +47,17 @@ class StartError(Exception):
     """A node did not become ready; the text has the end of its log."""
 
 
+@dataclass(frozen=True)
+class Program:
+    """Which broker a node runs: that of the sources in `tree`."""
+
+    tree: Path = PROJECT_ROOT
+    flags: tuple[str, ...] = ("--management-listen=off", "--prometheus-listen=off")
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
 class NodeProcess:
-    """One member: its process if it runs, and its place on the disk."""
+    """One member: its process if it runs, and its place on the disk. `program` is what the next start runs."""
 
     def __init__(self, name: str, data: Path, log: Path, port: int, flags: Sequence[str]) -> None:
         self.name = name
@@ -57,6 +69,7 @@ class NodeProcess:
         #: It was not told to end, but may: a fault is on whose right answer is to stop.
         self.may_end = False
         self.flags = flags
+        self.program = Program()
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
         #: Its exit status, if it ended without being told to.
@@ -77,17 +90,14 @@ class NodeProcess:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                *(
-                    "-P", "-m", "amqp_broker", "serve",
-                    "--management-listen=off", "--prometheus-listen=off", "--exit-with-parent",
-                ),
+                *("-P", "-m", "amqp_broker", "serve", "--exit-with-parent", *self.program.flags),
                 *(f"--node-name={self.name}", f"--listen={HOST}:{self.port}", f"--data-dir={self.data}"),
                 *self.flags,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 cwd=self.log.parent,
-                env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+                env={**os.environ, "PYTHONPATH": str(self.program.tree), **self.program.environment},
                 start_new_session=True,
             )
         self._watch = asyncio.create_task(self._follow(self._process))
@@ -148,13 +158,20 @@ class NodeProcess:
 class Cluster:
     """Three nodes in `folder`, and the network between them. `chance` chooses ports and what the network does.
 
-    small_disk: the node whose data is on a file system of SMALL_DISK_BYTES, if one can be mounted (root can).
+    small_disk: the node whose data is on a file system of SMALL_DISK_BYTES, if one can be mounted (root can). program:
+    what the nodes run at first.
     """
 
     def __init__(
-        self, folder: Path, chance: Random, settings: Mapping[str, str] | None = None, small_disk: str | None = None
+        self,
+        folder: Path,
+        chance: Random,
+        settings: Mapping[str, str] | None = None,
+        small_disk: str | None = None,
+        program: Program | None = None,
     ) -> None:
         self.folder = folder
+        self._program = program or Program()
         self.network = Network(chance)
         self._chance = chance
         self._settings = {**SETTINGS, **(settings or {})}
@@ -181,6 +198,7 @@ class Cluster:
             place = self.folder / name
             place.mkdir(exist_ok=True)
             self.nodes[name] = NodeProcess(name, place / "data", self.folder / f"{name}.log", self._free_port(), flags)
+            self.nodes[name].program = self._program
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
         for node in self.nodes.values():
             if not await node.wait_ready():
@@ -213,17 +231,22 @@ class Cluster:
             if not self.nodes[name].is_ready:
                 continue
             try:
-                status = await asyncio.wait_for(asyncio.to_thread(self._ask, name), ASK_TIMEOUT_S)
-            except (ClientError, SystemRequestError, OSError, TimeoutError):
+                status = await self.status(name)
+            except ASK_ERRORS:
                 continue
             led = [group["leader"] for group in status["groups"] if group["queues"] and group["leader"] in self.nodes]
             if led:
                 return max(self.names, key=led.count)
         return self._chance.choice(self.names)
 
-    def _ask(self, name: str) -> dict[str, list[dict[str, Any]]]:
-        with SystemClient(self.nodes[name].url) as client:
-            return client.request("cluster.status")
+    async def status(self, name: str) -> dict[str, Any]:
+        """What this node says of the cluster. Raises ASK_ERRORS."""
+
+        def ask() -> dict[str, Any]:
+            with SystemClient(self.nodes[name].url) as client:
+                return client.request("cluster.status")
+
+        return await asyncio.wait_for(asyncio.to_thread(ask), ASK_TIMEOUT_S)
 
     async def rejoin(self, name: str) -> str:
         """Bring back a member that does not run and has forgotten: `amqp-broker cluster rejoin`. Returns what was wrong

@@ -55,6 +55,7 @@ class Round:
     findings: Findings = field(default_factory=Findings)
     holds: int = 0
     errors: dict[str, int] = field(default_factory=dict)
+    error_texts: dict[str, set[str]] = field(default_factory=dict)
 
 
 def queues_of(cluster: Cluster) -> dict[str, QueueSpec]:
@@ -165,7 +166,7 @@ class Campaign:
         if done.is_over:
             disturbances = [each for fault in done.faults for each in fault.disturbances()]
             done.findings.violations += check_locks(log, disturbances, present)
-        done.holds, done.errors = len(log.holds), dict(history.errors)
+        done.holds, done.errors, done.error_texts = len(log.holds), dict(history.errors), dict(history.error_texts)
         return done
 
     async def _make_faults(

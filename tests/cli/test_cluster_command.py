@@ -125,6 +125,19 @@ def test_what_a_person_reads() -> None:
     assert all(line == line.rstrip() for line in text.splitlines())
 
 
+def test_who_keeps_the_level_down_is_named() -> None:
+    def lines(level: int, *spoken: int | None) -> list[str]:
+        members = [{**row, "speaks_level": each} for row, each in zip(made_up()["members"], spoken, strict=True)]
+        return [line for line in render_status(made_up(members=members, level=level)) if line.startswith("level")]
+
+    assert lines(2, 2, 2, None, 2) == []
+    assert lines(1, 1, 1, 1, 1) == []
+    assert lines(1, 2, 2, 1, None) == [
+        "level 1, and 2 once all members speak it, which n3, n4 do not: "
+        "until then each can go back to the version before"
+    ]
+
+
 def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["status"], ["add", "n4=h:1"], ["remove", "n4"], ["transfer", "q", "n1"], ["rebalance"]):
         status, out, err = run(capsys, *command, "--url", DEAD_URL)

@@ -124,3 +124,20 @@ def test_a_user_who_is_no_administrator_is_refused(tmp_path: Path, capsys: pytes
         status, _, err = run(capsys, "export", "--url", broker.url.replace("guest:guest", "bob:secret"))
         assert status == 2
         assert "administrator" in err
+
+
+def test_what_an_import_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, folder = tmp_path / "definitions.json", tmp_path / "data"
+    queue = {"name": "new", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    file.write_text(json.dumps({"queues": [queue, {**queue, "name": "chosen"}]}))
+    with amqp_broker.running(folder) as broker:
+        status, out, _ = run(capsys, "diff", str(file), "--url", broker.url)
+        assert (status, out.splitlines()[0]) == (0, "add queues[0] vhost=/ name=new")
+        assert out.splitlines()[-1].startswith("2 add, 0 change, 0 conflict, ")
+        assert json.loads(run(capsys, "diff", str(file), "--json", "--url", broker.url)[1])["counts"]["add"] == 2
+        dry = run(capsys, "import", str(file), "--dry-run", "--url", broker.url)
+        assert dry[:2] == (0, "2 changes would be made\n")
+        assert run(capsys, "import", str(file), "--only", "queues[1]", "--url", broker.url)[1] == "1 changes made\n"
+        assert "there is no 'queues[9]'" in run(capsys, "import", str(file), "--only", "queues[9]")[2]
+    assert run(capsys, "import", str(file), "--dry-run", "--data-dir", str(folder))[1] == "1 changes would be made\n"
+    assert names(export(capsys, "--data-dir", str(folder)), "queues") == ["chosen"]

@@ -15,6 +15,7 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
     log_bytes = chance.choice([2_000, 8_000, 60_000])
     same: dict[str, object] = {
         "default_user": "",
+        "audit_log": False,
         "page_size_bytes": chance.choice([300, 1500, 6000]),
         "page_segment_size_bytes": chance.choice([1000, 8000]),
         "journal_segment_size_bytes": segment,

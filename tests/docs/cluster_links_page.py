@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.frame_kinds import SINCE, FrameKind
 from tests.docs.operations_page import markers
 from tests.docs.source_names import DOCS
 
@@ -41,7 +41,8 @@ KINDS = {
 def written(page: str) -> str:
     """The page with its table as the code has it."""
     begin, end = markers("frame kinds")
-    rows = [f"| {int(kind)} | `{kind.name}` | {KINDS[kind]} |" for kind in FrameKind]
+    since = {kind: f"; to nodes that speak level {level}" for kind, level in SINCE.items()}
+    rows = [f"| {int(kind)} | `{kind.name}` | {KINDS[kind]}{since.get(kind, '')} |" for kind in FrameKind]
     head, _, rest = page.partition(begin)
     table = "\n".join(["| kind | name | what follows it |", "|--:|---|---|", *rows])
     return f"{head}{begin}\n{table}\n\n{end}{rest.partition(end)[2]}"

@@ -71,6 +71,7 @@ QUEUE_LIST = {
 
 LOGGERS = {
     "amqp_broker": "the node: alarms, recovery, expired queues, dropped cycles, what leases and transactions gave up",
+    "amqp_broker.audit": "the [audit log](management.md#audit-log): when the disk does not take its lines",
     "amqp_broker.cluster": "links to other members, who comes and goes, transfers of leaderships",
     "amqp_broker.connection": "who came (peer, user, virtual host, name) and why they ended, refused logins, "
     "channel errors, defects while serving a client",

@@ -11,11 +11,10 @@ import pytest
 
 from amqp_broker.cli.main import command
 from amqp_broker.vhosts.policies import targets
-from storage.folder_format import FORMAT_VERSION
-from tests.docs import cluster_links_page, operations_page
+from storage.folder_format import FORMAT_VERSION, OLDEST_VERSION
+from tests.docs import architecture_page, cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
 from tests.docs.source_names import DOCS, ROOT
-from tests.house import test_imports
 
 
 def name_of(page: Path) -> str:
@@ -47,11 +46,8 @@ def test_a_table_without_its_markers_is_an_error() -> None:
 
 
 def test_the_table_of_imports_is_that_of_the_test() -> None:
-    text = test_imports.__doc__ or ""
-    table = text[text.index("    amqp_broker.octets  ") : text.index("Everybody may import the standard")]
-    lines = table.rstrip().splitlines()
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    assert "\n".join(["```", *(line[4:] for line in lines), "```"]) in page
+    page = architecture_page.PAGE.read_text(encoding="utf-8")
+    assert page == architecture_page.written(page), "run `make docs`"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -100,7 +96,7 @@ def check(group: click.Command, words: list[str], page: str) -> None:
 
 def test_the_version_of_the_format_is_the_present_one() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
-    assert f"and this broker reads {FORMAT_VERSION}`" in page
+    assert f"and this broker reads {OLDEST_VERSION} to {FORMAT_VERSION}: ...`" in page
     assert f"the version of the folder's format, which is {FORMAT_VERSION}," in page
 
 

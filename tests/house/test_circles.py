@@ -17,9 +17,9 @@ from tests.house.test_imports import ROOT, imports_of, is_module, modules
 #: From the bottom to the top: each may know those before it.
 ROOMS = (
     "octets", "exchanges", "storage", "raft", "queues",
-    "protocol", "settings", "errors", "version", "turn", "messages", "metadata", "auth", "links", "cluster",
+    "protocol", "settings", "errors", "version", "turn", "messages", "metadata", "auth", "audit", "links", "cluster",
     "queue_types", "routing", "flow", "resources", "vhosts", "channel", "connection", "leases", "management", "node",
-    "server", "client", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
+    "server", "client", "moving", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
     "bench", "spark_connector",
     "pyspark_amqp", "cli", "__main__",
 )  # fmt: skip

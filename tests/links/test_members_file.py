@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
@@ -31,6 +32,13 @@ def test_there_and_back() -> None:
     assert read_members(disk) == RESTORED
     write_members(disk, REPLACING)
     assert read_members(disk) == REPLACING
+
+
+def test_the_version_before_can_read_what_says_nothing_new() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    for known, version in ((RESTORED, 3), (REPLACING, 4)):
+        write_members(disk, known)
+        assert json.loads(disk.read(MEMBERS_FILE, 0, 4096))["version"] == version
 
 
 def test_the_version_before_replaces_nobody() -> None:

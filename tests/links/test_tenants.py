@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import LEVEL
 from amqp_broker.links.tenants import Tenants
 from raft.errors import PeerProtocolError
 from raft.wire import decode, encode
@@ -63,7 +64,7 @@ class Link:
         self.given: list[tuple[FrameKind | None, str, bytes, int]] = []
         self.tenants.register_raft(lambda name, frame, now: self.given.append((None, name, frame, now)))
         self.senders = {kind: self.tenants.register(kind, self._of(kind)) for kind in FrameKind}
-        self.tenants.link_up("n2")
+        self.tenants.link_up("n2", LEVEL)
 
     def _of(self, kind: FrameKind):  # type: ignore[no-untyped-def]
         return lambda name, payload, now: self.given.append((kind, name, payload, now))

@@ -85,6 +85,17 @@ def test_the_service_account_may_touch_nothing_but_act_as_others(driver: NodeDri
     assert is_open(log_in(driver, "amq.management", TOKEN, identity="shop").names())
 
 
+def test_the_account_needs_no_certain_virtual_host(driver: NodeDriver) -> None:
+    """The one that it was told of when the node started may be deleted since."""
+    driver.node.broker.propose(commands.put_vhost("left"))
+    driver.node.broker.propose(commands.delete_vhost("/"))
+    driver.settle()
+    client = log_in(driver, "amq.management", TOKEN)
+    assert is_open(client.names())
+    assert client.connection.session.vhost == "left"
+    assert "connection.close" in log_in(driver, USER).names(), "nobody else is put elsewhere"
+
+
 def test_it_comes_from_this_machine_only() -> None:
     account = ServiceAccount(TOKEN)
     assert account.accepts(TOKEN, True)

@@ -24,7 +24,7 @@ class ClusterDesk:
         self.cluster = cluster
         self.desks = {name: SystemService(driver) for name, driver in cluster.nodes.items()}
 
-    def ask(self, node: str, verb: str, **fields: object) -> dict[str, Any]:
+    def ask(self, node: str, verb: str, /, **fields: object) -> dict[str, Any]:
         service = self.desks[node]
         service.send(verb, json.dumps(fields).encode())
         for _ in range(2 * PATIENCE_MS // 10):

@@ -46,6 +46,7 @@ EXAMPLES: list[Command] = [
     commands.put_member("n1", "127.0.0.1:7101"),
     commands.add_member("n1", "127.0.0.1:7101", "0a"),
     commands.remove_member("n1", expected=["n1", "n2"]),
+    commands.raise_level(2),
 ]
 
 
@@ -72,7 +73,7 @@ def test_every_command_has_a_maker_and_a_handler() -> None:
 def test_in_an_empty_machine_a_command_is_applied_or_passed_over(command: Command) -> None:
     metadata = Metadata()
     creates = command["op"] in (
-        "vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put", "member.add",
+        "vhost.put", "user.put", "global_parameter.set", "queue_id.reserve", "member.put", "member.add", "level.raise",
     )  # fmt: skip
     assert metadata.apply(command) is creates
 

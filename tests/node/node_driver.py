@@ -28,7 +28,7 @@ START_MS = 1_700_000_000_000
 def small_config(**settings: object) -> Config:
     """A valid Config, and then some settings below its bounds."""
     config = Config()
-    for name, value in {"default_user": "", "disk_free_limit_bytes": 0, **settings}.items():
+    for name, value in {"default_user": "", "disk_free_limit_bytes": 0, "audit_log": False, **settings}.items():
         object.__setattr__(config, name, value)
     return config
 

@@ -6,9 +6,12 @@ import random
 
 import pytest
 
+from amqp_broker.links import levels
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.properties import encode_properties
+from queues.store import LETTERS
+from storage.journal import Journal
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 from tests.node.one_slice import OneSlice
@@ -268,3 +271,16 @@ def test_transient_messages_do_not_outlive_a_crash() -> None:
     driver.crash()
     finish(driver)
     assert not is_there(driver, "source")
+
+
+def test_until_all_members_know_them_they_are_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker of the version before reads the journal all the same; a crash may take them along, as it did then."""
+    monkeypatch.setattr(levels, "OWN", levels.Levels(1, 1))
+    driver, client = slow_driver()
+    refuse_all(driver, client)
+    driver.synced(driver.take_sync())
+    client.send(1, DELETE)
+    finish(driver)
+    assert sorted(bodies(driver, "dead"), key=int) == numbers(MANY)
+    driver.disk.crash()
+    assert LETTERS not in {kind for _, kind, _ in Journal(driver.disk).recover()}

@@ -144,6 +144,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "cluster.transfer": {"vhost": "/", "queue": "q", "node": "n2"},
     "cluster.rebalance": {},
     "whoami": {"as_user": USER},
+    "queue.peek": {"vhost": "/", "name": "q", "from": 0, "limit": 2, "filter": "exchange=x", "state": "ready"},
     "health": {},
     "node": {},
     "totals": {},

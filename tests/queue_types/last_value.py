@@ -16,6 +16,7 @@ from amqp_broker.queue_types.register import register
 from queues.arguments import QueueArguments, WrongArgument, read_integer, with_policy
 from queues.message import Entry, Message, make_entry
 from queues.outcomes import PublishOutcome
+from queues.peeking import PeekSteps, PeekWish, peek_entries
 from queues.queue import Done, Fetched, Queue, Tallied
 from queues.write_group import WriteGroup
 
@@ -145,6 +146,9 @@ class LastValue(Queue):
 
     def consumer_count(self) -> int:
         return len(self.consumers)
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        return peek_entries(lambda: [self.last] if self.last is not None else [], wish)
 
     def delete(self) -> int:
         self.is_deleted = True

@@ -146,7 +146,7 @@ _PROGRAM = """
 import logging, sys, time
 from amqp_broker.settings.config import Config
 from amqp_broker.server.main import start_logging
-lines = start_logging(Config())
+_, lines = start_logging(Config())
 for name in ("amqp_broker", "amqp_broker.cluster", "raft", "storage", "queues"):
     for _ in range(1000):
         logging.getLogger(name).warning("a line of %s", name)

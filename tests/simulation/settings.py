@@ -102,6 +102,7 @@ def simulated_config(chance: random.Random) -> Config:
     budget = chance.choice([6_000, 20_000, 100_000, 1_000_000])
     small: dict[str, object] = {
         "default_user": "",
+        "audit_log": False,
         "page_size_bytes": chance.choice([300, 1500, 6000]),
         "page_segment_size_bytes": chance.choice([1000, 8000]),
         "journal_segment_size_bytes": segment,

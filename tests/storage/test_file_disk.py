@@ -15,7 +15,15 @@ import pytest
 
 from storage.disk import FileDisk
 from storage.errors import FolderInUse, ForeignFolder, SyncFailed
-from storage.folder_format import FORMAT_FILE, FORMAT_NAME, FORMAT_VERSION, read_format
+from storage.folder_format import (
+    BASE_VERSION,
+    FORMAT_FILE,
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    OLDEST_VERSION,
+    raise_format,
+    read_format,
+)
 from tests.storage.journal_driver import open_journal, write
 
 ROOT = Path(__file__).parents[2]
@@ -279,7 +287,7 @@ def test_an_empty_or_absent_folder_is_claimed(tmp_path: Path) -> None:
     disk = FileDisk(root)
     disk.lock()
     assert sorted(os.listdir(root)) == ["FORMAT", "LOCK"]
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": BASE_VERSION}
     assert (root / "LOCK").read_text() == f"{os.getpid()}\n"
     disk.close()
     again = FileDisk(root)
@@ -292,20 +300,37 @@ def test_an_unfinished_claim_and_a_fresh_volume_are_claimed(tmp_path: Path, left
     (tmp_path / leftover).write_text("{")
     disk = FileDisk(tmp_path)
     disk.lock()
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": BASE_VERSION}
     assert not disk.exists("FORMAT.new")
     disk.close()
 
 
-def test_a_folder_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
-    """And no broker of that version takes it back."""
-    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": FORMAT_NAME, "version": FORMAT_VERSION - 1}))
+@pytest.mark.parametrize(
+    ("before", "after"), [(4, 5), (5, 5), (6, 6)], ids=["taken over", "as the version before may read it", "raised"]
+)
+def test_folders_of_three_versions_are_used(tmp_path: Path, before: int, after: int) -> None:
+    assert (OLDEST_VERSION, BASE_VERSION, FORMAT_VERSION) == (4, 5, 6)
+    (tmp_path / FORMAT_FILE).write_text(json.dumps({"format": FORMAT_NAME, "version": before}))
     (tmp_path / "journal").mkdir()
     disk = FileDisk(tmp_path)
     disk.lock()
-    assert read_format(disk) == {"format": FORMAT_NAME, "version": FORMAT_VERSION}
+    assert read_format(disk) == {"format": FORMAT_NAME, "version": after}
     assert disk.list("") == [FORMAT_FILE, "LOCK", "journal"]
     disk.close()
+
+
+def test_a_folder_is_raised_and_never_lowered(tmp_path: Path) -> None:
+    disk = FileDisk(tmp_path)
+    disk.lock()
+    for version, expected in ((5, 5), (6, 6), (5, 6)):
+        raise_format(disk, version)
+        assert read_format(disk) == {"format": FORMAT_NAME, "version": expected}
+    assert disk.list("") == [FORMAT_FILE, "LOCK"]
+    disk.close()
+    again = FileDisk(tmp_path)
+    again.lock()
+    assert read_format(again) == {"format": FORMAT_NAME, "version": 6}
+    again.close()
 
 
 @pytest.mark.parametrize(
@@ -318,8 +343,9 @@ def test_a_folder_of_the_version_before_is_taken_over(tmp_path: Path) -> None:
         (
             FORMAT_FILE,
             json.dumps({"format": FORMAT_NAME, "version": 1}),
-            "in version 1 .*this broker reads 5",
+            "in version 1 .*this broker reads 4 to 6: start it with the version",
         ),
+        (FORMAT_FILE, json.dumps({"format": FORMAT_NAME, "version": 7}), "in version 7 "),
         (FORMAT_FILE, json.dumps({"format": FORMAT_NAME}), "in version None"),
         (FORMAT_FILE, b"\xff\xfe", "its FORMAT file cannot be read"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.disk import FileDisk
-from storage.folder_format import FORMAT_VERSION
+from storage.folder_format import BASE_VERSION
 from storage.inspect import BadRecord, inspect_folder
 from storage.journal import Journal
 from storage.page_store import PageStore
@@ -117,7 +117,7 @@ def test_a_real_folder_is_read_while_a_broker_holds_it_and_not_changed(tmp_path:
     reader = FileDisk(tmp_path, is_read_only=True)
     report = inspect_folder(reader)
     reader.close()
-    assert report.format == {"format": "amqp-broker data folder", "version": FORMAT_VERSION}
+    assert report.format == {"format": "amqp-broker data folder", "version": BASE_VERSION}
     assert report.journal.entries == {1: 2}
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
     (tmp_path / "FORMAT").write_text("nonsense")

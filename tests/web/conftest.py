@@ -10,7 +10,7 @@ import amqp_broker
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http
 
-TAGS = ("none", "management", "policymaker", "monitoring", "administrator")
+TAGS = ("none", "viewer", "management", "policymaker", "monitoring", "administrator")
 
 
 @pytest.fixture(scope="module")

@@ -61,6 +61,11 @@ class Http:
         response = self._connection.getresponse()
         return Said(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
 
+    def send(self, method: str, path: str, body: Any) -> None:
+        """Ask, without waiting for an answer."""
+        said = {"authorization": f"Basic {self._login}"}
+        self._connection.request(method, f"/api{path}", json.dumps(body).encode(), said)
+
     def get(self, path: str) -> Any:
         """What a GET answers that succeeds."""
         said = self("GET", path)

@@ -290,6 +290,41 @@ def test_definitions(http: Http) -> None:
     http("DELETE", "/vhosts/old")
 
 
+def test_a_policy_is_previewed(http: Http) -> None:
+    for name in ("p.one", "p.two", "other"):
+        assert http("PUT", f"/queues/%2F/{name}", {"durable": True}).status == 201
+    wanted = {"vhost": "/", "pattern": "^p\\.", "definition": {"max-length": 5}, "apply-to": "queues"}
+    said = http("POST", "/v1/policies/preview", wanted)
+    assert said.json["queues"] == {"matched": 2, "applied": 2, "names": ["p.one", "p.two"]}
+    assert said.json["exchanges"]["matched"] == 0
+    strong = {"pattern": "two", "definition": {"max-length": 1}, "priority": 9}
+    assert http("PUT", "/policies/%2F/strong", strong).status == 201
+    assert http("POST", "/v1/policies/preview", wanted).json["queues"]["applied"] == 1
+    assert http("POST", "/v1/policies/preview", {**wanted, "name": "strong"}).json["queues"]["applied"] == 2
+    assert "policy" not in http.get("/queues/%2F/p.one") or not http.get("/queues/%2F/p.one")["policy"]
+    assert http("POST", "/v1/policies/preview", {**wanted, "definition": {"no": 1}}).status == 400
+    assert http("DELETE", "/policies/%2F/strong").status == 204
+    for name in ("p.one", "p.two", "other"):
+        assert http("DELETE", f"/queues/%2F/{name}").status == 204
+
+
+def test_definitions_are_compared(http: Http) -> None:
+    queue = {"name": "compared", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+    whole = {"queues": [queue, {**queue, "name": "chosen"}]}
+    said = http("POST", "/v1/definitions/diff", whole)
+    assert said.status == 200
+    assert [row["place"] for row in said.json["add"]] == ["queues[0]", "queues[1]"]
+    dry = http("POST", "/definitions?dry_run=true", whole)
+    assert (dry.status, dry.json["changes"]) == (200, 2)
+    assert http("GET", "/queues/%2F/compared").status == 404
+    assert http("POST", "/definitions?only=queues%5B1%5D", whole).status == 204
+    assert http("GET", "/queues/%2F/compared").status == 404
+    assert http("GET", "/queues/%2F/chosen").status == 200
+    assert http("POST", "/definitions?only=queues%5B7%5D", whole).status == 400
+    assert http("POST", "/v1/definitions/diff", {"queues": [{"name": 1}]}).status == 400
+    assert http("DELETE", "/queues/%2F/chosen").status == 204
+
+
 def test_lists_are_paged_by_the_server(http: Http) -> None:
     for number in range(12):
         http("PUT", f"/queues/%2F/paged-{number:02}", {})

@@ -115,3 +115,14 @@ def test_a_node_for_others_only_has_a_door_for_it() -> None:
 def test_a_broker_without_it_says_how_to_have_it() -> None:
     with pytest.raises(RuntimeError, match=r"running\(management=True\)"):
         _ = amqp_broker.running().management_url
+
+
+def test_it_goes_on_without_the_virtual_host_of_the_start() -> None:
+    with amqp_broker.running(management=True) as broker:
+        http = Http(broker.management_url)
+        assert http("PUT", "/vhosts/other", {}).status == 201
+        assert http("DELETE", "/vhosts/%2F").status == 204
+        assert [each["name"] for each in http.get("/vhosts")] == ["other"]
+        assert http("PUT", "/queues/other/q", {"durable": True}).status == 201
+        assert http("PUT", "/vhosts/%2F", {}).status == 201
+        http.close()

@@ -82,6 +82,17 @@ def speaking(url: str, vhost: str | None) -> Iterator[Channel]:
         yield opened.channel()
 
 
+@contextmanager
+def connected(url: str, vhost: str) -> Iterator[tuple[Connection, str]]:
+    """A connection in a virtual host, and as whom."""
+    address = _checked(url)
+    with (
+        _told_in_one_line(url),
+        Connection.open(url, ssl_context=tls_context(url), name="amqp-broker command", virtual_host=vhost) as opened,
+    ):
+        yield opened, address.user
+
+
 def _checked(url: str) -> Address:
     try:
         return parse_url(url)

@@ -18,7 +18,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SIZES = ("_oct", "_bytes", "_bytes_ready", "memory_used", "memory_budget", "mem_used", "mem_limit", "disk_free_limit")
 _AGES = ("_age_ms",)
 #: Moments, which are shown by how long ago they were.
-_MOMENTS = ("connected_at", "idle_since", "started_at")
+_MOMENTS = ("at", "connected_at", "idle_since", "started_at")
 _UNITS_OF_SIZE = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNITS_OF_TIME = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class ListedKind(NamedTuple):
-    """name: to the broker, "" for nodes, which are in no pages."""
+    """name: to the broker, "" for nodes, which are in no pages; "audit" is the log of that name."""
 
     name: str
     columns: tuple[str, ...]
@@ -21,6 +21,7 @@ def _columns(text: str) -> tuple[str, ...]:
 _POLICY: Final = _columns("vhost name pattern apply-to priority definition")
 
 KINDS: Final[dict[str, ListedKind]] = {
+    "audit": ListedKind("audit", _columns("time user by from what vhost name outcome reason count details")),
     "bindings": ListedKind(
         "bindings", _columns("vhost source destination_type destination routing_key arguments")
     ),
@@ -64,6 +65,7 @@ KINDS: Final[dict[str, ListedKind]] = {
         ),
     ),
     "topic-permissions": ListedKind("topic_permissions", _columns("vhost user exchange write read")),
+    "unroutable": ListedKind("unroutable", _columns("at vhost exchange routing_key mandatory user connection node")),
     "user-limits": ListedKind("user_limits", _columns("user value"), is_in_vhosts=False),
     "users": ListedKind("users", _columns("name tags limits"), is_in_vhosts=False),
     "vhost-limits": ListedKind("vhost_limits", _columns("vhost value")),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: The most that the broker puts into one page.
 PAGE_ROWS = 500
+MOST_AUDIT_ROWS = 200
 WATCH_S = 2.0
 
 
@@ -65,6 +66,9 @@ def _pages(client: SystemClient, kind: ListedKind, columns: Sequence[str], wish:
     if not kind.name:
         yield _nodes(client, columns)
         return
+    if kind.name == "audit":
+        yield from _audit(client, columns, wish)
+        return
     fields: JsonObject = {"kind": kind.name, "limit": PAGE_ROWS}
     if columns:
         fields["columns"] = list(dict.fromkeys(column.partition(".")[0] for column in columns))
@@ -87,6 +91,25 @@ def _nodes(client: SystemClient, columns: Sequence[str]) -> JsonObject:
         raise click.UsageError(f"--columns: nodes have no '{unknown[0]}'; these are: {', '.join(known)}")
     rows = [[{"name": name, **said}.get(column) for column in known] for name, said in sorted(totals["nodes"].items())]
     return {"columns": known, "rows": rows, "next": None, "at": totals["at"], "stale": totals["stale"]}
+
+
+def _audit(client: SystemClient, columns: Sequence[str], wish: Wish) -> Iterator[JsonObject]:
+    """Lines of the audit log, the newest first."""
+    known = ["at", "time", "node", "user", "by", "from", "through", "via", "what", "vhost", "name", "outcome", "reason"]
+    known += ["count", "details"]
+    unknown = [column for column in columns if column.partition(".")[0] not in known]
+    if unknown:
+        raise click.UsageError(f"--columns: the audit log has no '{unknown[0]}'; these are: {', '.join(known)}")
+    fields: JsonObject = {"limit": MOST_AUDIT_ROWS if wish.limit is None else min(wish.limit, MOST_AUDIT_ROWS)}
+    if wish.vhost is not None:
+        fields["vhost"] = wish.vhost
+    while True:
+        page = client.request("audit.page", **fields)
+        rows = [[line.get(column) for column in known] for line in page["rows"]]
+        yield {"columns": known, "rows": rows, "next": None, "at": 0, "stale": page["stale"]}
+        if page["next"] is None:
+            return
+        fields["before"] = page["next"]
 
 
 def _rows(page: JsonObject, columns: list[str]) -> Iterator[list[JsonValue]]:

@@ -1,22 +1,32 @@
-"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods."""
+"""`amqp-broker queue`: queues are declared, purged and deleted, with AMQP's own methods; queue_messages.py has more."""
 
 from __future__ import annotations
 
+import json
+import time
+
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, say, speaking, vhost_option
+from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking, vhost_of, vhost_option
+from amqp_broker.cli.admin.cells import duration
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
 from amqp_broker.cli.admin.listing import list_command
+from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
+from amqp_broker.web.hints import OWN_KEY, with_hints
+from amqp_broker.web.rates import Readings
+from amqp_broker.web.shapes import QUEUE, read_view
 
 
 @click.group()
 def queue() -> None:
-    """Declare, purge and delete queues."""
+    """Declare, purge and delete queues; look at their messages, move them, look at the group behind one."""
 
 
 queue.add_command(list_command("queues"), "list")
+for _command in (peek_command, move_command, replay_command):
+    queue.add_command(_command)
 
 
 @queue.command("declare")
@@ -44,6 +54,59 @@ def declare_command(
     with speaking(url, vhost) as channel:
         found = channel.call(method)
     say(f"queue '{found.queue}' is declared: {found.message_count} messages, {found.consumer_count} consumers")
+
+
+@queue.command("quorum")
+@click.argument("name")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@vhost_option
+@add_url_options
+def quorum_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
+    """Show the group behind the quorum queue NAME: who leads, how far each member is, who led before and why."""
+    with asking(url) as client:
+        found = client.request("quorum.view", vhost=vhost_of(url, vhost), name=name)
+    if is_json:
+        click.echo(json.dumps({key: value for key, value in found.items() if key != "ok"}, indent=2))
+        return
+    say(f"group {found['group']}, term {found['term']}, leader: {found['leader'] or 'none known'}")
+    for member in found["members"]:
+        lag = "its lag is not known" if member["lag"] is None else f"{member['lag']} entries behind"
+        link = "" if member["is_linked"] else ", no link to it"
+        say(f"member {member['node']}: {member['role']}, {lag}{link}")
+    for change in found["leader_changes"]:
+        ago = duration(found["at"] - change["at"])
+        say(f"{ago} ago, term {change['term']}: {change['leader']} leads, as {change['seen_by']} saw: {change['why']}")
+
+
+@queue.command("hints")
+@click.argument("name")
+@click.option("--seconds", type=click.FloatRange(1.0), default=2.0, help="So long it is watched for its rates. [2]")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@vhost_option
+@add_url_options
+def hints_command(name: str, seconds: float, is_json: bool, vhost: str | None, url: str) -> None:
+    """Say what is the matter with the queue NAME, if anything is, and when it will be empty."""
+    readings, view = Readings(), read_view({})
+    with asking(url) as client:
+        for pause in (0.0, seconds):
+            time.sleep(pause)
+            answer = client.request("object", kind="queues", vhost=vhost_of(url, vhost), name=name)
+            found = QUEUE.finish(answer["object"], answer["at"], readings, view)
+    said = with_hints(found)[OWN_KEY]
+    if is_json:
+        click.echo(json.dumps(said, indent=2))
+        return
+    for hint in said["hints"]:
+        say(hint)
+    match said["eta_ms"]:
+        case 0:
+            say("Nothing is ready.")
+        case int(eta):
+            say(f"At this pace nothing is ready any more in {duration(eta)}.")
+        case None:
+            say("When it will be empty is not known: not everything that leaves it is counted.")
+        case _:
+            say("At this pace it is never empty.")
 
 
 @queue.command("purge")

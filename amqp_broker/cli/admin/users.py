@@ -8,6 +8,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, say
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.cli.admin.passwords import add_password_options, read_password
 from amqp_broker.cli.failed import Failed
+from amqp_broker.client.address import parse_url
 from amqp_broker.system_client import SystemClient, SystemRequestError
 
 
@@ -60,6 +61,18 @@ def password_command(name: str, password_stdin: bool, password_file: str | None,
         client.request("object", kind="users", name=name)  # user.put would make one
         client.request("user.put", name=name, password=read_password(name, password_stdin, password_file))
     say(f"user '{name}' has a new password")
+
+
+@user.command("own-password")
+@add_password_options
+@add_url_options
+def own_password_command(password_stdin: bool, password_file: str | None, url: str) -> None:
+    """Change one's own password: whose it is, and the old one, stand in --url."""
+    with asking(url) as client:
+        own = parse_url(url)
+        password = read_password(own.user, password_stdin, password_file)
+        client.request("password.change", old_password=own.password, password=password)
+    say(f"user '{own.user}' has a new password")
 
 
 @user.command("tags")

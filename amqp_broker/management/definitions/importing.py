@@ -147,6 +147,11 @@ class Importer:
         self._identities: dict[End, set[tuple[str, Identity]]] = {}
         self._exchanges: dict[tuple[str, str], Exchange] = {}
 
+    @property
+    def state(self) -> Metadata:
+        """What the metadata would be, when the plan is made."""
+        return self._state
+
     def steps(self) -> Steps:
         """Make the plan. Each step is one item; what it gives has to be run before the next. Raises DefinitionsError (a
         ValueError)."""

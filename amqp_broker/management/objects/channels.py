@@ -107,7 +107,8 @@ class Channels(Kind[Channel, Channel]):
     def details(self, scope: Scope, thing: Channel) -> Steps:
         """See Kind: its consumers."""
         consumers = self.consumers
-        return {"consumer_details": [consumers.row(one) for one in list(thing.consumers.values())[:DETAILS]]}
+        shown = [consumers.row(one) for one in list(thing.consumers.values())[:DETAILS]]
+        return {"consumer_details": shown, "publishes": [], "deliveries": []}
         yield
 
 

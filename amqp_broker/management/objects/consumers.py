@@ -11,6 +11,7 @@ from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import as_object, connection_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
+from queues.consumer import UNLIMITED
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -40,6 +41,7 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
             "exclusive": lambda one: one.is_exclusive,
             "prefetch_count": lambda one: one.prefetch,
             "arguments": lambda one: as_object(one.arguments),
+            "messages_unacknowledged": lambda one: (one.prefetch or UNLIMITED) - one.credit,
             "consumer_timeout": lambda one: counts.config.consumer_timeout_ms,
             "channel_details": self._channel_details,
         }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
-from amqp_broker.management.access import MANAGEMENT
+from amqp_broker.management.access import VIEWER
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.turn.task import Steps
 
@@ -52,7 +52,7 @@ class Kind(Generic[Thing, Seen]):
     name = ""
     singular = ""
     cursor: tuple[type, ...] = ()
-    needs_tag = MANAGEMENT
+    needs_tag = VIEWER
     is_in_vhosts = False
     is_by_node = False
 

@@ -25,6 +25,7 @@ from amqp_broker.management.objects.queues import Queues
 from amqp_broker.management.objects.records import AnyRecords
 from amqp_broker.management.objects.rows import AnyKind, Columns, as_lines, make_rows, of_lines
 from amqp_broker.management.objects.sorted_copies import SortedCopies
+from amqp_broker.management.objects.unroutable import UnroutableMessages
 from amqp_broker.management.objects.vhosts import VHosts
 from amqp_broker.management.refused import not_found
 from amqp_broker.management.request import JsonText, Request, encode_value, list_of
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 MOST_ROWS = 500
 
 
-def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, AnyKind]:
+def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
     """All kinds, by name."""
     copies = SortedCopies(counts.broker.timers, counts.broker.clock)
-    channels, queues = Channels(counts, connections), Queues(counts)
+    queues = Queues(counts)
     channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
     records: list[type[AnyRecords]] = [
         Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
@@ -51,6 +52,7 @@ def make_kinds(counts: NodeCounts, connections: Connections) -> dict[str, AnyKin
     ]  # fmt: skip
     kinds: list[AnyKind] = [
         connections, channels, consumers, queues, Exchanges(counts), Bindings(counts, copies), VHosts(counts),
+        UnroutableMessages(counts),
         *(each(counts, copies) for each in records),
     ]  # fmt: skip
     return {kind.name: kind for kind in kinds}
@@ -64,7 +66,8 @@ class Pages:
         self._clock = counts.broker.clock
         self._peers = peers
         self.connections = Connections(counts)
-        self.kinds = make_kinds(counts, self.connections)
+        self.channels = Channels(counts, self.connections)
+        self.kinds = make_kinds(counts, self.connections, self.channels)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,

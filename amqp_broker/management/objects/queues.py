@@ -16,6 +16,7 @@ from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
 from queues.queue import Queue
+from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
@@ -31,32 +32,68 @@ if TYPE_CHECKING:
 _CONSUMERS = 200
 _SLICE = 16
 
-#: A queue, and what was counted of it.
-Counted = tuple[Queue, QueueSums]
+
+class Seen:
+    """A queue, what was counted of it, and its sizes, once a column asks for them: None where its messages are not
+    known here."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.sums = QueueSums()
+        queue.add_counters(self.sums)
+        self._sizes: QueueSizes | None = None
+
+    @property
+    def sizes(self) -> QueueSizes | None:
+        """See QueueSizes."""
+        if self._sizes is None:
+            self._sizes = self.queue.sizes()
+        return self._sizes
 
 
-def _of_queue(column: Callable[[Queue], JsonValue]) -> Callable[[Counted], JsonValue]:
-    return lambda seen: column(seen[0])
+def _of_queue(column: Callable[[Queue], JsonValue]) -> Callable[[Seen], JsonValue]:
+    return lambda seen: column(seen.queue)
 
 
-def _published(name: str) -> Callable[[Counted], JsonValue]:
+def _published(name: str) -> Callable[[Seen], JsonValue]:
     """What is known of queues whose rules are run here."""
-    return lambda seen: getattr(seen[1], name) if seen[1].publishing else None
+    return lambda seen: getattr(seen.sums, name) if seen.sums.publishing else None
 
 
-def _delivered(name: str) -> Callable[[Counted], JsonValue]:
+def _delivered(name: str) -> Callable[[Seen], JsonValue]:
     """What is known of queues that deliver from here."""
-    return lambda seen: getattr(seen[1], name) if seen[1].delivering else None
+    return lambda seen: getattr(seen.sums, name) if seen.sums.delivering else None
+
+
+def _sized(column: Callable[[QueueSizes], int]) -> Callable[[Seen], JsonValue]:
+    return lambda seen: column(seen.sizes) if seen.sizes is not None else None
+
+
+#: What its messages take: exact of few, and taken from few of many (QueueSizes), but for those that are counted.
+SIZES: dict[str, Callable[[Seen], JsonValue]] = {
+    "message_bytes": _sized(lambda of: of.ready_bytes + of.unacked_bytes),
+    "message_bytes_ready": _sized(lambda of: of.ready_bytes),
+    "message_bytes_unacknowledged": _sized(lambda of: of.unacked_bytes),
+    "message_bytes_ram": _sized(lambda of: of.ready_bytes + of.unacked_bytes - of.bytes_paged_out),
+    "message_bytes_persistent": _sized(lambda of: of.bytes_persistent),
+    "message_bytes_paged_out": _sized(lambda of: of.bytes_paged_out),
+    "messages_ram": _sized(lambda of: of.ready + of.unacked - of.paged_out),
+    "messages_ready_ram": _sized(lambda of: of.ready - of.paged_out),
+    "messages_unacknowledged_ram": _sized(lambda of: of.unacked),
+    "messages_persistent": _sized(lambda of: of.persistent + of.unacked_persistent),
+    "messages_paged_out": _sized(lambda of: of.paged_out),
+    "memory": _sized(lambda of: of.memory),
+}
 
 
 #: What never falls, for the life of a queue and of the node that counts; None where this node does not know it.
-COUNTERS: dict[str, Callable[[Counted], JsonValue]] = {
+COUNTERS: dict[str, Callable[[Seen], JsonValue]] = {
     "publish": _published("published"),
     "deliver": _delivered("delivered"),
     "deliver_no_ack": _delivered("auto_acked"),
-    "get": lambda seen: seen[1].got,
-    "get_no_ack": lambda seen: seen[1].got_no_ack,
-    "get_empty": lambda seen: seen[1].got_nothing,
+    "get": lambda seen: seen.sums.got,
+    "get_no_ack": lambda seen: seen.sums.got_no_ack,
+    "get_empty": lambda seen: seen.sums.got_nothing,
     "redeliver": _delivered("redelivered"),
     "ack": _delivered("acked"),
     "expired": _published("expired"),
@@ -66,7 +103,7 @@ COUNTERS: dict[str, Callable[[Counted], JsonValue]] = {
 }
 
 
-class Queues(VhostThings[Queue, Counted]):
+class Queues(VhostThings[Queue, Seen]):
     """consumers: the kind that its details are of."""
 
     name = "queues"
@@ -91,10 +128,10 @@ class Queues(VhostThings[Queue, Counted]):
             "operator_policy": lambda one: self._policy(one, 1),
             "effective_policy_definition": self._effective,
             "consumers": lambda one: one.consumer_count(),
+            "consumer_capacity": lambda one: one.would_deliver(),
             "messages": lambda one: one.message_count() + one.unacked_count(),
             "messages_ready": lambda one: one.message_count(),
             "messages_unacknowledged": lambda one: one.unacked_count(),
-            "message_bytes_ready": lambda one: _figure(one, "message_bytes_ready"),
             "messages_dlx": lambda one: _figure(one, "dead_letters"),
             "leased": lambda one: one.leased_count(),
             "idle_since": self._idle_since,
@@ -107,7 +144,7 @@ class Queues(VhostThings[Queue, Counted]):
             "delivery_limit": _delivery_limit,
             "oldest_message_age_ms": self._oldest_age,
         }
-        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **COUNTERS}
+        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
 
     # -- which ---------------------------------------------------------------------------------------------------------
 
@@ -123,11 +160,9 @@ class Queues(VhostThings[Queue, Counted]):
         """See Kind."""
         return not thing.is_deleted
 
-    def look(self, thing: Queue) -> Counted:
-        """See Kind: the queue, and what was counted of it."""
-        sums = QueueSums()
-        thing.add_counters(sums)
-        return thing, sums
+    def look(self, thing: Queue) -> Seen:
+        """See Kind."""
+        return Seen(thing)
 
     def home_of(self, thing: Queue) -> str:
         """See Kind."""
@@ -150,7 +185,7 @@ class Queues(VhostThings[Queue, Counted]):
             rows.append(self.consumers.row(consumer))
             if number % _SLICE == 0:
                 yield None
-        return {"consumer_details": rows, "incoming": [], "deliveries": [], "garbage_collection": {}}
+        return {"consumer_details": rows, "incoming": [], "deliveries": []}
 
     # -- columns -------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,13 @@ from amqp_broker.turn.task import Steps
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.request import Request
+    from queues.sums import QueueSums
+
+#: Counters of queues, and what they are called in their sums.
+_COUNTED = {
+    "publish": "published", "deliver": "delivered", "deliver_no_ack": "auto_acked", "get": "got",
+    "get_no_ack": "got_no_ack", "get_empty": "got_nothing", "redeliver": "redelivered", "ack": "acked",
+}  # fmt: skip
 
 
 class VHosts(Kind[VHost, VHost]):
@@ -37,6 +44,7 @@ class VHosts(Kind[VHost, VHost]):
             "queues": lambda one: len(vhosts[one.name].queues),
             "exchanges": lambda one: len(vhosts[one.name].router.names),
             "limits": lambda one: dict(one.limits),
+            "of_deleted_queues": lambda one: _counted(vhosts[one.name].gone),
         }
 
     def things(self, scope: Scope, after: Cursor | None) -> Things[VHost]:
@@ -62,3 +70,8 @@ def _metadata(one: VHost) -> JsonObject:
     return {
         "description": one.description, "tags": list(one.tags), "default_queue_type": one.default_queue_type,
     }  # fmt: skip
+
+
+def _counted(sums: QueueSums) -> JsonObject:
+    """What queues that are gone have counted, by the names of theirs."""
+    return {name: getattr(sums, of) for name, of in _COUNTED.items()}

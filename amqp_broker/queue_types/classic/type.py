@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from amqp_broker.links.levels import LAST_LETTERS
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.classic.unused import UnusedQueues
 from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -127,7 +128,7 @@ class ClassicType(QueueType):
         self._unused.forget(queue)
         self._host.lease_expiry.forget_all(queue)
         count = queue.delete()
-        if keep_last_letters(queue, queue.declaration.vhost):
+        if self._host.level >= LAST_LETTERS and keep_last_letters(queue, queue.declaration.vhost):
             # What makes the deletion true is proposed next: it may be committed by others before this disk has them.
             self._host.wait_for_disk()
         return count

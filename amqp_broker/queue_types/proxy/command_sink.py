@@ -58,6 +58,8 @@ PRODUCER_ID = "x-producer-id"
 #: As a producer of its dead letters a queue has this name, with its id.
 LETTERS_OF = b"\x00letters of "
 PRODUCER_SEQUENCE = "x-producer-sequence"
+#: Who has moved a message here from another queue (amqp_broker/moving/copies.py).
+MOVED_BY = "x-moved-by"
 #: What is longer cannot be remembered by a queue.
 _MOST_OCTETS = 255
 _MOST_SEQUENCE = (1 << 64) - 1
@@ -335,8 +337,11 @@ class CommandSink(WriteGroup):
 
 def marked_enqueue(queue_ids: tuple[int, ...], message: Message, wants_id: bool) -> Enqueue:
     """An Enqueue with the marks by which a queue recognises the message: the headers x-producer-id (a string of up to
-    255 octets) and x-producer-sequence (a number from 0), and the property message-id where a queue looks at it."""
+    255 octets) and x-producer-sequence (a number from 0), and the property message-id where a queue looks at it. What
+    somebody moves was published before, and is no duplicate of itself: it is acknowledged when it is taken here."""
     facts = MessageFacts(message)
+    if MOVED_BY in facts.headers:
+        return Enqueue(queue_ids, message)
     producer = facts.headers.get(PRODUCER_ID)
     sequence = facts.headers.get(PRODUCER_SEQUENCE)
     octets = _octets(producer)

@@ -1,6 +1,7 @@
 cimport cython
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
+from queues.sums cimport QueueSums
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 
 cdef object _ACK
@@ -17,6 +18,7 @@ cdef class ProxyConsumer:
     cdef public object proxy
     cdef public CommandSink sink
     cdef public Consumer consumer
+    cdef QueueSums counts
     cdef public unsigned long long number
     cdef public unsigned int prefetch
     cdef public bint is_open
@@ -41,7 +43,7 @@ cdef class ProxyConsumer:
     @cython.locals(delivery=ProxyDelivery)
     cpdef ProxyDelivery delivery(self, unsigned long long delivery_id, Message message, bint is_redelivered,
                                  unsigned int returns)
-    @cython.locals(consumer=Consumer, message=Message)
+    @cython.locals(consumer=Consumer, message=Message, counts=QueueSums)
     cdef void _hand_over(self, ProxyDelivery delivery) except *
     @cython.locals(consumer=Consumer, sink=CommandSink)
     cpdef void hand_out(self) except *

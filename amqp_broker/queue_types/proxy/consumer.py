@@ -78,6 +78,7 @@ class ProxyConsumer:
         self.proxy = proxy
         self.sink = sink
         self.consumer = consumer
+        self.counts = proxy.counts
         self.number = number
         self.prefetch = prefetch
         self.is_open = False
@@ -133,12 +134,17 @@ class ProxyConsumer:
         consumer = self.consumer
         self.sink.handed_out(delivery)
         self.seen = delivery.sequence
+        counts = self.counts
+        if delivery.is_redelivered:
+            counts.redelivered += 1
         if consumer.no_ack:
+            counts.auto_acked += 1
             # It is on its way to the client, who is not going to say more about it.
             self.settle(delivery.sequence, _ACK)
             message = consumer.redelivered(delivery) if delivery.is_redelivered else delivery.message
             consumer.deliver_at_once(message, delivery.is_redelivered)
         else:
+            counts.delivered += 1
             delivery.consumer = consumer
             consumer.deliver(delivery)
 

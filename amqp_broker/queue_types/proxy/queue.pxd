@@ -2,6 +2,7 @@ cimport cython
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
 from queues.queue cimport Queue
+from queues.sums cimport QueueSums
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer, ProxyDelivery
 
@@ -13,6 +14,7 @@ cdef class QueueProxy(Queue):
     cdef public bint knows_message_ids
     cdef public bint refuses_get
     cdef public dict consumers
+    cdef public QueueSums counts
     cdef list _reviving
     cdef dict __dict__
 

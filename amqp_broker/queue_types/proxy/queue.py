@@ -25,6 +25,7 @@ from queues.message import Message
 from queues.queue import Departure, Done, Fetched, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
 from queues.quorum.effects import Refusal
+from queues.sums import QueueSums
 
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
@@ -38,7 +39,7 @@ _RETURN_WINDOW = 512
 class QueueProxy(Queue):
     """is_prepared: nothing has to be done before its first command. recognises_producers: it drops what a producer has
     given it before, by the producer's numbers. knows_message_ids: it recognises messages by their message-id.
-    refuses_get: basic.get is not possible."""
+    refuses_get: basic.get is not possible. counts: what consumers of this node were given, and acknowledged."""
 
     recognises_producers = False
 
@@ -51,6 +52,7 @@ class QueueProxy(Queue):
         self.knows_message_ids = False
         self.refuses_get = False
         self.consumers: dict[object, ProxyConsumer] = {}
+        self.counts = QueueSums()
         self._reviving: list[ProxyConsumer] = []
 
     def prepare(self) -> None:
@@ -167,6 +169,7 @@ class QueueProxy(Queue):
 
     def ack(self, delivery: ProxyDelivery) -> None:
         """The client is done with it."""
+        self.counts.acked += 1
         self._settle(delivery, _ACK)
 
     def reject(self, delivery: ProxyDelivery, now: int) -> None:

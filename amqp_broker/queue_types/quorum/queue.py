@@ -6,7 +6,7 @@ applied the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, ConnectionException
@@ -16,14 +16,19 @@ from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
 from amqp_broker.queue_types.receipts import Receipt
 from queues.message import Message
+from queues.peeking import PeekSteps, PeekWish, peek_ready
+from queues.queue import Held
 from queues.quorum.commands import OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.settings import QuorumSettings
+from queues.ready import Ready
 from queues.reason import Reason
+from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from queues.quorum.queue import QuorumQueue as RulesOfQueue
 
 _NOTHING = QueueStatistics(0, 0, 0, 0, 0)
 
@@ -80,6 +85,10 @@ class QuorumQueue(QueueProxy):
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
+    def _state(self) -> RulesOfQueue | None:
+        """What its log has made of it, as far as this node has applied it."""
+        return self.group.machine.queue_state(self.queue_id)
+
     def statistics(self) -> QueueStatistics:
         """Its figures, as of what this node has applied."""
         return self.group.machine.statistics(self.queue_id) or _NOTHING
@@ -107,21 +116,59 @@ class QuorumQueue(QueueProxy):
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
 
     def add_counters(self, sums: QueueSums) -> None:
-        """See Queue. All members agree on what was published to it; deliveries they do not count."""
+        """See Queue: what its log did since this member was started, whichever node it was for."""
         self.add_gets(sums)
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         if rules is not None:
-            sums.add_published(rules.next_sequence - 1)
-            rules.add_drops(sums)
+            rules.add_counters(sums)
 
     def add_own_counters(self, sums: QueueSums) -> None:
-        """See Queue."""
+        """See Queue: what consumers of this node got and acknowledged."""
         self.add_gets(sums)
+        counts = self.counts
+        sums.delivered += counts.delivered
+        sums.auto_acked += counts.auto_acked
+        sums.redelivered += counts.redelivered
+        sums.acked += counts.acked
+
+    def sizes(self) -> QueueSizes | None:
+        """See Queue."""
+        rules = self._state()
+        return rules.sizes() if rules is not None else None
+
+    def would_deliver(self) -> bool | None:
+        """See Queue."""
+        rules = self._state()
+        return rules.would_deliver() if rules is not None else None
 
     def oldest_arrival(self) -> int:
         """See Queue."""
-        rules = self.group.machine.queue_state(self.queue_id)
+        rules = self._state()
         return rules.oldest_arrival() if rules is not None else 0
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def seen_at(self) -> str | None:
+        """See Queue: who leads its group. Other members may be behind."""
+        raft = self.group.raft
+        return "" if raft.is_leader else raft.leader or None
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue."""
+
+        machine = self.group.machine
+
+        def levels() -> list[Ready]:
+            rules = machine.queue_state(self.queue_id)
+            return rules.levels() if rules is not None else []
+
+        return peek_ready(levels, wish)
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue."""
+        group = self.group
+        rules = group.machine.queue_state(self.queue_id)
+        return rules.holdings() if rules is not None else iter(())
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -25,4 +25,4 @@ def test_vhost(asked: Asked) -> Answer:
     return Answer(value={"status": "ok"})
 
 
-ENDPOINTS = (Endpoint("GET", "/aliveness-test/{vhost}", test_vhost),)
+ENDPOINTS = (Endpoint("GET", "/aliveness-test/{vhost}", test_vhost, for_viewers=False),)

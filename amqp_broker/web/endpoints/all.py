@@ -5,29 +5,38 @@ from __future__ import annotations
 from amqp_broker.web.endpoint import Endpoints
 from amqp_broker.web.endpoints import (
     aliveness,
+    audit,
     bindings,
     channels,
     cluster,
     connections,
     consumers,
     definitions,
+    description,
     exchanges,
     health,
+    jobs,
     limits,
     nodes,
     overview,
     parameters,
+    peek,
     permissions,
     policies,
     queues,
+    quorum_queues,
+    route_test,
     sessions,
+    taps,
+    unroutable,
     users,
     vhosts,
 )
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
-    policies, limits, parameters, definitions, health, aliveness, sessions, cluster,
+    policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
+    quorum_queues, taps, audit, description, peek, jobs,
 )  # fmt: skip
 
 

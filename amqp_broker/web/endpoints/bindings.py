@@ -159,7 +159,7 @@ def _endpoints(letter: str, kind: str) -> tuple[Endpoint, ...]:
     path = f"/bindings/{{vhost}}/e/{{exchange}}/{letter}/{{destination}}"
     return (
         Endpoint("GET", path, list_between(kind)),
-        Endpoint("POST", path, make_binding(kind), body_limit_bytes=_BODY_LIMIT_BYTES),
+        Endpoint("POST", path, make_binding(kind), body_limit_bytes=_BODY_LIMIT_BYTES, body=BindingBody),
         Endpoint("GET", f"{path}/{{props}}", show_binding(kind)),
         Endpoint("DELETE", f"{path}/{{props}}", remove_binding(kind)),
     )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
+
+import msgspec
 
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
+from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import show_rows
 from amqp_broker.web.endpoints.overview import API_LEVEL
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 
+#: So long somebody may wait until a node can be stopped, and how often it is looked at, seconds.
+_LONGEST_WAIT_S: Final = 60.0
+_LOOK_S: Final = 0.5
 _FEATURES: Final = (
     "classic_mirrored_queue_version", "classic_queue_type_delivery_support", "direct_exchange_routing_v2",
     "drop_unroutable_metric", "empty_basic_get_metric", "feature_flags_v2", "implicit_default_bindings",
@@ -61,6 +68,41 @@ def rebalance(asked: Asked) -> Answer:
     return no_content()
 
 
+class DrainBody(msgspec.Struct):
+    """pace: connections that are closed in a second; the node's setting without it."""
+
+    pace: int | None = None
+
+
+def drain(asked: Asked) -> Answer:
+    """The node lets go of its work; `guard` says when it has."""
+    body = read_body(asked.body, DrainBody)
+    return _of_node(asked, "node.drain", {} if body.pace is None else {"pace": body.pace})
+
+
+def revive(asked: Asked) -> Answer:
+    return _of_node(asked, "node.revive")
+
+
+def guard(asked: Asked) -> Answer:
+    """Whether the node could be stopped; `wait=SECONDS`: the answer comes when it could, or after that time."""
+    until = time.monotonic() + min(integer(asked.query.get("wait", "0"), "wait"), _LONGEST_WAIT_S)
+    while True:
+        answer = _of_node(asked, "node.guard")
+        if answer.value["is_safe"] or time.monotonic() >= until:
+            return answer
+        time.sleep(_LOOK_S)
+
+
+def _of_node(asked: Asked, verb: str, fields: JsonObject | None = None) -> Answer:
+    node = asked.name("node")
+    if node not in asked.services.node.request("node")["members"]:
+        raise object_not_found()
+    ask = asked.verb if verb == "node.guard" else asked.change
+    said = ask(verb, node=node, **(fields or {}))
+    return Answer(value={key: value for key, value in said.items() if key != "ok"})
+
+
 def reset(asked: Asked) -> Answer:
     """Forgets what was read for rates; the node's counters never fall."""
     asked.services.forget()
@@ -106,6 +148,9 @@ ENDPOINTS = (
     Endpoint("GET", "/deprecated-features", list_deprecated),
     Endpoint("GET", "/deprecated-features/used", list_deprecated),
     Endpoint("POST", "/rebalance/queues", rebalance, Access.ADMINISTRATOR),
+    Endpoint("POST", "/v1/nodes/{node}/drain", drain, Access.ADMINISTRATOR, body=DrainBody),
+    Endpoint("POST", "/v1/nodes/{node}/revive", revive, Access.ADMINISTRATOR),
+    Endpoint("GET", "/v1/nodes/{node}/guard", guard, Access.MONITORING),
     Endpoint("DELETE", "/reset", reset, Access.ADMINISTRATOR),
     Endpoint("DELETE", "/reset/{node}", reset, Access.ADMINISTRATOR),
     Endpoint("GET", "/auth/attempts/{node}", list_attempts, Access.MONITORING),

@@ -12,7 +12,7 @@ from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
-from amqp_broker.web.body import read_object
+from amqp_broker.web.body import flag, read_object
 from amqp_broker.web.endpoint import MIB, Endpoint
 from amqp_broker.web.endpoints.lists import is_there
 from amqp_broker.web.endpoints.overview import API_LEVEL
@@ -68,8 +68,25 @@ def import_vhost(asked: Asked) -> Answer:
     return _import(asked, {"definitions": _uploaded(asked), "vhost": asked.name("vhost")})
 
 
-def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
+def diff(asked: Asked) -> Answer:
+    """What an import would do: add, change, conflict, extra; nothing is changed."""
     try:
+        said = asked.verb("definitions.diff", deadline_s=LONG_DEADLINE_S, definitions=_uploaded(asked))
+    except SystemRequestError as error:
+        raise bad_request(error.text) from None
+    return Answer(value={key: value for key, value in said.items() if key != "ok"})
+
+
+def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
+    """`?dry_run=true`: says how much an import would change, and changes nothing. `?only=queues[3]`, more of them with
+    commas between: these items of the file alone."""
+    is_dry = flag(asked.query.get("dry_run"))
+    if "only" in asked.query:
+        fields["only"] = [place for place in asked.query["only"].split(",") if place]
+    try:
+        if is_dry:
+            said = asked.verb("definitions.import", deadline_s=LONG_DEADLINE_S, dry_run=True, **fields)
+            return Answer(value={"changes": said["commands"], "notes": said["notes"]})
         asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, **fields)
     except SystemRequestError as error:
         if error.code in ("not_found", "precondition"):
@@ -101,6 +118,7 @@ def _require_vhost(asked: Asked, vhost: str) -> None:
 ENDPOINTS = (
     Endpoint("GET", "/definitions", export_all, Access.ADMINISTRATOR),
     Endpoint("POST", "/definitions", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint("POST", "/v1/definitions/diff", diff, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
     Endpoint("GET", "/all-configuration", export_all, Access.ADMINISTRATOR),
     Endpoint("POST", "/all-configuration", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
     Endpoint("GET", "/definitions/{vhost}", export_vhost, Access.ADMINISTRATOR),

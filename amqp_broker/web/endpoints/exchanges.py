@@ -12,7 +12,7 @@ from amqp_broker.web.body import flag, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.lists import is_there, show_object, show_objects
-from amqp_broker.web.endpoints.messages import publish_message
+from amqp_broker.web.endpoints.messages import PublishBody, publish_message
 from amqp_broker.web.endpoints.queues import check_name, require
 from amqp_broker.web.field_values import to_table
 from amqp_broker.web.shapes import EXCHANGE
@@ -28,11 +28,18 @@ class ExchangeBody(msgspec.Struct):
     arguments: JsonValue = None
 
 
+def _count(asked: Asked) -> None:
+    """What was published is in the counts of the exchanges when the totals were counted."""
+    asked.services.totals.read()
+
+
 def list_exchanges(asked: Asked) -> Answer:
+    _count(asked)
     return show_objects(asked, EXCHANGE)
 
 
 def show_exchange(asked: Asked) -> Answer:
+    _count(asked)
     return show_object(asked, EXCHANGE, vhost=asked.name("vhost"), name=exchange_of(asked.name("exchange")))
 
 
@@ -65,7 +72,7 @@ ENDPOINTS = (
     Endpoint("GET", "/exchanges", list_exchanges),
     Endpoint("GET", "/exchanges/{vhost}", list_exchanges),
     Endpoint("GET", "/exchanges/{vhost}/{exchange}", show_exchange),
-    Endpoint("PUT", "/exchanges/{vhost}/{exchange}", put_exchange),
+    Endpoint("PUT", "/exchanges/{vhost}/{exchange}", put_exchange, body=ExchangeBody),
     Endpoint("DELETE", "/exchanges/{vhost}/{exchange}", delete_exchange),
-    Endpoint("POST", "/exchanges/{vhost}/{exchange}/publish", publish_message),
+    Endpoint("POST", "/exchanges/{vhost}/{exchange}/publish", publish_message, body=PublishBody),
 )

@@ -82,7 +82,7 @@ class LimitEndpoints:
         return (
             Endpoint("GET", self.path, self.list_all),
             Endpoint("GET", f"{self.path}/{{{self.of}}}", self.list_of),
-            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR),
+            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR, body=LimitBody),
             Endpoint("DELETE", one, self.delete, Access.ADMINISTRATOR),
         )
 

@@ -66,12 +66,16 @@ def read_objects(asked: Asked, kind: str) -> Objects:
     return asked.objects(kind, asked.vhost)
 
 
-def show_object(asked: Asked, shape: Shape, **ident: JsonValue) -> Answer:
-    """One object, with what lists leave out."""
+def _as_it_is(row: Row) -> Row:
+    return row
+
+
+def show_object(asked: Asked, shape: Shape, add: Callable[[Row], Row] = _as_it_is, **ident: JsonValue) -> Answer:
+    """One object, with what lists leave out. add: what else is made of what is shown."""
     view = read_view(asked.query)
     answer = asked.verb("object", kind=shape.kind, **ident)
-    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view)
-    return Answer(value=cut(shown, read_columns(asked.query)))
+    shown = shape.finish(answer["object"], answer["at"], asked.services.readings, view, is_alone=True)
+    return Answer(value=cut(add(shown), read_columns(asked.query)))
 
 
 def find_row(asked: Asked, kind: str, vhost: str | None = None, **fields: str) -> Row:

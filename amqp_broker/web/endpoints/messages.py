@@ -10,13 +10,13 @@ import msgspec
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.errors import ChannelClosed, ClientTimeout
 from amqp_broker.client.messages import Delivery
-from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.protocol.json_values import JsonObject, JsonValue, properties_as_json
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.errors import bad_request, kind_not_found
-from amqp_broker.web.field_values import read_properties, show_properties
+from amqp_broker.web.field_values import read_properties
 
 _NOT_FOUND = 404
 _ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
@@ -128,7 +128,7 @@ def _show(delivery: Delivery, encoding: str, truncate: int | None) -> JsonObject
         "exchange": delivery.exchange,
         "routing_key": delivery.routing_key,
         "message_count": delivery.message_count,
-        "properties": show_properties(delivery.properties),
+        "properties": properties_as_json(delivery.properties),
         "payload": payload,
         "payload_encoding": how,
     }

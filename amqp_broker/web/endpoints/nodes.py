@@ -28,15 +28,22 @@ from amqp_broker.web.shapes import View, read_view
 #: What RabbitMQ counts and a broker without its parts does not: clients with types want to find them.
 _ZEROS: Final = (
     "msg_store_read_count", "msg_store_write_count", "queue_index_read_count", "queue_index_write_count",
-    "io_read_count", "io_read_bytes", "io_read_avg_time", "io_write_count", "io_write_bytes", "io_write_avg_time",
-    "io_sync_count", "io_sync_avg_time", "gc_num", "gc_bytes_reclaimed",
+    "io_read_avg_time", "io_write_avg_time", "io_seek_count", "io_seek_avg_time", "io_reopen_count", "gc_num",
+    "gc_bytes_reclaimed", "mnesia_ram_tx_count", "mnesia_disk_tx_count",
+)  # fmt: skip
+#: What the node counts of its disk. A page counts as a whole one.
+_DISK: Final = ("io_read_count", "io_read_bytes", "io_write_count", "io_write_bytes", "io_sync_count")
+_QUEUES_OF_GC: Final = (
+    "connection_closed", "channel_closed", "consumer_deleted", "exchange_deleted", "queue_deleted", "vhost_deleted",
+    "node_node_deleted", "channel_consumer_deleted",
 )  # fmt: skip
 _GAUGES: Final = ("fd_used", "sockets_used", "mem_used", "disk_free", "proc_used")
 _MEMORY_CLASSES: Final = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
-    "quorum_queue_procs", "stream_queue_procs", "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs",
-    "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia", "quorum_ets", "metadata_store_ets",
-    "other_ets", "binary", "msg_index", "code", "atom", "other_system", "allocated_unused", "reserved_unallocated",
+    "queue_slave_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs",
+    "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc",
+    "metrics", "mgmt_db", "mnesia", "quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code",
+    "atom", "other_system", "allocated_unused", "reserved_unallocated",
 )  # fmt: skip
 _RELATIVE: Final = 100
 
@@ -72,9 +79,10 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     usage = usage_of(int(facts["os_pid"]), facts["data_dir"]) if is_here else Usage()
     shown = {**_about(asked, usage, told), "name": name}
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
-    counters = (*_ZEROS, *CHURN, "context_switches")
+    counters = (*_ZEROS, *_DISK, *CHURN, "io_sync_avg_time", "context_switches")
     totals = asked.services.totals.read()["nodes"].get(name, {})
-    shown.update({each: totals.get(each, 0) for each in CHURN})
+    shown.update({each: totals.get(each, 0) for each in (*CHURN, *_DISK)})
+    shown["io_sync_avg_time"] = round(totals.get("io_sync_ms", 0) / (totals.get("io_sync_count") or 1), 3)
     values = {each: shown.get(each) or 0 for each in (*counters, *_GAUGES)}
     readings = asked.services.readings.add("nodes", name, told["at"], values)
     pair = [each for each in readings if each is not None]
@@ -131,7 +139,7 @@ def _about(asked: Asked, usage: Usage, facts: JsonObject) -> JsonObject:
         "erlang_version": python_version(),
         "erlang_full_version": python_version(),
         "cluster_links": [],
-        "metrics_gc_queue_length": {},
+        "metrics_gc_queue_length": dict.fromkeys(_QUEUES_OF_GC, 0),
     }
 
 

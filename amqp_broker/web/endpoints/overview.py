@@ -127,12 +127,12 @@ def listeners(asked: Asked) -> list[JsonObject]:
             "ip_address": each["ip_address"],
             "port": each["port"],
             "tls": each.get("tls", False),
-            "socket_opts": [],
+            "socket_opts": {},
         }
         for each in health.get("listeners", ())
     ]
     return found + [
-        {"node": node, "protocol": protocol, "ip_address": host, "port": port, "tls": False, "socket_opts": []}
+        {"node": node, "protocol": protocol, "ip_address": host, "port": port, "tls": False, "socket_opts": {}}
         for protocol, host, port in asked.services.places
     ]
 
@@ -141,8 +141,9 @@ def contexts(asked: Asked) -> list[JsonObject]:
     """The programs behind the HTTP listeners."""
     node = asked.services.totals.read().get("node", "")
     described = {"http": "RabbitMQ Management", "http/prometheus": "Prometheus"}
+    about = {"node": node, "path": "/", "ssl_opts": [], "cowboy_opts": ""}
     return [
-        {"node": node, "description": described[protocol], "path": "/", "ip": host, "port": str(port), "ssl_opts": []}
+        {**about, "description": described[protocol], "ip": host, "port": str(port)}
         for protocol, host, port in asked.services.places
     ]
 

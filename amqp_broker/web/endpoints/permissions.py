@@ -113,11 +113,11 @@ _TOPICS = "/topic-permissions/{vhost}/{user}"
 ENDPOINTS = (
     Endpoint("GET", "/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", _ONE, show_permission, Access.ADMINISTRATOR),
-    Endpoint("PUT", _ONE, put_permission, Access.ADMINISTRATOR),
+    Endpoint("PUT", _ONE, put_permission, Access.ADMINISTRATOR, body=PermissionBody),
     Endpoint("DELETE", _ONE, delete_permission, Access.ADMINISTRATOR),
     Endpoint("GET", "/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", _TOPICS, list_topic_permissions_of, Access.ADMINISTRATOR),
-    Endpoint("PUT", _TOPICS, put_topic_permission, Access.ADMINISTRATOR),
+    Endpoint("PUT", _TOPICS, put_topic_permission, Access.ADMINISTRATOR, body=TopicBody),
     Endpoint("DELETE", _TOPICS, delete_topic_permissions, Access.ADMINISTRATOR),
     Endpoint("DELETE", f"{_TOPICS}/{{exchange}}", delete_topic_permissions, Access.ADMINISTRATOR),
 )

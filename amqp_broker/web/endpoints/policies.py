@@ -17,6 +17,7 @@ from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, is_there, read_objects, show_rows
 from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
 from amqp_broker.web.listing import cut, read_columns
+from amqp_broker.web.node_client import LONG_DEADLINE_S
 
 _FIELDS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
@@ -28,6 +29,29 @@ class PolicyBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
     definition: JsonValue
     priority: JsonValue = 0
     apply_to: JsonValue = "all"
+
+
+class PreviewBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
+    """A policy that is not set yet. operator: it would be an operator policy."""
+
+    vhost: str
+    pattern: JsonValue
+    definition: JsonValue
+    name: str = ""
+    priority: JsonValue = 0
+    apply_to: JsonValue = "all"
+    operator: bool = False
+
+
+def preview(asked: Asked) -> Answer:
+    """Which queues and exchanges a policy would match; nothing is set."""
+    body = read_body(asked.body, PreviewBody)
+    if not is_there(asked, "vhosts", name=body.vhost):
+        raise kind_not_found("vhost")
+    fields: JsonObject = {"pattern": body.pattern, "definition": body.definition, "apply_to": body.apply_to}
+    fields |= {"name": body.name, "priority": integer(body.priority, "priority"), "operator": body.operator}
+    said = asked.verb("policy.preview", deadline_s=LONG_DEADLINE_S, vhost=body.vhost, **fields)
+    return Answer(value={key: value for key, value in said.items() if key != "ok"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +114,7 @@ class PolicyEndpoints:
         )
         return (
             *(Endpoint("GET", path, answer) for path, answer in get),
-            Endpoint("PUT", one, self.put, self.access),
+            Endpoint("PUT", one, self.put, self.access, body=PolicyBody),
             Endpoint("DELETE", one, self.delete, self.access),
         )
 
@@ -104,4 +128,8 @@ POLICIES = PolicyEndpoints("/policies", "policies", "policy", Access.POLICYMAKER
 OPERATOR_POLICIES = PolicyEndpoints(
     "/operator-policies", "operator_policies", "operator_policy", Access.ADMINISTRATOR
 )
-ENDPOINTS = (*POLICIES.all(), *OPERATOR_POLICIES.all())
+ENDPOINTS = (
+    *POLICIES.all(),
+    *OPERATOR_POLICIES.all(),
+    Endpoint("POST", "/v1/policies/preview", preview, Access.POLICYMAKER, body=PreviewBody),
+)

@@ -12,9 +12,10 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import is_there, read_objects, show_object, show_objects
-from amqp_broker.web.endpoints.messages import get_messages
+from amqp_broker.web.endpoints.messages import GetBody, get_messages
 from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
 from amqp_broker.web.field_values import to_table
+from amqp_broker.web.hints import with_hints
 from amqp_broker.web.listing import answer_list, read_query
 from amqp_broker.web.shapes import QUEUE
 
@@ -53,7 +54,7 @@ def list_queues(asked: Asked) -> Answer:
 
 
 def show_queue(asked: Asked) -> Answer:
-    return show_object(asked, QUEUE, vhost=asked.name("vhost"), name=asked.name("queue"))
+    return show_object(asked, QUEUE, with_hints, vhost=asked.name("vhost"), name=asked.name("queue"))
 
 
 def put_queue(asked: Asked) -> Answer:
@@ -143,11 +144,11 @@ ENDPOINTS = (
     Endpoint("GET", "/queues/detailed", list_queues),
     Endpoint("GET", "/queues/{vhost}", list_queues),
     Endpoint("GET", "/queues/{vhost}/{queue}", show_queue),
-    Endpoint("PUT", "/queues/{vhost}/{queue}", put_queue),
+    Endpoint("PUT", "/queues/{vhost}/{queue}", put_queue, body=QueueBody),
     Endpoint("DELETE", "/queues/{vhost}/{queue}", delete_queue),
     Endpoint("DELETE", "/queues/{vhost}/{queue}/contents", purge_queue),
-    Endpoint("POST", "/queues/{vhost}/{queue}/get", get_messages),
-    Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR),
+    Endpoint("POST", "/queues/{vhost}/{queue}/get", get_messages, body=GetBody),
+    Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR, body=ActionBody),
     Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", quorum_status),
     Endpoint("POST", "/queues/quorum/{vhost}/{queue}/replicas/add", refuse_replicas, Access.ADMINISTRATOR),
     Endpoint("DELETE", "/queues/quorum/{vhost}/{queue}/replicas/delete", refuse_replicas, Access.ADMINISTRATOR),

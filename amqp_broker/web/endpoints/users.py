@@ -34,6 +34,13 @@ class UserBody(msgspec.Struct):
     tags: JsonValue = None
 
 
+class PasswordBody(msgspec.Struct):
+    """One's own."""
+
+    old_password: str
+    password: str
+
+
 class BulkBody(msgspec.Struct):
     """Names of users."""
 
@@ -73,6 +80,16 @@ def put_user(asked: Asked) -> Answer:
     asked.change("user.put", deadline_s=LONG_DEADLINE_S, **fields)
     _changed(asked, name)
     return created(was_there)
+
+
+def change_password(asked: Asked) -> Answer:
+    """Of who asks; his sessions end."""
+    body = read_body(asked.body, PasswordBody)
+    asked.change(
+        "password.change", deadline_s=LONG_DEADLINE_S, old_password=body.old_password, password=body.password
+    )
+    _changed(asked, asked.user.name)
+    return no_content()
 
 
 def delete_user(asked: Asked) -> Answer:
@@ -138,13 +155,14 @@ def hash_password(asked: Asked) -> Answer:
 ENDPOINTS = (
     Endpoint("GET", "/users", list_users, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/without-permissions", list_without_permissions, Access.ADMINISTRATOR),
-    Endpoint("POST", "/users/bulk-delete", delete_users, Access.ADMINISTRATOR),
+    Endpoint("POST", "/users/bulk-delete", delete_users, Access.ADMINISTRATOR, body=BulkBody),
     Endpoint("GET", "/users/{user}", show_user, Access.ADMINISTRATOR),
-    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR, body=UserBody),
     Endpoint("DELETE", "/users/{user}", delete_user, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/queues", list_queues),
     Endpoint("GET", "/whoami", who_am_i),
+    Endpoint("PUT", "/v1/password", change_password, Access.VIEWER, body=PasswordBody),
     Endpoint("GET", "/auth/hash_password/{password}", hash_password, Access.ADMINISTRATOR),
 )

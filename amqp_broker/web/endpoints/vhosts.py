@@ -13,10 +13,12 @@ from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import is_there, show_rows
 from amqp_broker.web.errors import bad_request, object_not_found
 from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
-from amqp_broker.web.node_client import LONG_DEADLINE_S
+from amqp_broker.web.node_client import LONG_DEADLINE_S, NodeGone
 from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
 
 _UNDEFINED = "undefined"
+#: What queues count, and a virtual host shows the sums of.
+_COUNTED = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
 
 
 class VhostBody(msgspec.Struct):
@@ -33,7 +35,7 @@ def list_vhosts(asked: Asked) -> Answer:
     wanted, view = read_query(asked.query), read_view(asked.query)
     found = asked.objects("vhosts")
     sums = _messages(asked.objects("queues").rows) if view.has_rates else {}
-    rows = [{**row, **sums.get(row["name"], {})} for row in found.rows]
+    rows = [_with_sums(row, sums) for row in found.rows]
     readings = asked.services.readings
     return Answer(value=answer_list(rows, wanted, lambda row: VHOST.finish(row, found.at, readings, view)))
 
@@ -42,19 +44,28 @@ def show_vhost(asked: Asked) -> Answer:
     name, view = asked.name("vhost"), read_view(asked.query)
     answer = asked.verb("object", kind="vhosts", name=name)
     sums = _messages(asked.objects("queues", name).rows)
-    row = {**answer["object"], **sums.get(name, {})}
+    row = _with_sums(answer["object"], sums)
     shown = VHOST.finish(row, answer["at"], asked.services.readings, view)
     return Answer(value=cut(shown, read_columns(asked.query)))
 
 
 def _messages(queues: list[JsonObject]) -> dict[str, dict[str, int]]:
-    """What the queues of each virtual host hold together."""
+    """What the queues of each virtual host hold together, and what was counted of them."""
     sums: dict[str, dict[str, int]] = {}
     for row in queues:
-        of_vhost = sums.setdefault(row["vhost"], dict.fromkeys(LENGTHS, 0))
-        for name in LENGTHS:
+        of_vhost = sums.setdefault(row["vhost"], dict.fromkeys((*LENGTHS, *_COUNTED), 0))
+        for name in of_vhost:
             of_vhost[name] += row.get(name) or 0
     return sums
+
+
+def _with_sums(row: JsonObject, sums: dict[str, dict[str, int]]) -> JsonObject:
+    """A virtual host, with what its queues, and those it had before, have counted."""
+    shown = {name: value for name, value in row.items() if name != "of_deleted_queues"}
+    for counters in (sums.get(row["name"], {}), row.get("of_deleted_queues") or {}):
+        for name, value in counters.items():
+            shown[name] = shown.get(name, 0) + value
+    return shown
 
 
 def put_vhost(asked: Asked) -> Answer:
@@ -77,7 +88,13 @@ def put_vhost(asked: Asked) -> Answer:
 
 
 def delete_vhost(asked: Asked) -> Answer:
-    asked.change("vhost.delete", deadline_s=LONG_DEADLINE_S, name=asked.name("vhost"))
+    """The connection that asks may itself be in there, and goes with it before it hears that it is done."""
+    name = asked.name("vhost")
+    try:
+        asked.change("vhost.delete", deadline_s=LONG_DEADLINE_S, name=name)
+    except NodeGone:
+        if is_there(asked, "vhosts", name=name):
+            raise
     return no_content()
 
 
@@ -125,7 +142,7 @@ def _require(asked: Asked, name: str) -> None:
 ENDPOINTS = (
     Endpoint("GET", "/vhosts", list_vhosts),
     Endpoint("GET", "/vhosts/{vhost}", show_vhost),
-    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR, body=VhostBody),
     Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),

@@ -1,7 +1,7 @@
 // The frame: login, navigation, the page of the address, and its refreshing while it is looked at.
 
 import * as api from "./api.js";
-import { attempt } from "./dialog.js";
+import { attempt, formDialog } from "./dialog.js";
 import { h, patch } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { remember, remembered } from "./preferences.js";
@@ -18,7 +18,9 @@ import { connectionPage } from "./pages/connection.js";
 import { channelPage } from "./pages/channel.js";
 import { clusterPage } from "./pages/cluster.js";
 import { nodePage } from "./pages/node.js";
+import { messagesPage } from "./pages/messages.js";
 import { adminPage } from "./pages/admin.js";
+import { auditPage } from "./pages/audit.js";
 import { userPage } from "./pages/user.js";
 import { vhostPage } from "./pages/vhost.js";
 
@@ -26,12 +28,13 @@ const ROUTES = [
   [["overview"], overviewPage], [["queues"], queuesPage], [["queues", ":vhost", ":queue"], queuePage],
   [["exchanges"], exchangesPage], [["exchanges", ":vhost", ":exchange"], exchangePage],
   [["connections"], connectionsPage], [["connections", ":name"], connectionPage],
-  [["channels"], channelsPage], [["channels", ":name"], channelPage], [["consumers"], consumersPage],
+  [["channels"], channelsPage], [["channels", ":name"], channelPage], [["consumers"], consumersPage], [["messages"], messagesPage],
   [["cluster"], clusterPage], [["cluster", ":node"], nodePage], [["admin"], adminPage],
-  [["users", ":user"], userPage], [["vhosts", ":vhost"], vhostPage],
+  [["audit"], auditPage], [["users", ":user"], userPage], [["vhosts", ":vhost"], vhostPage],
 ];
 const PLACES = [["overview", "Overview"], ["queues", "Queues"], ["exchanges", "Exchanges"], ["connections", "Connections"],
-  ["channels", "Channels"], ["consumers", "Consumers"], ["cluster", "Cluster"], ["admin", "Admin"]];
+  ["channels", "Channels"], ["consumers", "Consumers"], ["messages", "Messages"], ["cluster", "Cluster"],
+  ["admin", "Admin"], ["audit", "Audit"]];
 const BELONGS = { users: "admin", vhosts: "admin" };
 const INTERVALS = [[5, "5 s"], [10, "10 s"], [30, "30 s"], [0, "paused"]];
 
@@ -51,7 +54,7 @@ function frame(cluster) {
   const header = h("header", { id: "top" },
     h("a", { href: "#/overview", class: "cluster", title: "cluster" }, cluster), nav,
     h("div", { class: "tools" }, vhosts, interval, h("button", { type: "button", class: "plain", title: "light or dark", "aria-label": "light or dark", onclick: switchTheme }, "◐"),
-      h("span", { class: "user", title: api.session.tags.join(", ") }, api.session.user),
+      h("button", { type: "button", class: "plain user", title: `${api.session.tags.join(", ")}: change the password`, onclick: changePassword }, api.session.user),
       h("button", { type: "button", class: "plain", id: "logout", onclick: leave }, "Log out")));
   document.body.replaceChildren(header, state, main);
 }
@@ -62,6 +65,17 @@ function switchTheme() {
   root.dataset.theme = isDark ? "light" : "dark";
   remember("theme", root.dataset.theme);
   document.dispatchEvent(new CustomEvent("theme"));
+}
+
+function changePassword() {
+  const fields = [["old_password", "Old password"], ["password", "New password"], ["again", "New password again"]];
+  return formDialog("Change your password", fields.map(([name, label]) => ({ name, label, type: "password", required: true })), {
+    note: "All your sessions end: log in again with the new one.",
+    run: async ({ again, ...body }) => {
+      if (again !== body.password) throw new Error("The new password is not the same twice.");
+      await api.put("v1/password", body);
+    },
+  });
 }
 
 async function leave() {
@@ -84,7 +98,7 @@ function route() {
     return;
   }
   const current = BELONGS[segments[0]] ?? segments[0];
-  patch(nav, PLACES.map(([key, title]) => h("a", { href: href([key]), "aria-current": key === current ? "page" : null }, title)));
+  patch(nav, PLACES.filter(([key]) => key !== "audit" || api.isAdministrator()).map(([key, title]) => h("a", { href: href([key]), "aria-current": key === current ? "page" : null }, title)));
   const found = find(ROUTES, segments);
   const isSame = page && shownPath === path;
   if (!isSame) {

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { go, href } from "./router.js";
 
 const PLACES = {
-  o: "overview", q: "queues", e: "exchanges", c: "connections", h: "channels", s: "consumers", n: "cluster", a: "admin",
+  o: "overview", q: "queues", e: "exchanges", c: "connections", h: "channels", s: "consumers", m: "messages", n: "cluster", a: "admin",
 };
 const NEXT_KEY_MS = 1500;
 let isGoing = false;

@@ -122,8 +122,8 @@ class Pages:
         name = form["username"]
         try:
             user = self._logins.check(name, form["password"], host)
-            if not Access.MANAGEMENT.is_given_to(user.tags):
-                raise Access.MANAGEMENT.refusal(user.tags)
+            if not Access.VIEWER.is_given_to(user.tags):
+                raise Access.VIEWER.refusal(user.tags)
             number = self._sessions.begin(user, request.headers)
         except ApiError as error:
             log.info("POST /login by user '%s' from %s: %d", encode(name), host, error.status)

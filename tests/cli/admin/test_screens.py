@@ -129,8 +129,8 @@ def test_watch_in_a_pipe_is_a_document_on_each_line(broker: RunningBroker) -> No
         assert process.stdout is not None
         found = [json.loads(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        process.stdout.read()
-        assert process.wait(DEADLINE_S) == 0
+        process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0
     assert [rows[0]["name"] for rows in found] == ["solo", "solo"]
 
 

@@ -31,10 +31,11 @@ HOSTILE = (
     "javascript:window.broken=1",
 )  # fmt: skip
 PLACES = (
+    "messages",
     "overview", "queues", "exchanges", "connections", "channels", "consumers", "cluster", "admin", "admin?tab=vhosts",
     "admin?tab=policies", "admin?tab=operator", "admin?tab=limits", "admin?tab=definitions", "users/guest",
     "vhosts/%2F", "exchanges/%2F/amq.direct", "exchanges/%2F/amq.default", "exchanges/%2F/amq.topic?tab=publish",
-    "exchanges/%2F/amq.topic?tab=overview",
+    "exchanges/%2F/amq.topic?tab=overview", "audit",
 )  # fmt: skip
 
 
@@ -140,6 +141,78 @@ def test_a_queue_from_its_declaration_to_its_end(window: Browser, http: Http) ->
     window.find("dialog input").send_keys("by hand")
     window.click("dialog button.danger")
     window.until(lambda: http("GET", "/queues/%2F/by%20hand").status == 404)
+
+
+@pytest.mark.parametrize("name", HOSTILE[:8])
+def test_why_a_message_is_not_there(window: Browser, http: Http, name: str) -> None:
+    one = segment(name)
+    http("PUT", f"/queues/%2F/{one}", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    http("POST", f"/bindings/%2F/e/amq.topic/q/{one}", {"routing_key": name[:200]})
+    lost = {"routing_key": f"to nobody {name}"[:200], "properties": {}, "payload": name, "payload_encoding": "string"}
+    http("POST", "/exchanges/%2F/amq.topic/publish", lost)
+    window.go("messages")
+    window.until(lambda: lost["routing_key"] in window.texts("main tbody code"), "what went nowhere")
+    window.go("exchanges/%2F/amq.topic?tab=route")
+    window.find("form.inline input[name=routing_key]").send_keys("" if not name.isascii() else name[:200])
+    window.click("form.inline button[type=submit]", "Try")
+    window.until(lambda: name in window.texts(".output li a"), "the binding")
+    window.go(f"queues/%2F/{one}?tab=quorum")
+    window.until(lambda: any("it is the only voter" in each for each in window.texts("main tbody td")), "the group")
+    assert not window.driver.execute_script("return window.broken")
+    http("DELETE", f"/queues/%2F/{one}")
+
+
+def test_messages_are_looked_at_and_moved(window: Browser, http: Http) -> None:
+    hostile = "<script>window.broken=1</script>"
+    for queue in ("full", "other"):
+        assert http("PUT", f"/queues/%2F/{queue}", {"durable": True}).status == 201
+    for _ in range(25):
+        http("POST", "/exchanges/%2F/amq.default/publish", {
+            "routing_key": "full", "payload": hostile, "payload_encoding": "string", "properties": {"type": hostile},
+        })  # fmt: skip
+    try:
+        window.go("queues/%2F/full?tab=messages")
+        window.click("form:has([name=state]) button[type=submit]")
+        window.until(lambda: len(window.texts("#peeked .payload")) == 20, "a page of messages")
+        assert window.texts("#peeked .payload") == [hostile] * 20
+        window.click("#peeked > button")
+        window.until(lambda: len(window.texts("#peeked .payload")) == 25, "the rest")
+        assert window.driver.execute_script("return window.broken") is None
+        assert http.get("/queues/%2F/full")["messages_ready"] == 25
+        window.driver.execute_script("document.querySelector('[name=way]').value = 'queue'")
+        window.find("form:has([name=way]) [name=name]").send_keys("other")
+        window.click("form:has([name=way]) button[type=submit]")
+        window.until(lambda: "25 of 25 messages would be moved." in window.texts("#survey > p"), "what would happen")
+        window.click("#move")
+        window.find("dialog input").send_keys("full")
+        window.click("dialog button.danger")
+        window.until(lambda: any("done: 25 of 25 moved" in each for each in window.texts("#job")), "the job's end")
+        assert http.get("/queues/%2F/other")["messages_ready"] == 25
+    finally:
+        for queue in ("full", "other"):
+            http("DELETE", f"/queues/%2F/{queue}")
+
+
+def test_messages_are_watched_live_and_traced(window: Browser, http: Http) -> None:
+    http("PUT", "/queues/%2F/seen", {"durable": True})
+    said = {"routing_key": "seen", "properties": {}, "payload": "<b>live</b>", "payload_encoding": "string"}
+    window.go("messages?tab=tail")
+    window.find("form.inline input[name=routing_key]").send_keys("seen")
+    window.click("form.inline button[type=submit]", "Begin")
+    window.until(lambda: any("newest first" in each for each in window.texts("main [role=status]")), "it begins")
+    http("POST", "/exchanges/%2F/amq.default/publish", said)
+    window.until(lambda: window.texts("#copies pre.payload") == ["<b>live</b>"], "the copy")
+    window.click("#stop")
+    window.until(lambda: not http.get("/v1/traces"), "the tail ends")
+    window.go("messages?tab=trace")
+    window.find("form.inline input[name=queue]").send_keys("seen")
+    window.click("form.inline button[type=submit]", "Begin")
+    window.until(lambda: http.get("/v1/traces"), "the trace")
+    http("POST", "/exchanges/%2F/amq.default/publish", said)
+    window.until(lambda: window.click("button.small", "Show") or "published" in window.texts("#events td"), "the event")
+    window.click("button.small", "End")
+    window.until(lambda: not http.get("/v1/traces"), "the trace ends")
+    http("DELETE", "/queues/%2F/seen")
 
 
 def test_keys(window: Browser) -> None:

@@ -9,7 +9,7 @@ import { to } from "../router.js";
 import { table } from "../table.js";
 import { listPath, vhostField } from "../vhosts.js";
 
-export const TAGS = ["", "management", "policymaker", "monitoring", "administrator"];
+export const TAGS = ["", "viewer", "management", "policymaker", "monitoring", "administrator"];
 const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "exchanges"];
 const POLICY_KEYS = ["max-length=1000", "max-length-bytes=1048576", "message-ttl=60000", "expires=1800000", "overflow=\"reject-publish\"", "dead-letter-exchange", "dead-letter-routing-key", "delivery-limit=20", "alternate-exchange"];
 

@@ -9,6 +9,7 @@ import { crumbs, facts, heading, tabs } from "../facts.js";
 import { count, json, short, yesNo } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { publishForm } from "../messages.js";
+import { routeForm } from "../routes.js";
 import { go, href } from "../router.js";
 
 const RATES = { publish_in: "in", publish_out: "out" };
@@ -28,7 +29,7 @@ export function exchangePage(vhost, given) {
     : h("p", {}, "This exchange belongs to the broker."));
   const sections = tabs([
     ["bindings", "Bindings", bindings, () => Promise.all([from.refresh(), toward?.refresh()])], ["overview", "Overview", h("div", {}, h("section", { class: "charts" }, rates), about)],
-    ["publish", "Publish", publishForm(vhost, name)], ["danger", "Danger", danger],
+    ["publish", "Publish", publishForm(vhost, name)], ["route", "Route test", routeForm(vhost, name)], ["danger", "Danger", danger],
   ]);
 
   async function refresh() {

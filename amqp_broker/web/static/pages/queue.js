@@ -9,6 +9,8 @@ import { crumbs, facts, figures, heading, tabs } from "../facts.js";
 import { count, duration, json, octets, rate, short, time } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { publishForm, getForm } from "../messages.js";
+import { moveForm, peekForm } from "../peek.js";
+import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
 import { stateBadge } from "./queues.js";
 
@@ -21,11 +23,14 @@ export function queuePage(vhost, name) {
   const parts = { figures: h("section"), queued: chart(), rates: chart(), facts: h("section"), consumers: h("section"), configuration: h("section"), danger: h("section") };
   const bindings = bindingTable(`${where}/bindings`, { vhost, isWith: "destination", add: { name, kind: "queue" } });
   const overview = h("div", {}, parts.figures, h("section", { class: "charts" }, parts.queued, parts.rates), parts.facts);
-  const messages = h("div", { class: "columns" }, getForm(vhost, name), publishForm(vhost, "", name));
+  const messages = h("div", { class: "columns" }, peekForm(vhost, name), moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
   const danger = dangerPart(where, name);
+  const quorum = quorumPart(vhost, name);
+  let isQuorum = false;
+  const group = h("div", {}, h("p", { class: "message" }, "A queue of this type is on one node only."));
   const sections = tabs([
     ["overview", "Overview", overview], ["messages", "Messages", messages], ["consumers", "Consumers", parts.consumers],
-    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["danger", "Danger", danger.node],
+    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null], ["danger", "Danger", danger.node],
   ]);
 
   async function refresh() {
@@ -34,6 +39,8 @@ export function queuePage(vhost, name) {
     showOverview(parts, queue, where);
     patch(parts.consumers, consumerTable(queue.consumer_details ?? []));
     danger.show(queue);
+    isQuorum = Boolean(queue.members);
+    if (isQuorum && !quorum.node.isConnected) group.replaceChildren(quorum.node);
     await sections.refresh();
     if (parts.configuration.isConnected) patch(parts.configuration, await configuration(queue));
   }
@@ -50,7 +57,7 @@ function showOverview(parts, queue, key) {
   ]));
   parts.queued.data = recorded(key, "Messages", LENGTHS, short);
   parts.rates.data = recorded(key, "Rates", RATES, (value) => `${short(value)}/s`);
-  patch(parts.facts, hint(queue, perSecond), h("h2", {}, "Details"), facts([
+  patch(parts.facts, hints(queue), h("h2", {}, "Details"), facts([
     ["Node", queue.node], ["Oldest message", queue.oldest_message_age_ms === undefined ? undefined : duration(queue.oldest_message_age_ms)],
     ["Octets", octets(queue.message_bytes)], ["Memory", queue.memory ? octets(queue.memory) : undefined], ["Idle since", queue.idle_since],
     ["Leader", queue.leader], ["Members", queue.members?.join(", ")], ["Online", queue.online?.join(", ")],
@@ -62,13 +69,10 @@ function showOverview(parts, queue, key) {
 }
 
 // What somebody who looks at this queue wants to be told.
-function hint(queue, perSecond) {
-  let text = "";
-  if (!queue.consumers && queue.messages_ready) text = "Messages wait, and there is no consumer.";
-  else if (queue.messages_ready && perSecond.ack > perSecond.publish) {
-    text = `At this pace it is empty in ${duration(queue.messages_ready / (perSecond.ack - perSecond.publish) * 1000)}.`;
-  } else if (queue.messages_ready && perSecond.publish > perSecond.ack && queue.consumers) text = "More comes in than is acknowledged: the queue grows.";
-  return text ? h("p", { class: "hint" }, text) : null;
+function hints(queue) {
+  const { hints: said = [], eta_ms: eta } = queue.amqp_broker ?? {};
+  const when = typeof eta === "number" && eta > 0 ? [`At this pace it is empty in ${duration(eta)}.`] : [];
+  return [...said, ...when].map((text) => h("p", { class: "hint" }, text));
 }
 
 export function consumerTable(consumers) {

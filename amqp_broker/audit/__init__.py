@@ -1,0 +1,1 @@
+"""The audit log: who changed what, from where, and with which outcome."""

@@ -1,0 +1,173 @@
+"""What an import would do, item by item, without doing it.
+
+    add       in the file, and not there
+    change    there, and the import sets it to what the file says
+    conflict  a queue or exchange that is there and was declared differently: the import leaves it as it is
+    extra     there, and not in the file: an import deletes nothing
+
+The items of the node before and after the import are compared as they are exported. Hashes of passwords are not shown.
+Made in steps, each an item or a few.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from amqp_broker.management.definitions.exporting import export_items
+
+if TYPE_CHECKING:
+    from amqp_broker.management.definitions.importing import Importer
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.protocol.json_values import JsonObject, JsonValue
+
+ADD: Final = "add"
+CHANGE: Final = "change"
+CONFLICT: Final = "conflict"
+EXTRA: Final = "extra"
+KINDS: Final = (ADD, CHANGE, CONFLICT, EXTRA)
+#: So many items of a kind are listed; all are counted.
+MOST_LISTED: Final = 1000
+#: By category: what an item is known by.
+_KEYS: Final = {
+    "users": ("name",),
+    "vhosts": ("name",),
+    "permissions": ("vhost", "user"),
+    "topic_permissions": ("vhost", "user", "exchange"),
+    "parameters": ("vhost", "component", "name"),
+    "global_parameters": ("name",),
+    "policies": ("vhost", "name"),
+    "queues": ("vhost", "name"),
+    "exchanges": ("vhost", "name"),
+    "bindings": ("vhost", "source", "destination_type", "destination", "routing_key", "arguments"),
+}
+#: What cannot be changed once it is declared.
+_DECLARED: Final = {
+    "queues": ("auto_delete", "arguments"),
+    "exchanges": ("type", "auto_delete", "internal", "arguments"),
+}
+_SECRET: Final = "password_hash"
+_DEFAULTS: Final[JsonObject] = {"auto_delete": False, "internal": False, "arguments": {}}
+_SLICE: Final = 20
+
+Key = tuple[str, ...]
+
+
+class Comparison:
+    """found: by kind, items: category, key, place in the file ("queues[3]"), and what was and would be. counts: of all
+    of them, also of those that are not listed."""
+
+    def __init__(self, definitions: JsonObject, metadata: Metadata, importer: Importer, vhost: str | None) -> None:
+        self.found: dict[str, list[JsonObject]] = {kind: [] for kind in KINDS}
+        self.counts = dict.fromkeys(KINDS, 0)
+        self._definitions = definitions
+        self._had = export_items(metadata, vhost)[1]
+        self._importer = importer
+        self._vhost = vhost
+
+    def steps(self) -> Iterator[None]:
+        """Compare. The importer has made its plan."""
+        had = self._had
+        _, has = export_items(self._importer.state, self._vhost)
+        for category in _KEYS:
+            if category not in had:
+                continue
+            before: dict[Key, JsonObject] = {}
+            after: dict[Key, JsonObject] = {}
+            for items, found in ((had[category], before), (has[category], after)):
+                for number, item in enumerate(items):
+                    found[self._key(category, item)] = item
+                    if number % _SLICE == 0:
+                        yield None
+            if category == "bindings":  # a draft has none but those that come
+                after = before | after
+            yield from self._compare(category, before, after)
+
+    def _compare(self, category: str, before: dict[Key, JsonObject], after: dict[Key, JsonObject]) -> Iterator[None]:
+        listed = self._definitions.get(category) or []
+        places = {self._key(category, item): number for number, item in enumerate(listed)}
+        for number, (key, item) in enumerate(after.items()):
+            if key not in before:
+                self._add(ADD, category, key, places.get(key), None, item)
+            elif before[key] != item:
+                self._add(CHANGE, category, key, places.get(key), before[key], item)
+            elif key not in places and not self._is_of_vhost(category, key):
+                self._add(EXTRA, category, key, None, item, None)
+            elif key in places and _differs(category, item, listed[places[key]]):
+                self._add(CONFLICT, category, key, places[key], item, listed[places[key]])
+            if number % _SLICE == 0:
+                yield None
+
+    def _is_of_vhost(self, category: str, key: Key) -> bool:
+        """Limits of a virtual host may stand with it in the file."""
+        if category != "parameters" or key[1:] != ("vhost-limits", "limits"):
+            return False
+        vhosts = self._definitions.get("vhosts") or []
+        return any(each.get("name") == key[0] and each.get("limits") for each in vhosts)
+
+    def _key(self, category: str, item: JsonObject) -> Key:
+        named = dict(item) if self._vhost is None else {**item, "vhost": self._vhost}
+        return tuple(_text(named.get(field, "")) for field in _KEYS[category])
+
+    def _add(
+        self, kind: str, category: str, key: Key, place: int | None, was: JsonObject | None, would: JsonObject | None
+    ) -> None:
+        self.counts[kind] += 1
+        if len(self.found[kind]) >= MOST_LISTED:
+            return
+        row: JsonObject = {"category": category, "key": dict(zip(_KEYS[category], key, strict=True))}
+        if place is not None:
+            row["place"] = f"{category}[{place}]"
+        if was is not None:
+            row["is"] = _shown(was)
+        if would is not None:
+            row["would_be"] = _shown(would)
+        if was is not None and would is not None:
+            row["fields"] = sorted(field for field in {*was, *would} if was.get(field) != would.get(field))
+        self.found[kind].append(row)
+
+
+def chosen(definitions: JsonObject, places: list[str]) -> JsonObject:
+    """What of a file is at these places. Raises ValueError."""
+    left: JsonObject = {key: value for key, value in definitions.items() if key not in _KEYS}
+    for place in places:
+        category, _, rest = place.partition("[")
+        items, number = definitions.get(category), rest.removesuffix("]")
+        if category not in _KEYS or not isinstance(items, list) or not number.isdecimal() or int(number) >= len(items):
+            raise ValueError(f"field only: there is no '{place}' in the definitions")
+        left.setdefault(category, []).append(items[int(number)])
+    return left
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _shown(item: JsonObject) -> JsonObject:
+    return {key: "..." if key in (_SECRET, "password") else value for key, value in item.items()}
+
+
+def _differs(category: str, item: JsonObject, said: JsonObject) -> bool:
+    """Whether what was declared is not what the file says."""
+    for field in _DECLARED.get(category, ()):
+        asked = said.get(field, _DEFAULTS.get(field, item.get(field)))
+        if field == "arguments" and category == "queues":
+            if _without_type(asked) != _without_type(item["arguments"]):
+                return True
+        elif asked != item.get(field):
+            return True
+    return category == "queues" and _type_of(said) not in ("", item["type"])
+
+
+def _without_type(arguments: JsonValue) -> JsonValue:
+    """A queue's type may stand among them, or beside them."""
+    if not isinstance(arguments, dict):
+        return arguments
+    return {key: value for key, value in arguments.items() if key != "x-queue-type"}
+
+
+def _type_of(queue: JsonObject) -> str:
+    arguments = queue.get("arguments")
+    asked = arguments.get("x-queue-type", "") if isinstance(arguments, dict) else ""
+    return str(asked or queue.get("type") or "")

@@ -1,0 +1,48 @@
+"""How a line of the log is written: as text, or as a JSON object for what gathers logs.
+
+    {"time": "2026-11-23T09:00:00.000Z", "level": "info", "logger": "amqp_broker.connection", "message": "...",
+     "event": "connection.open", "user": "guest", ...}
+
+What a line is about stands in fields of its own where whoever says it names them: `extra=about(event, ...)`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Final
+
+TEXT: Final = "text"
+JSON: Final = "json"
+_TEXT_FORM: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+#: The attribute of a record that has the fields.
+_FIELDS: Final = "fields"
+
+
+def about(event: str, **fields: str | int) -> dict[str, dict[str, str | int]]:
+    """What a line is about, for `extra`: what is empty is left out."""
+    return {_FIELDS: {"event": event, **{key: value for key, value in fields.items() if value != ""}}}
+
+
+def formatter(log_format: str) -> logging.Formatter:
+    """That of a setting `log_format`."""
+    return JsonLines() if log_format == JSON else logging.Formatter(_TEXT_FORM)
+
+
+class JsonLines(logging.Formatter):
+    """Each record is one line, whatever is in it: JSON has no ends of lines within a string."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One object in ASCII."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        said: dict[str, object] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= getattr(record, _FIELDS, {})
+        if record.exc_info:
+            said["error"] = self.formatException(record.exc_info)
+        return json.dumps(said, default=str)

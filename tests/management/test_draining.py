@@ -1,0 +1,127 @@
+"""A node that lets go of its work: who leads, who is closed at which pace, who is let in; whether it can be stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.auth.session import TOOL_NAME
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.constants import PROTOCOL_HEADER
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.system_client import CLIENT_NAME
+from tests.management.test_objects_of_a_cluster import ClusterDesk
+from tests.management.users import PASSWORD, USER, add_user, log_in
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import Client, NodeDriver, declare, small_config
+from tests.node.system_service import SystemService
+
+
+def tool(driver: NodeDriver, user: str = USER) -> Client:
+    """A connection that calls itself as the command line does."""
+    client = driver.raw_client()
+    properties = Table({"connection_name": TOOL_NAME})
+    said = (
+        methods.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0{PASSWORD}".encode(), "en_US"),
+        methods.ConnectionTuneOk(100, 4096, 0),
+        methods.ConnectionOpen("/"),
+    )
+    client.send_octets(PROTOCOL_HEADER + b"".join(encode_method_frame(0, method) for method in said))
+    driver.settle()
+    return client
+
+
+def test_the_tools_call_themselves_so() -> None:
+    assert TOOL_NAME == CLIENT_NAME
+
+
+def test_connections_are_closed_at_a_pace_and_nobody_comes() -> None:
+    driver = NodeDriver(small_config(drain_pace=10))
+    clients = [driver.client(1) for _ in range(25)]
+    service = SystemService(driver, tool(driver))
+    said = service.ask("node.drain")
+    assert (said["is_draining"], said["is_safe"]) == (True, True)
+
+    def left() -> int:
+        return sum("connection.close" not in [event.method.name for event in each.events] for each in clients)
+
+    assert left() == 24
+    driver.wait(1000)
+    assert left() == 14
+    assert "connection.close" not in service.client.names()
+    assert service.ask("health")["ready"] is False
+    assert service.ask("node")["being_drained"] is True
+    refused = log_in(driver, USER)
+    (closed,) = [each.method for each in refused.take() if each.method.name == "connection.close"]
+    assert (closed.reply_code, "being drained" in closed.reply_text) == (320, True)
+    add_user(driver, "plain")
+    assert "connection.close" in tool(driver, "plain").names(), "the name alone lets nobody in"
+    assert service.ask("node.drain", pace=1000)["ok"]
+    driver.wait(100)
+    assert left() == 0
+    assert service.ask("node.guard")["connections"] == 0
+    assert service.ask("node.revive")["is_draining"] is False
+    assert "connection.open-ok" in log_in(driver, USER).names()
+    assert service.ask("health")["ready"] is True
+
+
+def test_drained_twice_is_not_twice_as_fast() -> None:
+    driver = NodeDriver(small_config(drain_pace=10))
+    clients = [driver.client(1) for _ in range(40)]
+    service = SystemService(driver, tool(driver))
+    for verb in ("node.drain", "node.revive", "node.drain"):
+        assert service.ask(verb)["ok"]
+    driver.wait(1000)
+    closed = sum("connection.close" in [event.method.name for event in each.events] for each in clients)
+    assert closed == 12
+
+
+@pytest.mark.parametrize("fields", [{"pace": 0}, {"node": "elsewhere"}, {"node": 1}])
+def test_what_cannot_be_drained(fields: dict[str, Any]) -> None:
+    driver = NodeDriver()
+    assert not SystemService(driver).ask("node.drain", **fields)["ok"]
+    assert not driver.node.facts.is_drained
+
+
+@pytest.fixture
+def service() -> ClusterDesk:
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    return ClusterDesk(cluster)
+
+
+def leaders(service: ClusterDesk) -> set[str]:
+    rows = service.ask("n2", "cluster.status", brief=True)["groups"]
+    return {row["leader"] for row in rows}
+
+
+def test_others_lead_as_long_as_it_is_drained(service: ClusterDesk) -> None:
+    cluster = service.cluster
+    cluster.nodes["n1"].client(1).send(1, declare("quorum", x_queue_type="quorum"), declare("classic"))
+    cluster.run(300)
+    said = service.ask("n2", "node.drain", node="n1")
+    assert (said["node"], said["is_draining"], said["classic_queues"]) == ("n1", True, 1)
+    cluster.run(2000)
+    assert "n1" not in leaders(service)
+    said = service.ask("n2", "node.guard", node="n1")
+    assert (said["is_safe"], said["leads"], said["connections"]) == (True, 0, 0)
+    assert cluster.nodes["n1"].node.facts.is_drained
+    assert not cluster.nodes["n2"].node.facts.is_drained
+    assert service.ask("n3", "node.revive", node="n1")["is_draining"] is False
+
+
+def test_guard_says_what_would_stand_still(service: ClusterDesk) -> None:
+    cluster = service.cluster
+    cluster.nodes["n1"].client(1).send(1, declare("quorum", x_queue_type="quorum"))
+    cluster.run(300)
+    assert service.ask("n1", "node.guard")["critical_queues"] == []
+    for other in ("n1", "n2"):
+        cluster.cut("n3", other)
+    cluster.run(3000)
+    said = service.ask("n1", "node.guard", node="n2")
+    assert said["is_safe"] is False
+    assert said["critical_queues"] == [{"vhost": "/", "name": "quorum"}]
+    assert 0 in said["critical_groups"]
+    assert "does not answer" in service.ask("n1", "node.guard", node="n3")["error"]

@@ -1,0 +1,114 @@
+"""What this version writes and says that the version before does not know is known here, each with its level: whoever
+adds a form without one would have nodes of the version before stop, or refuse their folders, in the middle of an
+upgrade.
+
+The forms of the version before are read from its own sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amqp_broker.links.frame_kinds import SINCE, FrameKind
+from amqp_broker.links.levels import LAST_LETTERS, LEVEL
+from amqp_broker.metadata.commands import DEFAULTS, FIELDS
+from tests.chaos.nodes import PROJECT_ROOT
+from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
+
+#: What is new in the metadata, and its level: commands, and fields of commands as "command field". `level.raise` is
+#: written when all members speak the level that it raises to.
+NEW_COMMANDS = {"level.raise": 2}
+#: New kinds of entries of the journal.
+NEW_ENTRIES = {"LETTERS": LAST_LETTERS}
+
+#: The constants that are compared: where they stand in the version before, and in this one.
+VERSIONS = {
+    "raft.wire VERSION": "raft.wire VERSION",
+    "raft.memory _VERSION": "raft.memory _VERSION",
+    "raft.configuration _VERSION": "raft.configuration _VERSION",
+    "storage.records VERSION": "storage.records VERSION",
+    "queues.quorum.commands VERSION": "queues.quorum.commands VERSION",
+    "queues.quorum.image VERSION": "queues.quorum.image VERSION",
+    "amqp_broker.proxies.effects_codec VERSION": "amqp_broker.queue_types.remote.effects_codec VERSION",
+    "amqp_broker.reply_to _VERSION": "amqp_broker.routing.reply_to _VERSION",
+    "amqp_broker.leases.peer_requests _VERSION": "amqp_broker.leases.peer_requests _VERSION",
+    "amqp_broker.leases.app_note _VERSION": "amqp_broker.leases.app_note _VERSION",
+    "amqp_broker.cluster.peer_handshake VERSION": "amqp_broker.links.peer_handshake VERSION",
+}
+ENTRIES = ("queues.store", "raft.journal_records")
+
+ASK = """
+import amqp_broker, importlib, json, sys
+commands, names, modules = json.load(sys.stdin)
+found = importlib.import_module(commands)
+value = lambda name: getattr(importlib.import_module(name.split()[0]), name.split()[1])
+print(json.dumps({
+    "fields": {op: list(fields) for op, fields in found.FIELDS.items()},
+    "defaults": {op: list(fields) for op, fields in found.DEFAULTS.items()},
+    "versions": [value(name) for name in names],
+    "entries": {name: number for module in map(importlib.import_module, modules)
+                for name, number in vars(module).items() if name.isupper() and name[0] != "_" and type(number) is int},
+}))
+"""
+
+
+def forms_of(tree: Path, commands: str, names: list[str]) -> dict[str, object]:
+    told = json.dumps([commands, names, ENTRIES])
+    environment = {**os.environ, "PYTHONPATH": str(tree), "AMQP_BROKER_PLAIN": "1"}
+    command = [sys.executable, "-P", "-c", ASK]
+    done = subprocess.run(command, input=told, capture_output=True, text=True, env=environment, cwd=tree, check=True)
+    forms: dict[str, object] = json.loads(done.stdout)
+    return forms
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], dict[str, object]]:
+    """Of the version before, and of this one."""
+    try:
+        earlier = earlier_program(LEVEL_1, tmp_path_factory.mktemp("forms") / "earlier")
+    except NoHistory as error:
+        pytest.skip(str(error))
+    before = forms_of(earlier.tree, "amqp_broker.cluster.commands", list(VERSIONS))
+    return before, forms_of(PROJECT_ROOT, "amqp_broker.metadata.commands", list(VERSIONS.values()))
+
+
+Forms = tuple[dict[str, dict[str, list[str]]], dict[str, dict[str, list[str]]]]
+
+
+def test_new_commands_of_the_metadata_have_a_level(both: Forms) -> None:
+    before = both[0]["fields"]
+    new = {op for op in FIELDS if op not in before}
+    new |= {f"{op} {field}" for op in before for field in FIELDS[op] if field not in before[op]}
+    assert new == set(NEW_COMMANDS)
+    assert max(NEW_COMMANDS.values()) <= LEVEL
+
+
+def test_commands_of_the_version_before_are_read(both: Forms) -> None:
+    """None of them is gone, and none asks for more."""
+    before, optional = both[0]["fields"], both[0]["defaults"]
+    for op, fields in before.items():
+        assert set(fields) <= set(FIELDS[op])
+        assert set(optional.get(op, ())) <= set(DEFAULTS.get(op, {}))
+        assert set(FIELDS[op]) - set(fields) <= set(DEFAULTS.get(op, {}))
+
+
+def test_new_entries_of_the_journal_have_a_level(both: Forms) -> None:
+    before, after = both[0]["entries"], both[1]["entries"]
+    assert {name: number for name, number in after.items() if name in before} == before
+    assert set(after) - set(before) == set(NEW_ENTRIES)
+
+
+def test_no_layout_has_changed(both: Forms) -> None:
+    """Whoever raises one of these: this version has to read the one before, and writes it below the new level."""
+    assert both[1]["versions"] == both[0]["versions"]
+
+
+def test_new_frames_have_a_level() -> None:
+    """Those of the version before have numbers up to 12 (tests/links/test_tenants.py has one of each)."""
+    assert {kind for kind in FrameKind if kind > 12} == set(SINCE)

@@ -1,0 +1,57 @@
+"""The API's description has every endpoint and every struct of a body, as they are in the code."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+import msgspec
+
+import amqp_broker.web.endpoints
+from amqp_broker.web.endpoints.all import api_endpoints
+from amqp_broker.web.openapi import describe
+from tests.web.http_client import Http
+
+
+def structs() -> set[type[msgspec.Struct]]:
+    found: set[type[msgspec.Struct]] = set()
+    for each in pkgutil.iter_modules(amqp_broker.web.endpoints.__path__):
+        module = importlib.import_module(f"amqp_broker.web.endpoints.{each.name}")
+        found |= {
+            value
+            for value in vars(module).values()
+            if isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
+        }
+    return found
+
+
+def test_every_endpoint_is_in_it() -> None:
+    endpoints = api_endpoints().all
+    said = describe(endpoints, "/api")
+    there = {(method.upper(), path) for path, methods in said["paths"].items() for method in methods}
+    assert there == {(each.method, f"/api{each.path}") for each in endpoints}
+    for path, methods in said["paths"].items():
+        for operation in methods.values():
+            assert operation["summary"], path
+            assert [each["name"] for each in operation["parameters"]] == re.findall(r"\{(\w+)\}", path)
+    identities = [each["operationId"] for methods in said["paths"].values() for each in methods.values()]
+    assert len(identities) == len(set(identities))
+
+
+def test_every_struct_is_in_it() -> None:
+    assert len(structs()) > 15
+    wanted = {each.body for each in api_endpoints().all if each.body is not None}
+    assert wanted <= structs()
+    # Those of which others are made are in the document as parts of them, or in their fields.
+    whole = {each.__name__ for each in structs() if not each.__subclasses__()}
+    missing = whole - set(describe(api_endpoints().all, "")["components"]["schemas"])
+    assert not missing, f"name the struct in the table: Endpoint(..., body=...): {sorted(missing)}"
+
+
+def test_it_is_served(http: Http) -> None:
+    said = http.get("/v1/openapi.json")
+    assert said["openapi"].startswith("3.1")
+    put = said["paths"]["/api/vhosts/{vhost}"]["put"]
+    assert put["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/VhostBody"}
+    assert (put["x-least-tag"], said["paths"]["/api/version"]["get"]["security"]) == ("administrator", [])
