@@ -1,7 +1,10 @@
 """Commands of a queue group, and the octets of a batch of them: what one entry of the group's log holds.
 
-    batch    u8 version 2, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
-    command  u8 kind, u32 length of what follows, fields (put_... below and in lease_commands.py, in that order)
+    batch    u8 version, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
+    command  u8 kind, u32 length of what follows, fields (put_... below, in lease_commands.py and in
+             queues/stream/commands.py, in that order)
+
+The version is 2, and 3 if there is a command about a stream: a program that reads 2 alone never gets one.
 
 Of a node's ordered command stream: origin is the node's name, session counts its streams, first is the number of the
 first command in the stream (from 1), seen the number of the last one whose effects the node has taken. Of the group's
@@ -30,11 +33,14 @@ from queues.quorum.settings import QuorumSettings, get_settings, put_settings
 from queues.quorum.traffic import Enqueue as Enqueue  # the two are commands like the others
 from queues.quorum.traffic import How as How
 from queues.quorum.traffic import Settle as Settle
+from queues.stream import commands as stream_commands
+from queues.stream.commands import STREAM_COMMANDS, StreamCommand
 
 if not cython.compiled:
     from queues.quorum.traffic import get_enqueue, get_settle, put_enqueue, put_settle
 
 VERSION = 2
+VERSION_WITH_STREAMS = 3
 _TIME = struct.Struct(">Q")
 _TIME_AT = 1
 #: Octets of a command before its fields: kind and length.
@@ -52,6 +58,8 @@ _PURGE = 9
 _TICK = 16
 _NODE_DOWN = 17
 _DISPATCHED = 18
+#: From here on kinds are those of queues/stream/commands.py; those between are the leader's.
+_STREAMS = stream_commands.OPEN_STREAM
 
 
 class OpenQueue(NamedTuple):
@@ -123,7 +131,7 @@ class Dispatched(NamedTuple):
 
 Command = (
     OpenQueue | DropQueue | Enqueue | Settle | Attach | Detach | Prefetch | Get | Purge | LeaseCommand
-    | Tick | NodeDown | Dispatched
+    | StreamCommand | Tick | NodeDown | Dispatched
 )  # fmt: skip
 
 
@@ -198,6 +206,7 @@ _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     Get: (_GET, _put_get),
     Purge: (_PURGE, _put_queue_id),
     **lease_commands.WRITERS,
+    **stream_commands.WRITERS,
     Tick: (_TICK, _put_tick),
     NodeDown: (_NODE_DOWN, _put_node_down),
     Dispatched: (_DISPATCHED, _put_dispatched),
@@ -223,9 +232,11 @@ def put_command(buffer: Buffer, command: Command) -> None:
     buffer.set_u32(start + 1, buffer.length - start - _HEAD_BYTES)
 
 
-def put_batch_head(buffer: Buffer, time: int, origin: str, session: int, first: int, seen: int) -> int:
+def put_batch_head(
+    buffer: Buffer, time: int, origin: str, session: int, first: int, seen: int, version: int = VERSION
+) -> int:
     """Append what comes before the commands. Returns where their number is, a u32 that is 0 so far."""
-    buffer.put_u8(VERSION)
+    buffer.put_u8(version)
     buffer.put_u64(time)
     buffer.put_shortstr(octets_of(origin))
     buffer.put_u64(session)
@@ -238,7 +249,8 @@ def put_batch_head(buffer: Buffer, time: int, origin: str, session: int, first: 
 def encode_batch(batch: Batch) -> bytes:
     """The octets of a batch."""
     buffer = Buffer()
-    count_at = put_batch_head(buffer, *batch[:5])
+    has_streams = any(type(command) in STREAM_COMMANDS for command in batch.commands)
+    count_at = put_batch_head(buffer, *batch[:5], VERSION_WITH_STREAMS if has_streams else VERSION)
     for command in batch.commands:
         put_command(buffer, command)
     buffer.set_u32(count_at, len(batch.commands))
@@ -309,6 +321,7 @@ _READERS: dict[int, Callable[[Reader], Command]] = {
     _GET: _get_get,
     _PURGE: _get_purge,
     **lease_commands.READERS,
+    **stream_commands.READERS,
     _TICK: _get_tick,
     _NODE_DOWN: _get_node_down,
     _DISPATCHED: _get_dispatched,
@@ -326,8 +339,8 @@ def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
     """The batch. Raises Malformed."""
     reader = Reader(data, "batch")
     version = reader.u8()
-    if version != VERSION:
-        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+    if version not in (VERSION, VERSION_WITH_STREAMS):
+        raise reader.fail(f"version {version}; this program reads up to {VERSION_WITH_STREAMS}: update it")
     time = reader.u64()
     if time > TIME_MAX:
         raise reader.fail(f"the time {time}")
@@ -337,20 +350,24 @@ def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
         raise reader.fail(f"session {session} of '{origin}' with command {first} and {count} more")
     if not origin and (session or first or seen):
         raise reader.fail("a batch of the leader with a session")
-    commands = _get_commands(reader, count, not origin, addresses)
+    commands = _get_commands(reader, count, not origin, version, addresses)
     return Batch(time, origin, session, first, seen, commands)
 
 
-def _get_commands(reader: Reader, count: int, is_leaders: bool, addresses: AddressBook) -> list[Command]:
+def _get_commands(
+    reader: Reader, count: int, is_leaders: bool, version: int, addresses: AddressBook
+) -> list[Command]:
     """The commands, which are all that is left."""
     fields = Reader(reader.data, "command")
     commands: list[Command] = []
+    has_streams = False
     for _ in range(count):
         kind = reader.u8()
         length = reader.u32()
         start = reader.skip(length)
         fields.enter(kind, start, start + length)
-        if (kind >= _TICK) != is_leaders:
+        has_streams = has_streams or kind >= _STREAMS
+        if (_TICK <= kind < _STREAMS) != is_leaders:
             raise reader.fail(f"command {kind}: leaders and nodes have different ones, or a newer version wrote it")
         if kind == _ENQUEUE:
             commands.append(get_enqueue(fields, addresses))
@@ -362,5 +379,7 @@ def _get_commands(reader: Reader, count: int, is_leaders: bool, addresses: Addre
                 raise reader.fail(f"command of unknown kind {kind}: written by a newer version?")
             commands.append(read(fields))
         fields.finish()
+    if has_streams != (version == VERSION_WITH_STREAMS):
+        raise reader.fail(f"commands about streams are in batches of version {VERSION_WITH_STREAMS}, and in no others")
     reader.finish()
     return commands

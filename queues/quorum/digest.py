@@ -16,6 +16,7 @@ from queues.pager import Pager
 from queues.quorum.image import deduplication_parts, holders_parts, lease_octets, origin_octets, queue_octets
 from queues.quorum.state import GroupState
 from queues.ready import Ready
+from queues.stream.image import stream_pieces
 
 
 def digest_of(state: GroupState, pager: Pager) -> bytes:
@@ -49,6 +50,9 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
                 digest.update(lease_octets(lease, lease in queue.lease_groups.parting))
                 for entry in lease.entries():
                     digest.update(_octets_of(entry))
+    for queue_id in sorted(state.streams):
+        for octets in stream_pieces(state.streams[queue_id]):
+            digest.update(octets)
     return digest.digest()
 
 

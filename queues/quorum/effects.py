@@ -166,6 +166,14 @@ class QueueGone(NamedTuple):
     why: Gone
 
 
+class Grown(NamedTuple):
+    """On every member, of its streams: something was appended, or taken from the beginning. next: the offset that the
+    next message gets."""
+
+    queue_id: int
+    next: int
+
+
 class SessionClosed(NamedTuple):
     """The own session is over: nothing of it that has not been confirmed will ever be applied."""
 
@@ -184,5 +192,6 @@ Effect = (
     | Discarded
     | QueueOpened
     | QueueGone
+    | Grown
     | SessionClosed
 )

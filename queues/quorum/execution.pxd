@@ -46,7 +46,7 @@ cdef class Execution(Sink):
     cdef int _watch(self, QuorumQueue queue) except -1
     @cython.locals(clock="long long")
     cdef int _watch_touched(self, QuorumQueue queue) except -1
-    cdef int _watch_at(self, QuorumQueue queue, long long due) except -1
+    cdef int _watch_at(self, unsigned long long queue_id, long long due) except -1
     cpdef int delivered(self, QuorumConsumer consumer, unsigned long long delivery_id, Entry entry) except -1
     cpdef int lettered(self, Letters letters, Entry entry) except -1
     cpdef int discarded(self, unsigned long long queue_id, Py_ssize_t messages) except -1

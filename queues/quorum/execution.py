@@ -38,6 +38,7 @@ from queues.quorum.effects import (
     Discarded,
     Effect,
     Gone,
+    Grown,
     QueueGone,
     QueueOpened,
     Refusal,
@@ -51,6 +52,9 @@ from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import U64_MAX
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
 from queues.quorum.traffic import Enqueue, Settle
+from queues.stream import execution as stream_execution
+from queues.stream.commands import STREAM_COMMANDS
+from queues.stream.stream import Stream
 
 if not cython.compiled:
     from queues.quorum.effects import make_delivered
@@ -83,6 +87,7 @@ class Execution(Sink):
             Get: self._get,
             Purge: self._purge,
             **dict.fromkeys(LEASE_COMMANDS, self._lease),
+            **dict.fromkeys(STREAM_COMMANDS, self._stream),
         }
 
     def run(self, batch: Batch) -> None:
@@ -118,7 +123,7 @@ class Execution(Sink):
                 queue.normalise(state.clock)
                 self._watch_touched(queue)
 
-    # -- streams -----------------------------------------------------------------------------------------------------
+    # -- the command streams of nodes --------------------------------------------------------------------------------
 
     def _run_stream(self, batch: Batch) -> None:
         origin = self._admit(batch)
@@ -203,10 +208,14 @@ class Execution(Sink):
 
     def _drop_queue(self, origin: Origin, sequence: int, command: DropQueue) -> None:
         queue = self.state.queues.get(command.queue_id)
+        stream = self.state.streams.pop(command.queue_id, None)
         count = 0
         if queue is not None:
             count = queue.ready.count
             self._remove_queue(queue, Gone.DROPPED)
+        elif stream is not None:
+            stream.discard()
+            self._is_gone(command.queue_id, Gone.DROPPED)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 
     def _enqueue(self, origin: Origin, sequence: int, command: Enqueue) -> None:
@@ -316,6 +325,13 @@ class Execution(Sink):
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
 
+    def _stream(self, origin: Origin, sequence: int, command: Any) -> None:
+        stream, refusal = stream_execution.execute(self.state.streams, command, self.state.clock, self._pager)
+        if stream is not None:
+            self._watch_stream(stream)
+        if refusal is not None:
+            self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
+
     # -- what the leader and the clock do ------------------------------------------------------------------------------
 
     def _dispatched(self, command: Dispatched) -> None:
@@ -335,6 +351,11 @@ class Execution(Sink):
                 del self._watched[queue_id]
                 due[queue_id] = None
         for queue_id in sorted(due):
+            stream = state.streams.get(queue_id)
+            if stream is not None:
+                self._concerns_all = True
+                stream.retain(state.clock)
+                self._watch_stream(stream)
             queue = state.queues.get(queue_id)
             if queue is None:
                 continue
@@ -369,27 +390,36 @@ class Execution(Sink):
                 self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.QUEUE_GONE)
         queue.discard()
         self.state.remove(queue.queue_id)
-        self._watched.pop(queue.queue_id, None)
-        self.dropped.append(queue.queue_id)
-        self.effects.append(QueueGone(queue.queue_id, why))
+        self._is_gone(queue.queue_id, why)
+
+    def _is_gone(self, queue_id: int, why: Gone) -> None:
+        self._watched.pop(queue_id, None)
+        self.dropped.append(queue_id)
+        self.effects.append(QueueGone(queue_id, why))
 
     def _watch(self, queue: QuorumQueue) -> None:
         """Look at the queue again when it is due."""
-        self._watch_at(queue, queue.due_at(self.state.clock))
+        self._watch_at(queue.queue_id, queue.due_at(self.state.clock))
+
+    def _watch_stream(self, stream: Stream) -> None:
+        """The same for a stream in which something has happened; and the own node is told of that."""
+        self._watch_at(stream.queue_id, stream.due_at(self.state.clock))
+        if self.own_session:
+            self.effects.append(Grown(stream.queue_id, stream.next))
 
     def _watch_touched(self, queue: QuorumQueue) -> None:
         """The same after a batch. What is held since before it has been seen to (invariant 3), so that nobody needs to
         go over all holders; what is held since is not late before a whole time-out has passed."""
         clock = self.state.clock
-        self._watch_at(queue, queue.due_without_delivery_owners(clock))
+        self._watch_at(queue.queue_id, queue.due_without_delivery_owners(clock))
         if queue.timeout >= 0 and queue.unacked:
-            self._watch_at(queue, clock + queue.timeout)
+            self._watch_at(queue.queue_id, clock + queue.timeout)
 
-    def _watch_at(self, queue: QuorumQueue, due: int) -> None:
-        watched = self._watched.get(queue.queue_id)
+    def _watch_at(self, queue_id: int, due: int) -> None:
+        watched = self._watched.get(queue_id)
         if due and (watched is None or due < watched):
-            self._watched[queue.queue_id] = due
-            heapq.heappush(self._heap, (due, queue.queue_id))
+            self._watched[queue_id] = due
+            heapq.heappush(self._heap, (due, queue_id))
 
     def next_deadline(self) -> int | None:
         """When the next queue may be due: the leader proposes a Tick then."""
@@ -462,7 +492,8 @@ class Execution(Sink):
         """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
         difference means for it. Returns the old state."""
         old, self.state = self.state, state
-        missed = [queue_id for queue_id in old.queues if queue_id not in state.queues]
+        missed = [each for each in old.queues if each not in state.queues]
+        missed += [each for each in old.streams if each not in state.streams]
         self.dropped += missed
         self.effects += [QueueGone(queue_id, Gone.MISSED) for queue_id in missed]
         self._watched = {}
@@ -472,6 +503,8 @@ class Execution(Sink):
             if counted is not None:
                 queue.keep_counts(counted)
             self._watch(queue)
+        for stream in state.streams.values():
+            self._watch_stream(stream)
         origin = state.origins.get(self.own_node)
         if self.own_session and origin is not None:
             before = old.origins.get(self.own_node)

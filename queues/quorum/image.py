@@ -22,6 +22,8 @@ could change later at once, and leaves the packing of messages and the reading o
     LEASE        short name, short incarnation, short owner, u64 trimmed, u64 next, u64 last called, u8 parting
     QUEUE_END, END (u32 number of records before it)
 
+Streams follow the queues, in records of their own (queues/stream/image.py). The version is 2, and 3 if there are any.
+
 Sections: READY (place: the priority), HELD (place: the holder), LETTERS (waiting), TRANSIT, LEASED (place: the group,
 counted from 0; the first and last of a page are offsets).
 """
@@ -43,9 +45,11 @@ from queues.quorum.reader import octets_of
 from queues.quorum.settings import put_settings
 from queues.quorum.state import GroupState, Origin
 from queues.ready import Ready
+from queues.stream.image import StreamPart, StreamTail, stream_parts
 from storage.page_store import PageLocation
 
 VERSION = 2
+VERSION_WITH_STREAMS = 3
 CHUNK_BYTES = 256 * 1024
 
 
@@ -110,13 +114,13 @@ class _Page(NamedTuple):
     queue_id: int
 
 
-Part = tuple[Kind, bytes] | _Entry | _Page
+Part = tuple[int, bytes] | _Entry | _Page | StreamPart | StreamTail
 
 
 def capture(state: GroupState, names_places: bool) -> list[Part]:
     """The state as of now. names_places: refer to stored pages and what is in them; else everything is written out."""
     buffer = Buffer()
-    buffer.put_u8(VERSION)
+    buffer.put_u8(VERSION_WITH_STREAMS if state.streams else VERSION)
     buffer.put_u64(state.clock)
     parts: list[Part] = [(Kind.GROUP, buffer.take())]
     for origin in state.origins.values():
@@ -134,6 +138,8 @@ def capture(state: GroupState, names_places: bool) -> list[Part]:
         parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
         parts += _lease_parts(queue, names_places)
         parts.append((Kind.QUEUE_END, b""))
+    for stream in state.streams.values():
+        parts += stream_parts(stream, names_places)
     return parts
 
 
@@ -274,12 +280,14 @@ def _page(
     )  # fmt: skip
 
 
-def encode_part(part: Part, pager: Pager) -> tuple[Kind, bytes]:
+def encode_part(part: Part, pager: Pager) -> tuple[int, bytes]:
     """A part as a record. Raises CorruptRecord, OSError where a page has to be read."""
     if isinstance(part, _Entry):
         return _encode_entry(part)
     if isinstance(part, _Page):
         return part.kind, _encode_page(part, pager)
+    if isinstance(part, StreamPart | StreamTail):
+        return part.encode(pager)
     return part
 
 

@@ -14,7 +14,16 @@ from queues.page import Page, PageBuilder
 from queues.pager import Pager
 from queues.priority import PriorityReady
 from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.image import ATTACHED, EXCLUSIVE, GETTER, NO_ACK, VERSION, Kind, Section
+from queues.quorum.image import (
+    ATTACHED,
+    EXCLUSIVE,
+    GETTER,
+    NO_ACK,
+    VERSION,
+    VERSION_WITH_STREAMS,
+    Kind,
+    Section,
+)
 from queues.quorum.leases import Leases, QuorumLease
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import Malformed, Reader
@@ -22,6 +31,7 @@ from queues.quorum.settings import get_settings
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
 from queues.quorum.traffic import read_message
 from queues.ready import Ready
+from queues.stream.image import STREAM, StreamReader
 from storage.page_store import PageLocation
 
 _HEAD_BYTES = 5
@@ -37,11 +47,13 @@ class ImageReader:
         self._pending = bytearray()
         self._count = 0
         self._is_ended = False
-        self._queue: _QueueReader | None = None
+        self._has_streams = False
+        self._queue: _QueueReader | StreamReader | None = None
         self._readers: dict[int, Callable[[Reader], None]] = {
             Kind.GROUP: self._group,
             Kind.ORIGIN: self._origin,
             Kind.QUEUE: self._begin_queue,
+            STREAM: self._begin_stream,
             Kind.END: self._end,
         }
 
@@ -68,7 +80,7 @@ class ImageReader:
     def discard(self) -> None:
         """Give everything back."""
         if self._queue is not None:
-            self._queue.queue.discard()
+            self._queue.discard()
             self._queue = None
         self.state.discard()
 
@@ -80,7 +92,7 @@ class ImageReader:
         reader = Reader(payload, f"record {self._count} of an image, of kind {kind}")
         if self._queue is not None:
             if self._queue.take(kind, reader):
-                self.state.add(self._queue.queue)
+                self._queue.add_to(self.state)
                 self._queue = None
         elif kind in self._readers:
             self._readers[kind](reader)
@@ -90,8 +102,9 @@ class ImageReader:
 
     def _group(self, reader: Reader) -> None:
         version = reader.u8()
-        if version != VERSION:
-            raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+        if version not in (VERSION, VERSION_WITH_STREAMS):
+            raise reader.fail(f"version {version}; this program reads up to {VERSION_WITH_STREAMS}: update it")
+        self._has_streams = version == VERSION_WITH_STREAMS
         self.state.clock = reader.u64()
 
     def _origin(self, reader: Reader) -> None:
@@ -111,10 +124,15 @@ class ImageReader:
     def _begin_queue(self, reader: Reader) -> None:
         self._queue = _QueueReader(reader, self._pager, self._sink, self.state.origins)
 
+    def _begin_stream(self, reader: Reader) -> None:
+        self._queue = StreamReader(reader, self._pager)
+
     def _end(self, reader: Reader) -> None:
         count = reader.u32()
         if count != self._count:
             raise reader.fail(f"{count} records were written, {self._count} have come")
+        if bool(self.state.streams) != self._has_streams:
+            raise reader.fail(f"streams are in images of version {VERSION_WITH_STREAMS}, and in no others")
         self._is_ended = True
 
 
@@ -139,6 +157,14 @@ class _QueueReader:
         queue.letters.next_letter = next_letter
         queue.may_expire = may_expire
         queue.dispatcher.is_single_active = is_single_active
+
+    def add_to(self, state: GroupState) -> None:
+        """The queue is whole."""
+        state.add(self.queue)
+
+    def discard(self) -> None:
+        """It is not wanted: give back what has been taken."""
+        self.queue.discard()
 
     def take(self, kind: int, reader: Reader) -> bool:
         """One record. Returns whether it was the last one."""

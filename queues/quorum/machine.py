@@ -1,4 +1,5 @@
-"""QueueGroupMachine: the quorum queues of one Raft group, as the state machine that raft/ drives (raft's Machine).
+"""QueueGroupMachine: the quorum queues and streams of one Raft group, as the state machine that raft/ drives (raft's
+Machine).
 
     committed entry -> apply -> effects -> take_effects: the node delivers to its own clients
     checkpoint -> the journal, and pages that the same sync makes durable -> restore
@@ -27,6 +28,9 @@ from queues.quorum.leases import QuorumLease
 from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.settings import QuorumSettings
+from queues.stream.places import name_streams
+from queues.stream.settings import StreamSettings
+from queues.stream.stream import Stream
 
 
 class Log(Protocol):
@@ -67,6 +71,7 @@ class QueueGroupMachine:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
         execution = self._execution
         named = sum([name_places(queue, self.pager) for queue in execution.state.queues.values()])
+        named += name_streams(execution.state.streams.values())
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
         self._places.checkpoint_captured(dropped, named)
@@ -102,8 +107,8 @@ class QueueGroupMachine:
         """Forget what has come."""
         install, self._install = self._install, None
         if install is not None:
-            known = self._execution.state.queues
-            self._execution.dropped += [each for each in install.state.queues if each not in known]
+            known = self._execution.state
+            self._execution.dropped += [each for each in install.state.ids() if each not in known]
             install.discard()
 
     def take_concerned(self) -> Container[str] | None:
@@ -183,14 +188,20 @@ class QueueGroupMachine:
         """The group's time, milliseconds since the epoch."""
         return self._execution.state.clock
 
-    def settings_of(self, queue_id: int) -> QuorumSettings | None:
-        """What is in force for a queue, None if there is no such queue."""
-        queue = self._execution.state.queues.get(queue_id)
-        return queue.settings if queue is not None else None
+    def settings_of(self, queue_id: int) -> QuorumSettings | StreamSettings | None:
+        """What is in force for a queue or a stream, None if there is none."""
+        state = self._execution.state
+        found = state.queues.get(queue_id) or state.streams.get(queue_id)
+        return found.settings if found is not None else None
+
+    def stream(self, queue_id: int) -> Stream | None:
+        """A stream as of what was applied, to be read only and in this turn: an install puts another one there."""
+        found: Stream | None = self._execution.state.streams.get(queue_id)
+        return found
 
     def has_files(self, queue_id: int) -> bool:
         """Whether the pages of a queue may still be needed."""
-        return queue_id in self._execution.state.queues or queue_id in self._execution.dropped
+        return queue_id in self._execution.state or queue_id in self._execution.dropped
 
     def has_letter(self, queue_id: int, letter: int) -> bool:
         """Whether a dead letter that the leader was told of is not known to be dispatched."""
@@ -199,7 +210,7 @@ class QueueGroupMachine:
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
         execution = self._execution
-        return [*execution.state.queues, *execution.dropped, *self._places.queue_ids()]
+        return [*execution.state.ids(), *execution.dropped, *self._places.queue_ids()]
 
     def statistics(self, queue_id: int) -> QueueStatistics | None:
         """Figures of a queue, None if there is no such queue."""
@@ -229,6 +240,10 @@ class QueueGroupMachine:
         """Memory is short: bring pages to the disk until so much is free; and heads too, of queues that have no
         consumer, unless they are to be kept. Returns what was freed, octets."""
         freed = 0
+        for stream in self._execution.state.streams.values():
+            if freed >= want_bytes:
+                return freed
+            freed += stream.log.page_out(want_bytes - freed)
         for queue in self._execution.state.queues.values():
             keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
             delivery_owners: list[Any] = [queue.ready, queue.letters.waiting]
@@ -258,7 +273,7 @@ class QueueGroupMachine:
         """The journal is on the disk so far. Raises OSError."""
         if self._places.is_retiring:
             execution = self._execution
-            self._places.synced(position, execution.state.queues, execution.dropped)
+            self._places.synced(position, execution.state, execution.dropped)
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""

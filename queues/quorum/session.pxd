@@ -5,6 +5,7 @@ from queues.quorum.effects cimport Delivered
 from queues.quorum.traffic cimport Enqueue, Settle
 
 cdef Py_ssize_t _HEAD_BYTES
+cdef int _STREAMS, _WITH_STREAMS
 
 @cython.final
 cdef class Outcome:

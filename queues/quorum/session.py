@@ -26,9 +26,10 @@ from typing import NamedTuple
 import cython
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.commands import Attach, Command, Detach, Get, Prefetch
+from queues.quorum.commands import VERSION_WITH_STREAMS, Attach, Command, Detach, Get, Prefetch
 from queues.quorum.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
 from queues.quorum.traffic import Enqueue, Settle
+from queues.stream.commands import OPEN_STREAM
 
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u32
@@ -41,6 +42,9 @@ _CHANGED = (Attach, Detach, Get, Prefetch)
 #: Octets of a command before its fields: kind and length; the kind of a Settle, which a new session drops.
 _HEAD_BYTES = 5
 _SETTLE = 4
+#: Kinds from here on are those of commands about streams, for which a batch has another version.
+_STREAMS = OPEN_STREAM
+_WITH_STREAMS = VERSION_WITH_STREAMS
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
 _NUMBER_BITS = 10
 #: A session's number is the time in milliseconds << this, and some random bits: two that begin together differ.
@@ -154,8 +158,11 @@ class OwnStream:
             octets = buffer.get_bytes(before, buffer.length)
             buffer.cut(before)
             self._seal()
-            self._open_batch().put_bytes(octets)
+            buffer = self._open_batch()
+            buffer.put_bytes(octets)
             before = self._start
+        if buffer.data[before] >= _STREAMS:
+            buffer.set_u16(0, _WITH_STREAMS << 8)  # behind the version there is the time, which is 0 so far
         self.unapplied_bytes += self._buffer.length - before
         self._filling += 1
         self._tokens.append(token)

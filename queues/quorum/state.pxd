@@ -21,6 +21,7 @@ cdef class GroupState:
     cdef public dict origins
     cdef public dict queues
     cdef public dict leased
+    cdef public dict streams
 
     cpdef int add(self, object queue) except -1
     cpdef int remove(self, unsigned long long queue_id) except -1

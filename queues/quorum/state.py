@@ -22,6 +22,7 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.queue import QuorumQueue
+from queues.stream.stream import Stream
 
 
 class NoticeKind(IntEnum):
@@ -116,13 +117,14 @@ class Origin:
 
 class GroupState:
     """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have,
-    or had, lease groups, by id."""
+    or had, lease groups, by id. streams: by id, as queues; no id is in both."""
 
     def __init__(self) -> None:
         self.clock = 0
         self.origins: dict[str, Origin] = {}
         self.queues: dict[int, QuorumQueue] = {}
         self.leased: dict[int, QuorumQueue] = {}
+        self.streams: dict[int, Stream] = {}
 
     def add(self, queue: QuorumQueue) -> None:
         """There is one queue more."""
@@ -139,3 +141,12 @@ class GroupState:
         """Give back the RAM and the places of everything."""
         for queue in self.queues.values():
             queue.discard()
+        for stream in self.streams.values():
+            stream.discard()
+
+    def __contains__(self, queue_id: object) -> bool:
+        return queue_id in self.queues or queue_id in self.streams
+
+    def ids(self) -> list[int]:
+        """Of the queues and the streams."""
+        return [*self.queues, *self.streams]

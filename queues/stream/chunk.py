@@ -4,8 +4,8 @@
     records; u32 CRC-32 of all that follows; filter; producers: each a short name, u64 first sequence, u32 first record,
     u32 records; records (record.py)
 
-It is the same in a command of the log, in a segment file and on its way to another node. Offsets and time are not in it:
-they are given when it is applied, and stand beside it wherever it is kept.
+It is the same in a command of the log, in a page and on its way to another node. Offsets and time are not in it: they
+are given when it is applied, and stand beside it wherever it is kept.
 
 Invariants:
 1. A chunk has a record at least; records are numbered from 0 in their order. After a part of it was dropped (runs that
@@ -106,24 +106,31 @@ class Chunk:
     """A chunk that was looked at. records: how many. start: where the first of them begins in `octets`, end: where the
     last one ends."""
 
-    def __init__(self, octets: bytes, at: int = 0) -> None:
-        """Raises Malformed for what is no chunk of this version, or whose checksum is wrong."""
+    def __init__(self, octets: bytes, at: int = 0, is_sound: bool = False) -> None:
+        """is_sound: somebody has compared the checksum. Raises Malformed for what is no chunk of this version, or whose
+        checksum is wrong."""
         if len(octets) - at < HEAD_BYTES:
             raise Malformed(f"a chunk of {len(octets) - at} octets has no head")
-        version, flags, bloom, runs, self.records, packed, checksum = _HEAD.unpack_from(octets, at)
+        version, flags, bloom, runs, records, packed, checksum = _HEAD.unpack_from(octets, at)
         if version != VERSION:
             raise Malformed(f"a chunk of version {version}; this program reads version {VERSION}: update it")
         body = at + HEAD_BYTES
+        self._at = at
+        self.records: int = records
         self.octets = octets
         self.bloom = octets[body : body + bloom]
         self.runs, self.start = _read_runs(octets, body + bloom, runs)
         self.end = self.start + packed
         if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~_HAS_FILTER:
             raise Malformed(f"a chunk with flags {flags:#x} and {bloom} + {packed} octets is cut")
-        if zlib.crc32(memoryview(octets)[body : self.end]) != checksum:
+        if not is_sound and zlib.crc32(memoryview(octets)[body : self.end]) != checksum:
             raise Malformed("the checksum of a chunk is wrong")
         if not self.records or self.records * _LEAST_RECORD > packed:
             raise Malformed(f"{self.records} records in {packed} octets")
+
+    def apart(self) -> Chunk:
+        """The same with octets of its own, without what lies around them."""
+        return Chunk(self.octets[self._at : self.end], is_sound=True)
 
     def check(self) -> None:
         """Whether its records fill it and count as they should: of what comes from elsewhere. Raises Malformed."""

@@ -1,4 +1,8 @@
-"""Commands about streams, and their octets (queues/quorum/commands.py has the others). All name the stream by its id."""
+"""Commands about streams, and their octets (queues/quorum/commands.py has the others). All name the stream by its id.
+
+A batch that has one of them has a version of its own, and so has an image with a stream: programs that know no streams
+refuse both. Their kinds are above all others.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,8 @@ class Trim(NamedTuple):
 
 
 class HoldStream(NamedTuple):
-    """Retention stops at an offset until then, milliseconds since the epoch, for whoever has this name; 0: no longer."""
+    """Retention stops at an offset until then, milliseconds since the epoch, for whoever has this name; 0: from now on
+    it does not."""
 
     queue_id: int
     name: str

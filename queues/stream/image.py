@@ -6,16 +6,20 @@
                   u32 n, n x (short name, u64 offset, u64 until): holds
     STREAM_PAGE   u32 records, u64 first, u64 time, octets
     STREAM_AT     the same, with u32 segment, u64 offset, u32 length of the page for the octets
-    STREAM_TAIL   u32 records, octets of the open page
+    STREAM_TAIL   the same octets, of what is in no page
     STREAM_END
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 from amqp_broker.octets.buffer import Buffer
 from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Reader, octets_of
+from queues.stream.log import Part, Stored, tail_octets
 from queues.stream.marks import Mark
 from queues.stream.settings import get_settings, put_settings
 from queues.stream.stream import Hold, Published, Stream
@@ -50,16 +54,25 @@ def stream_octets(stream: Stream) -> bytes:
     return buffer.take()
 
 
-class StreamPart:
-    """A page as it was at the capture: its octets, or where they are. names_place: the image refers to its place."""
+def stream_pieces(stream: Stream) -> Iterator[bytes]:
+    """Everything that members agree on, for their digests. Raises CorruptRecord, OSError where pages have to be
+    read."""
+    yield stream_octets(stream)
+    for stored in stream.log.chunks(stream.first):
+        yield tail_octets([stored._replace(chunk=stored.chunk.apart())])
 
-    def __init__(self, queue_id: int, time: int, page: Page, names_place: bool) -> None:
+
+class StreamPart:
+    """A page as it was at the capture: its octets, or where they are; or a tail."""
+
+    def __init__(self, queue_id: int, part: Part, names_place: bool) -> None:
+        page = part.page
         self._queue_id = queue_id
-        self._time = time
+        self._time = part.time
         self._records = page.count
         self._first = page.first
         self._location: PageLocation | None = page.location
-        self._names_place = names_place and page.location is not None
+        self._names_place = names_place and page.is_named
         self._data = None if self._names_place else page.data
 
     def encode(self, pager: Pager) -> tuple[int, bytes]:
@@ -80,16 +93,33 @@ class StreamPart:
         return STREAM_PAGE, buffer.take() + data
 
 
-def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | tuple[int, bytes]]:
+class StreamTail:
+    """What was in no page at the capture: its chunks are in RAM anyway, and never change."""
+
+    def __init__(self, tail: list[Stored]) -> None:
+        self._tail = tail
+
+    def encode(self, pager: Pager) -> tuple[int, bytes]:
+        """As a record."""
+        return STREAM_TAIL, tail_octets(self._tail)
+
+
+def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | StreamTail | tuple[int, bytes]]:
     """A stream as of now."""
-    parts: list[StreamPart | tuple[int, bytes]] = [(STREAM, stream_octets(stream))]
+    parts: list[StreamPart | StreamTail | tuple[int, bytes]] = [(STREAM, stream_octets(stream))]
     log = stream.log
-    parts += [StreamPart(stream.queue_id, time, page, names_places) for time, page in log.pages()]
-    tail, records = log.tail()
-    if records:
-        parts.append((STREAM_TAIL, records.to_bytes(4, "big") + tail))
+    parts += [StreamPart(stream.queue_id, part, names_places) for part in log.parts()]
+    tail = log.tail()
+    if tail:
+        parts.append(StreamTail(tail))
     parts.append((STREAM_END, b""))
     return parts
+
+
+class StreamsState(Protocol):
+    """What a group's state has of streams."""
+
+    streams: dict[int, Stream]
 
 
 class StreamReader:
@@ -99,7 +129,7 @@ class StreamReader:
         self._pager = pager
         queue_id, self._first, self._next, octets = reader.u64(), reader.u64(), reader.u64(), reader.u64()
         self.stream = stream = Stream(queue_id, get_settings(reader), pager)
-        stream.log.begin(self._next)
+        stream.log.first = stream.log.next = self._next
         stream.marks.octets = octets
         for _ in range(reader.count(24)):
             stream.marks.marks.append(Mark(reader.u64(), reader.u64(), reader.u64()))
@@ -108,28 +138,39 @@ class StreamReader:
         for _ in range(reader.count(17)):
             stream.holds[reader.name()] = Hold(reader.u64(), reader.u64())
 
+    def add_to(self, state: StreamsState) -> None:
+        """The stream is whole."""
+        state.streams[self.stream.queue_id] = self.stream
+
+    def discard(self) -> None:
+        """It is not wanted: give back what has been taken."""
+        self.stream.log.discard()
+
     def take(self, kind: int, reader: Reader) -> bool:
         """One record. Returns whether it was the last one."""
         log = self.stream.log
         if kind in (STREAM_PAGE, STREAM_AT):
-            records, first, time = reader.u32(), reader.u64(), reader.u64()
-            location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if kind == STREAM_AT else None
-            page = Page(reader.rest() if location is None else None, records, first, first + records - 1, 0)
-            if location is not None:
-                page.location = location
-                page.is_named = True
-                self._pager.page_store.adopt(self.stream.queue_id, [location])
-            else:
-                self._pager.add_used(page.size)
-            log.restore_page(time, page)
+            self._page(reader, kind == STREAM_AT)
         elif kind == STREAM_TAIL:
-            records = reader.u32()
-            log.restore_tail(reader.rest(), records)
+            log.restore_tail(reader.rest())
         elif kind == STREAM_END:
-            if log.next != self._next:
-                raise reader.fail(f"a stream up to {log.next} that should go up to {self._next}")
+            if log.next != self._next or not log.first <= self._first <= self._next:
+                wanted = f"{self._first}..{self._next}"
+                raise reader.fail(f"a stream of {log.first}..{log.next} that should be one of {wanted}")
             log.first = self._first
             return True
         else:
             raise reader.fail("it does not belong into a stream, or is of a newer version")
         return False
+
+    def _page(self, reader: Reader, is_at_place: bool) -> None:
+        records, first, time = reader.u32(), reader.u64(), reader.u64()
+        location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if is_at_place else None
+        page = Page(reader.rest() if location is None else None, records, first, first + records - 1, 0)
+        if location is not None:
+            page.location = location
+            page.is_named = True
+            self._pager.page_store.adopt(self.stream.queue_id, [location])
+        else:
+            self._pager.add_used(page.size)
+        self.stream.log.restore_page(time, page)

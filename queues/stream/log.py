@@ -1,14 +1,17 @@
 """StreamLog: the chunks of one stream on one member, by offset: the newest in RAM, the others in pages of the node.
 
-    append -> the open page -> (256 KiB) sealed -> the pager: on the disk when memory is tight, or for a checkpoint
+    append -> the tail -> (256 KiB) a page, on the disk at once -> warm: still in RAM -> cold: on the disk alone
+                                                                     ^---- read ----------------+
 
-A page is a run of stored chunks, each `u64 first offset, u64 time, u32 octets` and the chunk (chunk.py). Pages are those
-of queues/page.py as far as the pager is concerned: it stores, loads, drops and releases them.
+A page is a run of stored chunks, each `u64 first offset, u64 time, u32 octets` and the chunk (chunk.py). Pages are
+those of queues/page.py as far as the pager is concerned: it stores, loads, drops and releases them.
 
 Invariants:
-1. Offsets are dense over pages and the open one; `first` may lie within the oldest page: what is before it is not
-   given to anybody.
+1. Offsets are dense over pages and the tail; `first` may lie within the oldest page: what is before it is not given to
+   anybody.
 2. Nothing in here is replicated: which pages there are, and where they begin, differs from member to member.
+3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk; `_warm` has exactly those in
+   RAM, who was used last at its end.
 """
 
 from __future__ import annotations
@@ -21,12 +24,17 @@ from typing import NamedTuple
 
 from queues.page import Page
 from queues.pager import Pager
+from queues.quorum.reader import Malformed
 from queues.stream.chunk import Chunk
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
 #: The size at which a page is sealed, octets.
 PAGE_BYTES = 256 * 1024
+#: A tail of fewer octets is no page for a checkpoint, nor where memory is short.
+LEAST_PAGE_BYTES = 16 * 1024
+#: So many pages of a stream stay in RAM.
+WARM_PAGES = 8
 #: Pages that are fetched while one is read.
 _AHEAD = 2
 
@@ -44,135 +52,167 @@ class Stored(NamedTuple):
         return self.first + self.chunk.records
 
 
-class _Part:
-    """A page and what readers find it by. time: of its first chunk."""
+class Part:
+    """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
+    it."""
 
-    __slots__ = ("first", "page", "time")
+    __slots__ = ("chunks", "page", "time")
 
-    def __init__(self, first: int, time: int, page: Page) -> None:
-        self.first = first
+    def __init__(self, time: int, page: Page) -> None:
         self.time = time
         self.page = page
+        self.chunks: list[Stored] | None = None
 
 
 class StreamLog:
-    """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included."""
+    """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included.
+    named_bytes: of those of its pages that a checkpoint names."""
 
-    def __init__(self, queue_id: int, pager: Pager, first: int = 0) -> None:
+    def __init__(self, queue_id: int, pager: Pager) -> None:
         self.queue_id = queue_id
-        self.first = first
-        self.next = first
+        self.first = 0
+        self.next = 0
         self.octets = 0
+        self.named_bytes = 0
         self._pager = pager
-        self._parts: list[_Part] = []
-        self._open = bytearray()
-        self._open_first = first
-        self._open_time = 0
+        self._parts: list[Part] = []
+        self._warm: dict[Part, None] = {}
+        self._tail: list[Stored] = []
+        self._tail_bytes = 0
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def append(self, time: int, chunk: bytes, records: int) -> int:
-        """A chunk that was applied at this time. Returns the offset of its first record."""
-        if len(self._open) >= PAGE_BYTES:
+    def append(self, time: int, chunk: Chunk) -> int:
+        """A chunk that was applied at this time, whose octets have nothing else. Returns the offset of its first
+        record."""
+        if self._tail_bytes >= PAGE_BYTES:
             self.seal()
-        if not self._open:
-            self._open_first, self._open_time = self.next, time
         first = self.next
-        before = len(self._open)
-        self._open += _HEAD.pack(first, time, len(chunk))
-        self._open += chunk
-        self.next += records
-        added = len(self._open) - before
-        self._pager.add_used(added)
-        self.octets += added
+        self._tail.append(Stored(first, time, chunk))
+        self.next += chunk.records
+        self._add_to_tail(HEAD_BYTES + len(chunk.octets))
         return first
 
+    def _add_to_tail(self, added: int) -> None:
+        self._tail_bytes += added
+        self._pager.add_used(added)
+        self.octets += added
+
     def seal(self) -> None:
-        """The open page is full, or is to be named by a checkpoint."""
-        if not self._open:
-            return
-        page = Page(bytes(self._open), self.next - self._open_first, self._open_first, self.next - 1, 0)
-        self._parts.append(_Part(self._open_first, self._open_time, page))
-        self._open = bytearray()
-        if self._pager.used > self._pager.tight_bytes:
-            self._pager.store(self.queue_id, page)
-            self._pager.drop(page)
+        """The tail becomes a page."""
+        if self._tail:
+            first, time, _ = self._tail[0]
+            page = Page(tail_octets(self._tail), self.next - first, first, self.next - 1, 0)
+            self._tail = []
+            self._tail_bytes = 0
+            self._add(Part(time, page))
+
+    def _add(self, part: Part) -> None:
+        """There is one page more, in RAM or on the disk."""
+        self._parts.append(part)
+        if part.page.data is not None:
+            self._pager.store(self.queue_id, part.page)
+            self._warm_up(part)
+
+    def _warm_up(self, part: Part) -> None:
+        """A page was used, or is new."""
+        warm = self._warm
+        warm.pop(part, None)
+        warm[part] = None
+        if len(warm) > WARM_PAGES:
+            self._cool(next(iter(warm)))
+
+    def _cool(self, part: Part) -> int:
+        """A page leaves RAM, if there is room on the disk. Returns how many octets that gives."""
+        page = part.page
+        self._pager.store(self.queue_id, page)
+        if page.location is None:
+            return 0
+        del self._warm[part]
+        part.chunks = None
+        freed = page.size
+        self._pager.drop(page)
+        return freed
 
     def trim(self, first: int) -> None:
         """The stream begins at this offset now; pages that are wholly before it go."""
         self.first = max(self.first, min(first, self.next))
         gone = 0
         while gone < len(self._parts) and self._parts[gone].page.last < self.first:
-            self._release(self._parts[gone].page)
+            self._release(self._parts[gone])
             gone += 1
         del self._parts[:gone]
-        if self._open and self.first == self.next:
-            self._pager.add_used(-len(self._open))
-            self.octets -= len(self._open)
-            self._open = bytearray()
+        if self.first == self.next:
+            self._drop_tail()
 
     def discard(self) -> None:
         """The stream is gone: give everything back."""
         for part in self._parts:
-            self._release(part.page)
+            self._release(part)
         self._parts = []
-        self._pager.add_used(-len(self._open))
-        self._open = bytearray()
-        self.octets = 0
+        self._drop_tail()
 
-    def _release(self, page: Page) -> None:
-        self.octets -= page.size if page.location is None else page.location.length
+    def _drop_tail(self) -> None:
+        self._add_to_tail(-self._tail_bytes)
+        self._tail = []
+
+    def _release(self, part: Part) -> None:
+        page = part.page
+        size = _size_of(page)
+        self.octets -= size
+        if page.is_named:
+            self.named_bytes -= size
+        self._warm.pop(part, None)
+        part.chunks = None
         self._pager.release(self.queue_id, page)
 
     def page_out(self, want_bytes: int) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
+        if self._tail_bytes >= LEAST_PAGE_BYTES:
+            self.seal()
         freed = 0
-        for part in self._parts:
-            page = part.page
+        for part in list(self._warm):
             if freed >= want_bytes:
                 break
-            if page.data is not None:
-                self._pager.store(self.queue_id, page)
-                if page.location is not None:
-                    freed += page.size
-                    self._pager.drop(page)
+            freed += self._cool(part)
         return freed
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def chunks(self, offset: int) -> Iterator[Stored]:
-        """The stored chunks from the one with this offset on, or from the first one. What is appended meanwhile comes as
-        well; a page that is not in RAM is read, those behind it are fetched meanwhile. Raises CorruptRecord, OSError."""
+    def chunk_at(self, offset: int) -> Stored | None:
+        """The chunk that has this offset, or `first` if that is above it; None at the end. A page that is not in RAM is
+        read, and those behind it are fetched meanwhile. Raises CorruptRecord, OSError."""
         offset = max(offset, self.first)
-        while offset < self.next:
-            octets, start, end = self._octets_with(offset)
-            while start < end:
-                first, time, length = _HEAD.unpack_from(octets, start)
-                body = start + HEAD_BYTES
-                chunk = Chunk(octets, body)
-                start = body + length
-                if first + chunk.records > offset:
-                    offset = first + chunk.records
-                    yield Stored(first, time, chunk)
-                    if offset <= self.first:
-                        break  # what follows in this page was trimmed meanwhile
-            offset = max(offset, self.first)
+        if offset >= self.next:
+            return None
+        chunks = self._tail
+        if not chunks or offset < chunks[0].first:
+            chunks = self._read(bisect_right(self._parts, offset, key=_first_of) - 1)
+        return chunks[bisect_right(chunks, offset, key=_offset_of) - 1]
 
-    def _octets_with(self, offset: int) -> tuple[bytes, int, int]:
-        """The page that has this offset: octets, where in them it begins and ends."""
-        if self._open and offset >= self._open_first:
-            return bytes(self._open), 0, len(self._open)
-        place = bisect_right(self._parts, offset, key=_first_of) - 1
-        page = self._parts[place].page
-        if page.data is not None:
-            return page.data, page.start, page.start + page.size
-        following = [each.page for each in islice(self._parts, place + 1, place + 1 + _AHEAD)]
-        store = self._pager.page_store
-        wanted = [each.location for each in following if each.data is None]
-        store.read_ahead(self.queue_id, [each for each in wanted if not store.is_coming(self.queue_id, each)])
-        octets, start = store.take(self.queue_id, page.location)
-        self._pager.pages_loaded += 1
-        return octets, start, start + page.location.length
+    def chunks(self, offset: int) -> Iterator[Stored]:
+        """The stored chunks from the one with this offset on, and what is appended meanwhile. Raises as `chunk_at`
+        does."""
+        while (stored := self.chunk_at(offset)) is not None:
+            yield stored
+            offset = stored.next
+
+    def _read(self, place: int) -> list[Stored]:
+        """The chunks of a page."""
+        part = self._parts[place]
+        page = part.page
+        if part.chunks is None:
+            if page.data is None:
+                following = [each.page for each in islice(self._parts, place + 1, place + 1 + _AHEAD)]
+                store = self._pager.page_store
+                wanted = [each.location for each in following if each.data is None]
+                store.read_ahead(self.queue_id, [each for each in wanted if not store.is_coming(self.queue_id, each)])
+                self._pager.load(self.queue_id, page)
+            assert page.data is not None
+            part.chunks = list(_split(page.data))
+        chunks = part.chunks
+        self._warm_up(part)
+        return chunks
 
     def offset_at(self, time: int) -> int:
         """The first offset of the chunk in which the first record of this time, or a later one, is; `next` if there is
@@ -180,7 +220,7 @@ class StreamLog:
         found = self.first
         place = bisect_right(self._parts, time - 1, key=_time_of) - 1
         if place >= 0:
-            found = max(found, self._parts[place].first)
+            found = max(found, self._parts[place].page.first)
         for stored in self.chunks(found):
             if stored.time >= time:
                 return max(stored.first, self.first)
@@ -188,48 +228,94 @@ class StreamLog:
 
     def last_chunk(self) -> int:
         """The offset at which the last chunk begins; `next` in an empty stream."""
-        start = self._parts[-1].first if self._parts and not self._open else self._open_first
-        last = self.next
-        for stored in self.chunks(max(start, self.first)):
-            last = max(stored.first, self.first)
-        return last
+        stored = self.chunk_at(max(self.next - 1, self.first))
+        return self.next if stored is None else max(stored.first, self.first)
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
-    def pages(self) -> list[tuple[int, Page]]:
-        """Its sealed pages, each with the time of its first chunk."""
-        return [(part.time, part.page) for part in self._parts]
+    @property
+    def tail_bytes(self) -> int:
+        """Octets that are in no page yet."""
+        return self._tail_bytes
 
-    def tail(self) -> tuple[bytes, int]:
-        """The octets of the open page, and how many records it has."""
-        return bytes(self._open), self.next - self._open_first if self._open else 0
+    def name_pages(self) -> None:
+        """A checkpoint that is captured right after this names the place of every page that has found room."""
+        begin = len(self._parts)
+        while begin and not self._parts[begin - 1].page.is_named:
+            begin -= 1
+        for part in self._parts[begin:]:
+            page = part.page
+            self._pager.store(self.queue_id, page)
+            if page.location is not None:
+                page.is_named = True
+                self.named_bytes += _size_of(page)
 
-    def begin(self, first: int) -> None:
-        """Of an image: the offset of what comes first, if nothing does the next one."""
-        self.first = self.next = self._open_first = first
+    def parts(self) -> list[Part]:
+        """Its pages as of now."""
+        return list(self._parts)
+
+    def tail(self) -> list[Stored]:
+        """What is behind them."""
+        return list(self._tail)
 
     def restore_page(self, time: int, page: Page) -> None:
-        """The next sealed page of an image."""
+        """The next page of an image."""
         if not self._parts:
             self.first = page.first
-        self._parts.append(_Part(page.first, time, page))
-        self.octets += page.size if page.location is None else page.location.length
         self.next = page.last + 1
+        size = _size_of(page)
+        self.octets += size
+        if page.is_named:
+            self.named_bytes += size
+        self._add(Part(time, page))
 
-    def restore_tail(self, octets: bytes, records: int) -> None:
-        """The open page of an image, so many records."""
-        self._open = bytearray(octets)
-        self._open_first, self._open_time, _ = _HEAD.unpack_from(octets, 0)
-        if not self._parts:
-            self.first = self._open_first
-        self.next = self._open_first + records
-        self.octets += len(octets)
-        self._pager.add_used(len(octets))
+    def restore_tail(self, octets: bytes) -> None:
+        """The tail of an image. Raises Malformed."""
+        for stored in _split(octets, is_sound=False):
+            if not self._parts and not self._tail:
+                self.first = stored.first
+            elif stored.first != self.next:
+                raise Malformed(f"a chunk from offset {stored.first} on behind one up to {self.next}")
+            chunk = stored.chunk.apart()
+            self._tail.append(Stored(stored.first, stored.time, chunk))
+            self.next = stored.next
+            self._add_to_tail(HEAD_BYTES + len(chunk.octets))
 
 
-def _first_of(part: _Part) -> int:
-    return part.first
+def tail_octets(tail: list[Stored]) -> bytes:
+    """Chunks with octets of their own, as a page has them."""
+    pieces = []
+    for first, time, chunk in tail:
+        pieces += [_HEAD.pack(first, time, len(chunk.octets)), chunk.octets]
+    return b"".join(pieces)
 
 
-def _time_of(part: _Part) -> int:
+def _split(octets: bytes, is_sound: bool = True) -> Iterator[Stored]:
+    """The chunks of a page. Raises Malformed, unless they are known to be sound."""
+    start = 0
+    while start < len(octets):
+        if start + HEAD_BYTES > len(octets):
+            raise Malformed("the head of a stored chunk is cut")
+        first, time, length = _HEAD.unpack_from(octets, start)
+        start += HEAD_BYTES
+        chunk = Chunk(octets, start, is_sound)
+        start += length
+        if chunk.end != start:
+            raise Malformed(f"a stored chunk of {length} octets ends at {chunk.end} and not at {start}")
+        yield Stored(first, time, chunk)
+
+
+def _size_of(page: Page) -> int:
+    return page.size if page.location is None else page.location.length
+
+
+def _first_of(part: Part) -> int:
+    return part.page.first
+
+
+def _offset_of(stored: Stored) -> int:
+    return stored.first
+
+
+def _time_of(part: Part) -> int:
     return part.time

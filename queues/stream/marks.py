@@ -1,7 +1,7 @@
 """Marks: where a stream can be cut, by size and by age, so that all members agree without looking at their pages.
 
-A mark is set at the first chunk behind each `step` octets. Retention cuts at a mark, and keeps what is behind the newest
-one. There are at most MOST: then every second one goes, and the step doubles.
+A mark is set at the first chunk behind each `step` octets, or when so much time has passed that age can be told by it.
+Retention cuts at a mark, and keeps what is behind the newest one. There are at most MOST: then every second one goes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MOST = 4096
-#: A limit of size is obeyed to this part of it at least.
+#: A limit of size, or of age, is obeyed to this part of it at least.
 _PARTS = 64
+
+
+class Step(NamedTuple):
+    """How far apart marks are: so many octets, or so many milliseconds (0: any time)."""
+
+    octets: int
+    time: int
+
+    @classmethod
+    def of(cls, max_bytes: int | None, max_age: int | None, segment_bytes: int) -> Step:
+        """For these limits, and what is dropped at once at most."""
+        octets = min(segment_bytes, max_bytes // _PARTS) if max_bytes is not None else segment_bytes
+        return cls(octets, max(1, max_age // _PARTS) if max_age is not None else 0)
 
 
 class Mark(NamedTuple):
@@ -29,10 +42,14 @@ class Marks:
         self.octets = 0
         self.marks: list[Mark] = []
 
-    def add(self, offset: int, time: int, octets: int, step: int) -> bool:
+    def add(self, offset: int, time: int, octets: int, step: Step) -> bool:
         """A chunk was appended. Returns whether there is a new mark."""
-        last = self.marks[-1].octets if self.marks else -1
-        is_new = last < 0 or self.octets - last >= step
+        last = self.marks[-1] if self.marks else None
+        is_new = (
+            last is None
+            or self.octets - last.octets >= step.octets
+            or (step.time > 0 and time - last.time >= step.time)
+        )
         if is_new:
             self.marks.append(Mark(offset, time, self.octets))
             if len(self.marks) > MOST:
@@ -41,9 +58,9 @@ class Marks:
         return is_new
 
     def trimmed(self, first: int) -> None:
-        """The stream begins at this offset now."""
+        """The stream begins at this offset now: the newest mark that is not behind it stays."""
         gone = 0
-        while gone < len(self.marks) and self.marks[gone].offset < first:
+        while gone + 1 < len(self.marks) and self.marks[gone + 1].offset <= first:
             gone += 1
         del self.marks[:gone]
 
@@ -63,8 +80,3 @@ class Marks:
     def due_at(self, max_age: int) -> int:
         """When the oldest chunks will all be too old; 0 for not before there is another mark."""
         return self.marks[1].time + max_age if len(self.marks) > 1 else 0
-
-
-def step_of(max_bytes: int | None, segment_bytes: int) -> int:
-    """How many octets lie between two marks at least."""
-    return min(segment_bytes, max_bytes // _PARTS) if max_bytes is not None else segment_bytes

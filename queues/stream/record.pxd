@@ -28,7 +28,7 @@ cdef bytes _with_offset(bytes octets, Py_ssize_t start, Py_ssize_t end, Py_ssize
                         object offset)
 @cython.locals(size=Py_ssize_t, flags=int, place=Py_ssize_t, address=Py_ssize_t, start=Py_ssize_t, content=Py_ssize_t,
                end=Py_ssize_t, frame=Py_ssize_t, added=Py_ssize_t, begin=Py_ssize_t, target="unsigned char*",
-               position=Py_ssize_t, header=Py_ssize_t, field="const unsigned char*")
+               position=Py_ssize_t, header_at=Py_ssize_t, source="const unsigned char*", field="const unsigned char*")
 cpdef Py_ssize_t write_record(Buffer buffer, const unsigned char* prefix, Py_ssize_t prefix_size,
                               unsigned long long tag, const unsigned char* octets, Py_ssize_t at,
                               unsigned long long offset, unsigned int channel_id) except -1

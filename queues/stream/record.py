@@ -118,7 +118,8 @@ def filter_hash_of(octets: bytes, at: int) -> int:
 def check_record(octets: bytes, at: int, limit: int) -> None:
     """Whether the parts of a record that comes from elsewhere fit together: `write_record` patches them unseen. Raises
     ValueError."""
-    size, flags, place, address = get_u32(octets, at), octets[at + 16], get_u16(octets, at + 17), get_u16(octets, at + 19)
+    size, flags = get_u32(octets, at), octets[at + 16]
+    place, address = get_u16(octets, at + 17), get_u16(octets, at + 19)
     start = at + _FIXED
     content, end = start + address + 1, at + 4 + size
     if end > limit or address < 2 or content + _PROPERTIES_OFFSET + 3 > end or flags & ~7:
@@ -182,9 +183,9 @@ def _with_offset(octets: bytes, start: int, end: int, place: int, has_table: boo
 def write_record(
     buffer: Buffer, prefix: bytes, prefix_size: int, tag: int, octets: bytes, at: int, offset: int, channel_id: int
 ) -> int:
-    """Append a delivery of the record at `at`, whose body has to fit into one frame and be framed already: basic.deliver
-    with this tag, header frame, body frame. `prefix`: as in Output.put_deliver. Compiled, `prefix` and `octets` are
-    pointers. Returns where the next record begins."""
+    """Append a delivery of the record at `at`, whose body has to fit into one frame and be framed already:
+    basic.deliver with this tag, header frame, body frame. `prefix`: as in Output.put_deliver. Compiled, `prefix` and
+    `octets` are pointers. Returns where the next record begins."""
     size, flags = get_u32(octets, at), octets[at + 16]
     place, address = get_u16(octets, at + 17), get_u16(octets, at + 19)
     start = at + _FIXED
@@ -206,6 +207,7 @@ def write_record(
     begin = buffer.length
     buffer.reserve(prefix_size + 9 + size + added)
     target: Pointer = buffer.data
+    source: Pointer = octets
     # The method frame: its address and its end octet are in the record.
     memcpy(target + begin, prefix, prefix_size)
     buffer.set_u32(begin + 3, prefix_size + address + 2)
@@ -214,15 +216,15 @@ def write_record(
     buffer.set_u32(position + 4, tag)
     target[position + 8] = 0
     position += 9
-    memcpy(target + position, octets + start, content - start + place)
-    header = position + content - start
-    position = header + place
-    buffer.set_u16(header + 1, channel_id)
-    buffer.set_u32(header + 3, frame - content - 8 + added)
+    memcpy(target + position, source + start, content - start + place)
+    header_at = position + content - start
+    position = header_at + place
+    buffer.set_u16(header_at + 1, channel_id)
+    buffer.set_u32(header_at + 3, frame - content - 8 + added)
     if flags & _HAS_TABLE:
         buffer.set_u32(position - 4, get_u32(octets, content + place - 4) + _FIELD_BYTES)
     else:
-        target[header + _PROPERTIES_OFFSET] |= _HEADERS
+        target[header_at + _PROPERTIES_OFFSET] |= _HEADERS
         buffer.set_u32(position, _FIELD_BYTES)
         position += 4
     field: Pointer = _FIELD
@@ -231,7 +233,7 @@ def write_record(
     buffer.set_u32(position, offset >> 32)
     buffer.set_u32(position + 4, offset)
     position += 8
-    memcpy(target + position, octets + content + place, end - content - place)
+    memcpy(target + position, source + content + place, end - content - place)
     position += end - content - place
     if frame < end:
         buffer.set_u16(position - (end - frame) + 1, channel_id)

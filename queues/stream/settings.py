@@ -1,6 +1,6 @@
 """StreamSettings: what is in force for one stream, and its octets in a command or an image.
 
-    u64 + 1, or 0 for off, each: max length octets, max age, first offset; u64 octets of a segment; u8 octets of a filter
+    u64 + 1, or 0 for off, each: max length octets, max age; u64 octets of a segment; u8 octets of a filter
 """
 
 from __future__ import annotations

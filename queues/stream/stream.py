@@ -16,7 +16,7 @@ from typing import NamedTuple
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, Run
 from queues.stream.log import StreamLog
-from queues.stream.marks import Marks, step_of
+from queues.stream.marks import Marks, Step
 from queues.stream.settings import StreamSettings
 
 #: So many producers are remembered, those who published last.
@@ -62,19 +62,19 @@ class Stream:
 
     def append(self, octets: bytes, clock: int) -> None:
         """A chunk, checked before. What its producers have published before is left out."""
-        chunk = Chunk(octets)
+        chunk = Chunk(octets, is_sound=True)
         known = self._known(chunk)
         if known:
             rest = chunk.without(known, self.settings.filter_bytes)
             if rest is None:
                 return
-            octets = rest
-            chunk = Chunk(octets)
-        first = self.log.append(clock, octets, chunk.records)
+            chunk = Chunk(rest, is_sound=True)
+        first = self.log.append(clock, chunk)
         for run in chunk.runs:
             self._remember(run, first)
-        step = step_of(self.settings.max_length_bytes, self.settings.segment_bytes)
-        if self.marks.add(first, clock, len(octets), step):
+        settings = self.settings
+        step = Step.of(settings.max_length_bytes, settings.max_age, settings.segment_bytes)
+        if self.marks.add(first, clock, len(chunk.octets), step):
             self.retain(clock)
 
     def _known(self, chunk: Chunk) -> list[Run]:
@@ -96,6 +96,10 @@ class Stream:
         self.producers[run.producer] = Published(run.sequence + last, first + run.record + last)
         if len(self.producers) > MOST_PRODUCERS:
             del self.producers[next(iter(self.producers))]
+
+    def discard(self) -> None:
+        """The stream is gone: give back its RAM and its places."""
+        self.log.discard()
 
     # -- retention -----------------------------------------------------------------------------------------------------
 
@@ -133,10 +137,10 @@ class Stream:
         if hold is not None:
             self.holds[name] = hold
 
-    def due_at(self) -> int:
-        """When retention has something to look at; 0 for not before there is another mark."""
+    def due_at(self, clock: int) -> int:
+        """When `retain` will find something that it does not at this time; 0 for not before there is another mark."""
+        dues = [hold.until for hold in self.holds.values()]
         age = self.settings.max_age
-        due = self.marks.due_at(age) if age is not None else 0
-        if due and self.holds:
-            due = min([due, *[hold.until for hold in self.holds.values()]])
-        return due
+        if age is not None:
+            dues += [self.marks.due_at(age), self.marks.due_at(HOLD_FACTOR * age)]
+        return min([due for due in dues if due > clock], default=0)

@@ -11,9 +11,9 @@ from queues.message import Address, build_message
 from queues.page import AddressBook
 from queues.pager import Pager
 from queues.stream import log as stream_log
-from queues.stream.chunk import ChunkBuilder
+from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.log import StreamLog
-from queues.stream.marks import Marks, step_of
+from queues.stream.marks import Marks, Step
 from queues.stream.record import get_record
 from storage.page_store import PageStore
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -61,7 +61,7 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
     for what, value in steps:
         now += 5
         if what == "append" and isinstance(value, list):
-            assert log.append(now, chunk_of(value), len(value)) == len(model)
+            assert log.append(now, Chunk(chunk_of(value))) == len(model)
             model += value
             times += [now] * len(value)
         elif what == "seal":
@@ -90,15 +90,15 @@ def test_pages_are_sealed_by_size() -> None:
     pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 30, 1000, 10, 1000)
     log = StreamLog(7, pager)
     for _ in range(40):
-        log.append(5, chunk_of([b"x" * 15_000]), 1)
-    assert len(log.pages()) >= 40 * 15_000 // (stream_log.PAGE_BYTES + 20_000)
+        log.append(5, Chunk(chunk_of([b"x" * 15_000])))
+    assert len(log.parts()) >= 40 * 15_000 // (stream_log.PAGE_BYTES + 20_000)
     assert [offset for offset, _ in read(log, 11)] == list(range(11, 40))
 
 
 def test_marks_cut_by_size_and_age() -> None:
     marks = Marks()
     for number in range(100):
-        marks.add(10 * number, 1000 + number, 50, step_of(1000, 100))
+        marks.add(10 * number, 1000 + number, 50, Step.of(1000, None, 100))
     assert marks.octets == 5000
     cut = marks.cut(1000, None)
     assert cut is not None

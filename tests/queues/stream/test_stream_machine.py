@@ -1,0 +1,250 @@
+"""Streams as a queue group's machine has them: what is appended gets its offsets, once; what is too old or too much
+goes; producers, holds, and who is told what."""
+
+from __future__ import annotations
+
+import pytest
+
+from queues.page import AddressBook
+from queues.quorum.commands import VERSION, VERSION_WITH_STREAMS, Batch, DropQueue, Purge, decode_batch, encode_batch
+from queues.quorum.effects import Confirmed, Counted, Gone, Grown, QueueGone, Refusal, Refused
+from queues.quorum.reader import Malformed
+from queues.quorum.session import OwnStream
+from queues.stream.commands import AppendChunk, HoldStream, OpenStream, Trim
+from queues.stream.settings import StreamSettings
+from queues.stream.stream import Published
+from tests.queues.quorum.quorum_world import Member, of_type
+from tests.queues.stream.stream_world import (
+    STREAM,
+    append,
+    bodies_of,
+    chunk_of,
+    commit_as,
+    one_stream,
+    records,
+    stream_of,
+    tiny_pages,
+)
+
+pytestmark = pytest.mark.usefixtures("tiny_pages")
+__all__ = ["tiny_pages"]
+
+
+def test_chunks_get_offsets_in_the_order_of_the_log() -> None:
+    group, node = one_stream()
+    effects = node.send(AppendChunk(STREAM, chunk_of(b"a", b"b")), AppendChunk(STREAM, chunk_of(b"c")))
+    assert effects == [Grown(STREAM, 2), Grown(STREAM, 3), Confirmed(node.session, 2, 3, ())]
+    assert list(records(stream_of(group.members[0]), 1)) == [(1, b"b"), (2, b"c")]
+
+
+def test_what_goes_to_no_stream_is_refused() -> None:
+    _, node = one_stream()
+    for command in (AppendChunk(9, chunk_of(b"a")), Trim(9, 1), HoldStream(9, "h", 1, 1)):
+        effects = node.send(command)
+        assert of_type(effects, Confirmed)[0].refused == (Refused(node.sequence, Refusal.NO_QUEUE),)
+
+
+def test_a_dropped_stream_gives_everything_back() -> None:
+    group, node = one_stream()
+    member = group.members[0]
+    for number in range(40):
+        append(group, b"%d" % number)
+    member.checkpoint()
+    assert member.pager.used
+    effects = node.send(DropQueue(STREAM))
+    assert QueueGone(STREAM, Gone.DROPPED) in effects
+    assert of_type(effects, Counted)[0].messages == 0
+    assert member.machine.stream(STREAM) is None
+    assert member.pager.used == 0
+    member.checkpoint()
+    assert member.page_store.stored_queues() == []
+    node.send(OpenStream(STREAM, StreamSettings()))
+    assert stream_of(member).next == 0
+
+
+def test_commands_of_queues_find_no_stream() -> None:
+    _, node = one_stream()
+    assert of_type(node.send(Purge(STREAM)), Counted)[0].messages == 0
+
+
+def test_the_own_node_is_told_nothing_before_it_has_a_session() -> None:
+    group, _ = one_stream()
+    append(group, b"a")
+    member = Member("other")
+    assert of_type(member.apply(group.log), Grown) == []
+
+
+# -- producers ---------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_producers_sequence_a_message_is_taken_once() -> None:
+    group, node = one_stream()
+    member = group.members[0]
+    for bodies, sequence in (((b"a", b"b", b"c"), 1), ((b"b", b"c", b"d"), 2), ((b"a",), 1), ((b"z",), 9)):
+        command = AppendChunk(STREAM, chunk_of(*bodies, producer=b"p", sequence=sequence))
+        confirmed = of_type(node.send(command), Confirmed)[0]
+        assert confirmed.refused == (), "what is known is confirmed: it is there"
+    assert bodies_of(member) == [b"a", b"b", b"c", b"d", b"z"]
+    assert stream_of(member).producers == {b"p": Published(9, 4)}
+    append(group, b"a")
+    assert bodies_of(member)[-1] == b"a"
+
+
+# -- retention ---------------------------------------------------------------------------------------------------------
+
+
+def test_size_takes_the_oldest_and_keeps_the_limit() -> None:
+    group, _ = one_stream(StreamSettings(max_length_bytes=2_000))
+    member = group.members[0]
+    size = len(chunk_of(b"0000"))
+    first = 0
+    for number in range(200):
+        append(group, b"%04d" % number)
+        stream = stream_of(member)
+        assert stream.first >= first, "it never falls"
+        first = stream.first
+        kept = (stream.next - first) * size
+        assert 2_000 <= kept <= 2_000 + 3 * size or first == 0
+    assert bodies_of(member) == [b"%04d" % number for number in range(first, 200)]
+    assert member.page_store.live_bytes(STREAM) < 4_000, "files follow"
+
+
+def test_a_segment_is_how_exactly_the_limit_is_obeyed() -> None:
+    group, _ = one_stream(StreamSettings(max_length_bytes=1_000_000, segment_bytes=500))
+    for number in range(30):
+        append(group, b"%04d" % number)
+    offsets = [mark.offset for mark in stream_of(group.members[0]).marks.marks]
+    size = len(chunk_of(b"0000"))
+    assert offsets == list(range(0, 30, -(-500 // size)))
+
+
+def test_age_works_on_a_stream_to_which_nobody_publishes() -> None:
+    group, _ = one_stream(StreamSettings(max_age=1_000), members=2)
+    for number in range(20):
+        append(group, b"%04d" % number)
+        group.now += 100
+    group.advance(0)
+    assert stream_of(group.members[0]).first in range(8, 11)
+    group.advance(700)
+    assert stream_of(group.members[0]).first in range(15, 18)
+    group.advance(100_000)
+    stream = stream_of(group.members[0])
+    assert (stream.first, stream.next) == (19, 20), "what is behind the newest mark stays"
+    assert group.members[0].machine.next_deadline() is None
+    assert stream_of(group.members[1]).first == 19
+
+
+def test_new_settings_count_at_once_and_can_be_taken_back() -> None:
+    group, node = one_stream(StreamSettings(segment_bytes=100))
+    member = group.members[0]
+    for number in range(50):
+        append(group, b"%04d" % number)
+    node.send(OpenStream(STREAM, StreamSettings(max_length_bytes=1_000, segment_bytes=100)))
+    first = stream_of(member).first
+    assert first > 20
+    assert member.machine.settings_of(STREAM) == StreamSettings(max_length_bytes=1_000, segment_bytes=100)
+    node.send(OpenStream(STREAM, StreamSettings()))
+    append(group, b"last")
+    assert stream_of(member).first == first
+
+
+def test_trim_never_goes_back_nor_beyond_the_end() -> None:
+    group, node = one_stream()
+    member = group.members[0]
+    for number in range(30):
+        append(group, b"%04d" % number)
+    for to, first in ((7, 7), (3, 7), (8, 8), (1_000, 30), (0, 30)):
+        assert Grown(STREAM, 30) in node.send(Trim(STREAM, to))
+        assert stream_of(member).first == first
+        assert len(bodies_of(member)) == 30 - first
+    assert stream_of(member).log.octets == 0
+    append(group, b"more")
+    assert bodies_of(member) == [b"more"]
+
+
+def test_a_hold_stops_age_until_it_ends_or_holds_back_twice_the_limit() -> None:
+    group, node = one_stream(StreamSettings(max_age=1_000))
+    member = group.members[0]
+    for number in range(20):
+        append(group, b"%04d" % number)
+        group.now += 100
+        if number == 5:
+            node.send(HoldStream(STREAM, "job", 3, group.now + 1_500))
+    group.advance(-100)
+    assert stream_of(member).first == 3
+    group.advance(300)
+    assert stream_of(member).first > 5, "it has ended"
+    node.send(HoldStream(STREAM, "job", stream_of(member).first, group.now + 1_000_000))
+    held = stream_of(member).first
+    group.advance(900)
+    assert stream_of(member).first == held
+    group.advance(600)
+    assert stream_of(member).first > held
+    group.advance(100_000)
+    assert stream_of(member).first == 19
+    assert member.machine.next_deadline() == stream_of(member).holds["job"].until, "nothing is due in between"
+    node.send(HoldStream(STREAM, "job", 0, 0))
+    assert stream_of(member).holds == {}
+
+
+def test_a_hold_stops_size_up_to_twice_the_limit() -> None:
+    group, node = one_stream(StreamSettings(max_length_bytes=1_000))
+    member = group.members[0]
+    append(group, b"0000")
+    node.send(HoldStream(STREAM, "job", 1, 1 << 40))
+    size = len(chunk_of(b"0000"))
+    for number in range(1, 60):
+        append(group, b"%04d" % number)
+        stream = stream_of(member)
+        assert stream.first == 1 or (stream.next - stream.first) * size >= 2_000 or number * size < 2_000
+    assert stream_of(member).first > 1
+
+
+# -- the forms ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_with_a_stream_command_has_a_version_of_its_own() -> None:
+    plain = encode_batch(Batch(1, "n1", 1, 1, 0, [DropQueue(1)]))
+    batch = encode_batch(Batch(1, "n1", 1, 1, 0, [DropQueue(1), AppendChunk(STREAM, chunk_of(b"a"))]))
+    assert (plain[0], batch[0]) == (VERSION, VERSION_WITH_STREAMS)
+    for version, data in ((VERSION, batch), (VERSION_WITH_STREAMS, plain)):
+        with pytest.raises(Malformed, match="version 3"):
+            decode_batch(bytes([version]) + data[1:], AddressBook())
+
+
+def test_a_nodes_own_stream_of_commands_makes_such_batches() -> None:
+    own = OwnStream("n1", 1_000)
+    big = AppendChunk(STREAM, chunk_of(b"x" * 10_000))
+    own.submit(DropQueue(1))
+    for _ in range(30):  # more than one batch takes
+        own.submit(big)
+    versions = [batch[0] for batch in own.take_batches()]
+    assert versions == [VERSION_WITH_STREAMS] * len(versions)
+    assert len(versions) > 1
+    own.submit(DropQueue(1))
+    assert [batch[0] for batch in own.take_batches()] == [VERSION]
+    own.reopen(2_000)
+    again = [decode_batch(batch, AddressBook()) for batch in own.take_batches()]
+    assert sum(len(batch.commands) for batch in again) == 32
+    assert encode_batch(again[0])[0] == VERSION_WITH_STREAMS
+
+
+def test_a_chunk_that_does_not_add_up_is_no_command() -> None:
+    data = encode_batch(Batch(1, "n1", 1, 1, 0, [AppendChunk(STREAM, chunk_of(b"abc", b"def"))]))
+    for position in range(len(data) - 200, len(data)):
+        wrong = bytearray(data)
+        wrong[position] ^= 1
+        try:
+            assert encode_batch(decode_batch(bytes(wrong), AddressBook())) == wrong
+        except Malformed:
+            continue
+
+
+def test_an_image_with_streams_has_a_version_of_its_own() -> None:
+    group, node = one_stream()
+    member = group.members[0]
+    append(group, b"a")
+    assert b"".join(member.machine.export())[5] == VERSION_WITH_STREAMS
+    commit_as(group, "x", 1, DropQueue(STREAM))
+    assert b"".join(member.machine.export())[5] == VERSION
+    assert node.sequence == 1
