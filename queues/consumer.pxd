@@ -12,4 +12,6 @@ cdef class Consumer:
     cpdef bint has_credit(self)
     cpdef Message redelivered(self, Delivery delivery)
     cpdef void deliver(self, Delivery delivery) except *
+    cpdef bint deliver_record(self, Delivery delivery, bytes octets, Py_ssize_t place,
+                              unsigned long long offset) except -1
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

@@ -26,3 +26,9 @@ class QueueSums:
     def add_published(self, count: int) -> None:
         """So much was published to a queue."""
         self.published += count
+
+    def add_delivered(self, delivered: int, acked: int) -> None:
+        """A queue has delivered so much, of which so much was acknowledged."""
+        self.delivering += 1
+        self.delivered += delivered
+        self.acked += acked

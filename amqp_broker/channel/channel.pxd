@@ -4,6 +4,7 @@ from amqp_broker.octets.index cimport is_same
 from queues.message cimport Delivery, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
+from queues.stream.record cimport write_record
 from amqp_broker.flow.output cimport Output
 from amqp_broker.flow.client cimport Client
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
@@ -100,6 +101,9 @@ cdef class Channel:
     @cython.locals(connection=Client)
     cdef int write_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
                            bint is_redelivered, Message message) except -1
+    @cython.locals(connection=Client)
+    cdef int write_record(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
+                          bytes octets, Py_ssize_t place, unsigned long long offset) except -1
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)

@@ -35,6 +35,7 @@ from amqp_broker.routing.routes import PublishRoute, RouteTable
 from amqp_broker.routing.taps import ACKED, MOST_SETTLED
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 from queues.queue import Queue
+from queues.stream.record import write_record
 
 if TYPE_CHECKING:
     from amqp_broker.channel.basic_methods import ReplyConsumer
@@ -412,11 +413,19 @@ class Channel:
         if not connection.is_dirty:
             connection.touch()
 
-    def trace(self, what: str, consumer: ChannelConsumer, message: Message, is_redelivered: bool) -> None:
+    def write_record(self, prefix: bytes, prefix_size: int, tag: int, octets: bytes, place: int, offset: int) -> None:
+        """Put a delivery of a stream's record into the connection's output, which it has to fit into one frame of.
+        Compiled, `prefix` is a pointer."""
+        connection = self.connection
+        write_record(self.output.buffer, prefix, prefix_size, tag, octets, place, offset, self.channel_id)
+        if not connection.is_dirty:
+            connection.touch()
+
+    def trace(self, what: str, consumer: ChannelConsumer, message: Message | None, is_redelivered: bool) -> None:
         """Tell who observes the virtual host what happened between the channel's client and a message."""
         taps, queue = self.vhost.taps, consumer.queue
-        if taps is None or queue is None:  # direct replies come from no queue, the broker's own answers among them
-            return
+        if taps is None or queue is None or message is None:
+            return  # direct replies come from no queue, and what was copied from a stream before is no message
         connection = self.connection
         taps.happened(self.clock.now, what, message, {
             "queues": [queue.name],

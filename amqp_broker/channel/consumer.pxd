@@ -2,6 +2,7 @@ cimport cython
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
 from queues.pager cimport Pager
+from queues.stream.record cimport is_framed
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.flow.client cimport Client
 from amqp_broker.flow.output cimport Output
@@ -25,6 +26,9 @@ cdef class ChannelConsumer(Consumer):
     cdef void _set_prefix(self, bytes octets)
     @cython.locals(channel=Channel, pager=Pager, connection=Client, output=Output)
     cpdef bint has_credit(self)
+    @cython.locals(channel=Channel, connection=Client)
+    cpdef bint deliver_record(self, Delivery entry, bytes octets, Py_ssize_t place,
+                              unsigned long long offset) except -1
     cpdef Message redelivered(self, Delivery entry)
     @cython.locals(channel=Channel, message=Message)
     cpdef void deliver(self, Delivery entry) except *

@@ -11,6 +11,7 @@ from amqp_broker.protocol.fields import typed
 from amqp_broker.routing.taps import DELIVERED
 from queues.consumer import UNLIMITED, Consumer
 from queues.message import Delivery, Message, remake_message
+from queues.stream.record import is_framed
 
 if cython.compiled:  # pragma: no cover
     from cython.cimports.libc.string import memcpy
@@ -137,6 +138,10 @@ class ChannelConsumer(Consumer):
             return self.prefetch
         return shared
 
+    def shared_limit(self) -> int:
+        """Its channel's limit of unacknowledged deliveries, 0 for none."""
+        return self.channel.prefetch
+
     def _may_hold_more(self) -> bool:
         """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has
         acknowledged some, or until there is room again (Alarms)."""
@@ -154,6 +159,15 @@ class ChannelConsumer(Consumer):
         channel.write_deliver(self.prefix, self.prefix_size, channel.hold(entry), entry.is_redelivered, message)
         if channel.is_traced:
             channel.trace(DELIVERED, self, message, entry.is_redelivered)
+
+    def deliver_record(self, entry: Delivery, octets: bytes, place: int, offset: int) -> bool:
+        channel = self.channel
+        if channel.is_traced or not is_framed(octets, place, channel.connection.frame_max):
+            return False
+        self.credit -= 1
+        channel.unacked_deliveries += 1
+        channel.write_record(self.prefix, self.prefix_size, channel.hold(entry), octets, place, offset)
+        return True
 
     def redelivered(self, entry: Delivery) -> Message:
         return redelivered_message(self.queue, entry)

@@ -75,8 +75,8 @@ class UnchangedDisk(FileDisk):
 @dataclass(frozen=True, slots=True)
 class QueueCount:
     """A durable queue (kind: QueueType.inspected_as), or a delayed-message exchange (kind "delayed"): its messages and
-    their octets; of a quorum queue the octets of bodies, of a stream those of what it keeps. home: the node where a queue lives that is in no group,
-    which need not be this one."""
+    their octets; of a quorum queue those of bodies, of a stream those of what it keeps. home: the node where a queue
+    lives that is in no group, which need not be this one."""
 
     vhost: str
     name: str

@@ -20,11 +20,11 @@ entries are retired as for all queues.
 What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues
 recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob, which the
 note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
-is not above the highest. Other places cannot tell: classic queues whose home is another node, streams, exchanges that hold
-messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes later
-than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob, and so does
-whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is one
-blob: the next one that goes to such a place waits until the MOVED entry of the one before is synced.
+is not above the highest. Other places cannot tell: classic queues whose home is another node, streams, exchanges that
+hold messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes
+later than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob, and so
+does whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is
+one blob: the next one that goes to such a place waits until the MOVED entry of the one before is synced.
 
 Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
 what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is

@@ -18,6 +18,7 @@ cpdef unsigned int filter_hash_of(const unsigned char* octets, Py_ssize_t at) no
 @cython.locals(size=Py_ssize_t, flags=int, place=Py_ssize_t, address=Py_ssize_t, start=Py_ssize_t, content=Py_ssize_t,
                end=Py_ssize_t, exchange=Py_ssize_t, frame=Py_ssize_t, body_size="unsigned long long")
 cpdef int check_record(const unsigned char* octets, Py_ssize_t at, Py_ssize_t limit) except -1
+cpdef bint is_framed(const unsigned char* octets, Py_ssize_t at, unsigned long long frame_max) noexcept
 cpdef unsigned long long body_size_of(const unsigned char* octets, Py_ssize_t at) noexcept
 @cython.locals(size=Py_ssize_t, flags=int, place=Py_ssize_t, address=Py_ssize_t, start=Py_ssize_t,
                content_at=Py_ssize_t, end=Py_ssize_t, frame=Py_ssize_t, body_size="unsigned long long", header=bytes,

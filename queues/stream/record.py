@@ -138,6 +138,14 @@ def check_record(octets: bytes, at: int, limit: int) -> None:
         raise ValueError("a record's flags and its properties differ about a header table")
 
 
+def is_framed(octets: bytes, at: int, frame_max: int) -> bool:
+    """Whether the record at `at` can be copied by `write_record`: its body is framed, or empty, and the frame is not
+    too long."""
+    if octets[at + 16] & _APART:
+        return False
+    return body_size_of(octets, at) + 8 <= frame_max
+
+
 def body_size_of(octets: bytes, at: int) -> int:
     """How long the body of the message in the record at `at` is."""
     return get_u64(octets, at + _FIXED + get_u16(octets, at + 19) + 1 + _BODY_SIZE_AT)

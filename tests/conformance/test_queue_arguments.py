@@ -154,14 +154,6 @@ def test_a_delivery_limit_is_accepted(channel: Channel, named: Named, limit: int
     channel.declare(named("queue"), arguments={"x-delivery-limit": limit})
 
 
-@pytest.mark.ours_only("has them")
-@pytest.mark.holds("queue.declare arguments: x-queue-type stream -> 540 for now")
-def test_stream_queues_are_a_540(channel: Channel, named: Named) -> None:
-    """Not implemented yet, and said so."""
-    channel.send("queue.declare", queue=named("queue"), durable=True, arguments={"x-queue-type": "stream"})
-    assert "stream" in channel.connection.expect_close(540, by="queue.declare")
-
-
 @pytest.mark.holds("queue.declare arguments: another x-queue-type than the queue has -> 406")
 def test_another_queue_type_is_a_406(channel: Channel, named: Named) -> None:
     """Asked of a classic queue: inequivalent, whether or not that type could be created."""

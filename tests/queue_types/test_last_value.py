@@ -170,7 +170,7 @@ def test_definitions_export_and_import_it(broker: Broker, connection: Connection
         client.request("definitions.import", definitions={"queues": queues})
         assert listed(broker, "imported")["type"] == "last-value"
         unknown = {**queue, "name": "q", "type": "first-value", "arguments": {}}
-        with pytest.raises(SystemRequestError, match="cannot be had; one of classic, quorum, last-value can"):
+        with pytest.raises(SystemRequestError, match="cannot be had; one of classic, quorum, stream, last-value can"):
             client.request("definitions.import", definitions={"queues": [unknown]})
 
 

@@ -68,7 +68,9 @@ class Channels(Kind[Channel, Channel]):
     def _oldest_age(self, one: Channel) -> int | None:
         """Since the broker took the message that the channel has held for longest."""
         first = one.unacked[one.head] if one.head < len(one.unacked) else None
-        return max(0, self.clock.now - first.message.timestamp) if first is not None else None
+        if first is None or first.message is None:  # what a stream has copied to it is no message any more
+            return None
+        return max(0, self.clock.now - first.message.timestamp)
 
     def things(self, scope: Scope, after: Cursor | None) -> Things[Channel]:
         """See Kind."""

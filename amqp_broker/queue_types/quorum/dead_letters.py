@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
 from amqp_broker.queue_types.receipts import JointReceipt, LetterReceipt
@@ -133,6 +133,7 @@ class DeadLetterPublisher:
             del self._early[queue_id]
         journal = self._store.journal
         before = journal.position
+        queue = cast("QuorumQueue", queue)  # no other type has dead letters
         receipt = self._receipt(queue, effect)
         was_sent = queue.publish_letter(effect.message, effect.reason, now, receipt)
         if not was_sent and queue.wanted.at_least_once:

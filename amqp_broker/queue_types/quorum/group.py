@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -39,7 +39,17 @@ from queues.quorum.commands import (
     encode_leader_batch,
     origin_of,
 )
-from queues.quorum.effects import DeadLettered, Discarded, Effect, Gone, Grown, QueueGone, QueueOpened, Refusal, SessionClosed
+from queues.quorum.effects import (
+    DeadLettered,
+    Discarded,
+    Effect,
+    Gone,
+    Grown,
+    QueueGone,
+    QueueOpened,
+    Refusal,
+    SessionClosed,
+)
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
@@ -108,14 +118,17 @@ class GroupHost(Protocol):
 
 
 class GroupQueue(Protocol):
-    """A queue of a group as this node has it, of whatever type. wanted: the settings that its log should have.
-    is_prepared: nothing has to be done before its first command."""
+    """A queue of a group as this node has it, of whatever type. is_prepared: nothing has to be done before its first
+    command."""
 
     queue_id: int
     name: str
     declaration: QueueDeclaration
     is_prepared: bool
-    wanted: object
+
+    @property
+    def wanted(self) -> object:
+        """The settings that its log should have."""
 
     def open_command(self) -> Command:
         """Makes it in the log, or gives it the settings that are wanted."""
@@ -138,7 +151,7 @@ class QueueGroup(CommandSink):
         super().__init__()
         self.group_id = raft.group_id
         self.clock = groups.clock
-        self.queues: dict[int, Any] = {}  # GroupQueues
+        self.queues: dict[int, GroupQueue] = {}
         self.pager = pager
         self.machine = machine
         self.raft = raft
@@ -392,9 +405,10 @@ class QueueGroup(CommandSink):
             queue.is_prepared = True  # it is not to be made again by who publishes to it now
         if queue is None or effect.why is not Gone.EXPIRED or not self.raft.is_leader:
             return
-        if self.host.is_there(queue):
+        expired = cast("Queue", queue)
+        if self.host.is_there(expired):
             log.info("queue '%s' in vhost '%s' expired", queue.name, queue.declaration.vhost)
-            self.host.remove_queue(queue)
+            self.host.remove_queue(expired)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what

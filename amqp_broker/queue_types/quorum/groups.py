@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -114,7 +114,7 @@ class QuorumGroups:
         """The queues with lease groups in the logs that this node leads."""
         led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []
         return [
-            group.queues[queue_id]
+            cast("Queue", group.queues[queue_id])
             for group in led
             for queue_id in group.machine.leased_queues()
             if queue_id in group.queues

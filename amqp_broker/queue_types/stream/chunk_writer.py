@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts, without_header
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
@@ -29,9 +29,11 @@ from queues.write_group import WriteGroup
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.stream.queue import StreamQueue
+    from queues.queue import Queue
 
 #: A chunk is sealed when its records have so many octets.
 CHUNK_BYTES = BATCH_BYTES
+_CHUNK_BYTES = CHUNK_BYTES
 #: The octet with the flag "there are headers" in a content header frame.
 _FLAGS_AT = 19
 _HAS_HEADERS = 0x20
@@ -73,7 +75,7 @@ class ChunkWriter(WriteGroup):
         self._builder = ChunkBuilder(filter_bytes)
 
     def publish(
-        self, message: Message, queues: list[Any], receipt: Receipt | None, is_again: bool, now: int
+        self, message: Message, queues: list[Queue], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:
         """See WriteGroup: `queues` is the one stream. One that comes back is no duplicate but of itself."""
         builder = self._builder
@@ -91,11 +93,11 @@ class ChunkWriter(WriteGroup):
         elif has_headers and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0:
             marked = marked_enqueue((), message, False)
             if marked.producer:
-                builder.produced(marked.producer, marked.sequence)
+                builder.produced(marked.producer, marked.producer_sequence)
         if receipt is not None:
             receipt.expect()
             self._receipts.append(receipt)
-        if builder.octets >= CHUNK_BYTES:
+        if builder.octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
 

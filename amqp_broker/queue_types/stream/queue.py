@@ -7,15 +7,16 @@ Every node of the cluster is a member of the group: whoever reads does so here, 
 nothing of it.
 
 Invariants:
-1. `readers` has exactly the consumers of this node that have not ended.
+1. `consumers` has exactly those of this node that have not ended.
 2. Whoever may have something to do is in `_late`, for which a job of the background is under way.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
@@ -23,22 +24,23 @@ from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arg
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.filters import parse_filter
 from amqp_broker.queue_types.stream.offsets import parse_offset
-from amqp_broker.queue_types.stream.reader import StreamReader
+from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
-from queues.message import Message
-from queues.queue import Done, Fetched, Queue, Tallied
+from queues.message import Delivery, Message
+from queues.queue import Done, Fetched, Held, Queue, Tallied
 from queues.stream.commands import OpenStream
 from queues.stream.settings import StreamSettings
 from queues.sums import QueueSums
+from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
     from queues.consumer import Consumer
-    from queues.stream.log import Stored
     from queues.stream.stream import Stream
+
+log = logging.getLogger("amqp_broker")
 
 #: What a consumer cannot ask of a stream (RabbitMQ's).
 _NOT_OF_STREAMS = ("x-priority", "x-cancel-on-ha-failover")
@@ -53,7 +55,11 @@ class StreamQueue(Queue):
     recognises_producers = False
 
     def __init__(
-        self, declaration: QueueDeclaration, queue_id: int, group: QueueGroup, find_settings: Callable[[], StreamSettings]
+        self,
+        declaration: QueueDeclaration,
+        queue_id: int,
+        group: QueueGroup,
+        find_settings: Callable[[], StreamSettings],
     ) -> None:
         self.group = group
         self.is_prepared = False
@@ -62,13 +68,15 @@ class StreamQueue(Queue):
         super().__init__(declaration.name, queue_id, True, self.writer)
         self.declaration = declaration
         self.settings = as_queue_arguments(self.wanted)
-        self.readers: dict[Consumer, StreamReader] = {}
+        self.consumers: dict[Consumer, StreamReader] = {}
         self.counts = QueueSums()
         self.addresses = group.pager.addresses
         self._find_settings = find_settings
+        self._machine = group.machine
+        self._background = group.host.background
+        self._raft = group.raft
         self._late: deque[StreamReader] = deque()
         self._is_serving = False
-        self._recent: Stored | None = None
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -90,20 +98,12 @@ class StreamQueue(Queue):
         """Before a command of this node: it comes behind one that makes the stream, should nobody have made it yet."""
         if not self.is_prepared:
             self.is_prepared = True
-            if self.group.machine.settings_of(self.queue_id) is None:
+            if self._machine.settings_of(self.queue_id) is None:
                 self.group.submit(self.open_command())
 
     def stream(self) -> Stream | None:
         """What its log has made of it, as far as this node has applied it. Not to be kept: an install replaces it."""
-        return self.group.machine.stream(self.queue_id)
-
-    def chunk_at(self, stream: Stream, offset: int) -> Stored | None:
-        """The chunk with this offset, None at the end. Of readers at the same place one looks for it."""
-        recent = self._recent
-        if recent is not None and recent.first <= offset < recent.next:
-            return recent
-        self._recent = found = stream.log.chunk_at(offset)
-        return found
+        return self._machine.stream(self.queue_id)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 
@@ -122,21 +122,29 @@ class StreamQueue(Queue):
 
     def consumer_count(self) -> int:
         """See Queue: of this node; of those of others nobody knows."""
-        return len(self.readers)
+        return len(self.consumers)
 
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: the node that leads its group counts it."""
         stream = self.stream()
-        if stream is not None and self.group.raft.is_leader:
+        if stream is not None and self._raft.is_leader:
             sums.add_held(stream.next - stream.first, stream.log.octets, 0, 0)
-        sums.add_held(0, 0, 0, len(self.readers))
+        sums.add_held(0, 0, 0, len(self.consumers))
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue."""
         self.add_gets(sums)
-        sums.delivered += self.counts.delivered
-        sums.acked += self.counts.acked
-        sums.delivering += 1
+        sums.add_delivered(self.counts.delivered, self.counts.acked)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def seen_at(self) -> str | None:
+        """See Queue: all have the same."""
+        return ""
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue: what a consumer was given is not kept for it."""
+        return iter(())
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
@@ -146,22 +154,22 @@ class StreamQueue(Queue):
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: ChannelConsumer, then: Done) -> None:
+    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
         """See Queue."""
         try:
             reader = self._reader_for(consumer)
-        except (AmqpException, ArgumentError) as error:
-            then(error if isinstance(error, AmqpException) else precondition_failed(
-                f"invalid arg '{error.key}' for {self._title}: {error.reason}"
-            ))
+        except ArgumentError as error:
+            then(precondition_failed(f"invalid arg '{error.key}' for {self._title}: {error.reason}"))
             return
-        consumer.queue = self
+        except AmqpException as error:
+            then(error)
+            return
         self.had_consumers = True
-        self.readers[consumer] = reader
+        self.consumers[cast("Consumer", consumer)] = reader
         self.group.tell_growth(self.queue_id, self._grown)
         then(None)
 
-    def _reader_for(self, consumer: ChannelConsumer) -> StreamReader:
+    def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
         """In the order in which RabbitMQ looks. Raises AmqpException, ArgumentError."""
         arguments = consumer.arguments if consumer.arguments is not None else {}
         for key in _NOT_OF_STREAMS:
@@ -171,7 +179,7 @@ class StreamQueue(Queue):
             raise precondition_failed(f"consumer prefetch count is not set for '{self._title}'")
         if consumer.no_ack:
             raise self._not_implemented(f"automatic acknowledgement not supported by stream queues {self._title}")
-        if consumer.channel.prefetch:
+        if consumer.shared_limit():
             raise self._not_implemented(f"{self._title} does not support global qos")
         return StreamReader(self, consumer, parse_offset(arguments), parse_filter(arguments))
 
@@ -185,36 +193,33 @@ class StreamQueue(Queue):
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """See Queue."""
-        reader = self.readers.pop(consumer, None)
+        reader = self.consumers.pop(consumer, None)
         if reader is not None:
             reader.is_ended = True
-            if not self.readers:
+            if not self.consumers:
                 self._forget_readers()
 
     def _forget_readers(self) -> None:
         self.group.tell_growth(self.queue_id, None)
         self._late.clear()
-        self._recent = None
 
     def is_abandoned(self) -> bool:
         """See Queue: it never goes with its consumers."""
         return False
 
-    def credit_returned(self, consumer: Consumer) -> int:
+    def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
-        reader = self.readers.get(consumer)
+        reader = self.consumers.get(consumer)
         consumer.is_waiting = True
         if reader is not None:
             self._serve_later(reader)
-        return 0
 
-    def dispatch(self, now: int) -> int:
+    def dispatch(self, now: int) -> None:
         """See Queue: whoever has credit is served behind this, with all the credit that the turn brings."""
-        return 0
 
     def _grown(self) -> None:
         """The log has more."""
-        for consumer, reader in self.readers.items():
+        for consumer, reader in self.consumers.items():
             if consumer.is_waiting:
                 self._serve_later(reader)
 
@@ -224,38 +229,47 @@ class StreamQueue(Queue):
             self._late.append(reader)
             if not self._is_serving:
                 self._is_serving = True
-                self.group.host.background.add(self._serve_some)
+                self._background.add(self._serve_some)
 
     def _serve_some(self, now: int) -> bool:
         """A slice: those who are late, in turns."""
-        room = self.group.host.background.slice
+        room = self._background.slice
         late = self._late
         while late and room > 0:
             reader = late.popleft()
             reader.is_late = False
             if not reader.is_ended:
-                room = reader.serve(room, now)
+                room = self._serve(reader, room, now)
                 if room <= 0 and not reader.is_ended:
                     self._serve_later(reader)
         self._is_serving = bool(late)
         return self._is_serving
 
+    def _serve(self, reader: StreamReader, room: int, now: int) -> int:
+        try:
+            return reader.serve(room, now)
+        except (CorruptRecord, OSError) as error:
+            log.error("%s: what is behind offset %d cannot be read, a consumer is cancelled: %s",
+                      self._title, reader.offset, error)  # fmt: skip
+            for consumer, each in list(self.consumers.items()):
+                if each is reader:
+                    self.cancel(consumer, False, now)
+                    consumer.on_queue_gone()
+            return room
+
     # -- settling: credit, which the channel gives ---------------------------------------------------------------------
 
-    def ack(self, delivery: Any) -> int:
+    def ack(self, delivery: Delivery) -> None:
         """See Queue."""
         self.counts.acked += 1
-        return 0
 
-    def reject(self, delivery: Any, now: int) -> int:
+    def reject(self, delivery: Delivery, now: int) -> None:
         """See Queue."""
-        return 0
 
-    def put_back(self, deliveries: list[Any], now: int) -> int:
+    def put_back(self, deliveries: list[Delivery], now: int) -> None:
         """See Queue."""
-        return 0
 
-    def take_back(self, deliveries: list[Any], now: int) -> None:
+    def take_back(self, deliveries: list[Delivery], now: int) -> None:
         """See Queue: nobody fetches from a stream."""
 
     # -- what a stream does not do -------------------------------------------------------------------------------------
@@ -274,9 +288,9 @@ class StreamQueue(Queue):
         """The stream is no more: its consumers here are cancelled. Nobody is told how many messages it had."""
         self.writer.seal()
         self.is_deleted = True
-        readers, self.readers = self.readers, {}
+        consumers, self.consumers = self.consumers, {}
         self._forget_readers()
-        for consumer, reader in readers.items():
+        for consumer, reader in consumers.items():
             reader.is_ended = True
             consumer.on_queue_gone()
         self.group.forget_queue(self)

@@ -1,97 +1,126 @@
 """StreamReader: a plain consumer of a stream: its place, what it wants, and nothing in any log.
 
-    consume -> Grown, credit -> StreamQueue.serve, in slices -> serve -> the channel
+    consume -> Grown, credit -> StreamQueue, in slices -> serve -> records are copied into the channel's output
     ack, nack, reject -> credit, in any order
 
-What it was given is not kept: an acknowledgement is credit for one message more, and one that comes back is not
-delivered again. Who wants that reads from an earlier offset.
+What it was given is not kept: an acknowledgement is credit for one message more, and what comes back is not delivered
+again. Who wants that reads from an earlier offset.
 
 Invariants:
 1. It gets what was published in the order of offsets, from `offset` on, each once: everything that its filter wants.
 2. It is among those that its queue serves, or it has no credit, or the stream has nothing more for it.
+3. A copied record is the delivery of its message, octet for octet (queues/stream/record.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from queues.message import Delivery
 from queues.stream.record import filter_hash_of, get_record, next_record
 
 if TYPE_CHECKING:
-    from amqp_broker.channel.consumer import ChannelConsumer
+    from collections.abc import Mapping
+
     from amqp_broker.queue_types.stream.filters import ReaderFilter
     from amqp_broker.queue_types.stream.offsets import Start
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
-    from queues.stream.stream import Stream
 
-#: A message that is made costs as many units of a slice.
-_MADE = 2
-#: So many chunks that have nothing for it are passed over for as much as a message costs.
-_PASSED = 2
+#: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
+_MADE = 4
+#: An offset that is not known yet.
 _UNPLACED = -1
 
 
-class StreamReader:
-    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue serves it."""
+class StreamSubscriber(Protocol):
+    """A Consumer of which a stream asks more: what `StreamQueue.consume` is given. prefetch: its own limit."""
 
-    def __init__(self, queue: StreamQueue, consumer: ChannelConsumer, start: Start, wanted: ReaderFilter | None) -> None:
+    arguments: Mapping[str, object] | None
+    prefetch: int
+    no_ack: bool
+    is_waiting: bool
+
+    def shared_limit(self) -> int:
+        """The limit of its channel, 0 for none."""
+
+    def has_credit(self) -> bool: ...
+
+    def deliver(self, delivery: Delivery) -> None: ...
+
+    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool: ...
+
+    def on_queue_gone(self) -> None: ...
+
+
+class StreamReader:
+    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it."""
+
+    def __init__(
+        self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
+    ) -> None:
         self.offset = _UNPLACED
         self.is_late = False
         self.is_ended = False
         self._queue = queue
         self._consumer = consumer
+        self._counts = queue.counts
         self._start = start
         self._filter = wanted
+        # What channels hold of what was copied: there is nothing to tell one from another by.
+        self._copied = _delivery(consumer, None, 0)
         # Where in its chunk the next record is, so that who has little credit does not look for it anew each time.
-        self._chunk_first = _UNPLACED
+        self._chunk = _UNPLACED
         self._record = 0
         self._place = 0
 
     def serve(self, room: int, now: int) -> int:
-        """Hand out what there is, for as long as there is credit and room: in units of about a microsecond. Returns
-        the room that is left; 0 or less: there may be more."""
+        """Hand out what there is, for as long as there is credit and room, in units of about a microsecond. Returns
+        the room that is left; none: there may be more. Raises CorruptRecord, OSError."""
         consumer = self._consumer
         stream = self._queue.stream()
-        if stream is None:  # nobody has published anything, or not here yet
+        if stream is None:  # nobody has published anything, or this node does not know of it yet
             consumer.is_waiting = True
             return room
         if self.offset == _UNPLACED:
             self.offset = self._start(stream, now)
         while consumer.has_credit():
             if room <= 0:
-                return room
+                return 0
             self.offset = max(self.offset, stream.first)
-            stored = self._queue.chunk_at(stream, self.offset)
+            stored = stream.log.chunk_at(self.offset)
             if stored is None:
                 consumer.is_waiting = True
                 return room
             if self._filter is not None and not self._filter.may_want(stored.chunk):
                 self.offset = stored.next
-                room -= _PASSED
+                room -= _MADE
             else:
-                room = self._serve_chunk(stream, stored, room)
+                room = self._serve_chunk(stored, room)
         consumer.is_waiting = False
         return room
 
-    def _serve_chunk(self, stream: Stream, stored: Stored, room: int) -> int:
-        consumer, chunk = self._consumer, stored.chunk
-        octets, offset, place = chunk.octets, self.offset, self._find(stored)
-        while offset < stored.next and room > 0 and consumer.has_credit():
-            message: Message | None = None
-            if self._filter is None or self._wants(stored, place, offset):
-                message = get_record(octets, place, offset, stored.time, self._queue.addresses)
+    def _serve_chunk(self, stored: Stored, room: int) -> int:
+        consumer, wanted = self._consumer, self._filter
+        octets, start = stored.chunk.octets, stored.chunk.start
+        offset, first, behind = self.offset, stored.first, stored.next
+        place = self._find(octets, start, first)
+        while offset < behind and room > 0 and consumer.has_credit():
+            here, offset = place, offset + 1
             place = next_record(octets, place)
-            offset += 1
-            # The channel may end the consumer, and somebody may look at it: it is where it is before it is told.
-            self.offset, self._record, self._place = offset, offset - stored.first, place - chunk.start
-            if message is not None:
-                room -= _MADE
-                self._deliver(message, offset - 1)
-            else:
+            # Whoever looks at it while the consumer is told sees what comes next.
+            self.offset, self._record, self._place = offset, offset - first, place - start
+            if wanted is not None and not self._wants(stored, here, offset - 1):
                 room -= 1
+            elif consumer.deliver_record(self._copied, octets, here, offset - 1):
+                self._counts.delivered += 1
+                room -= 1
+            else:
+                message = get_record(octets, here, offset - 1, stored.time, self._queue.addresses)
+                self._counts.delivered += 1
+                consumer.deliver(_delivery(consumer, message, offset - 1))
+                room -= _MADE
         return room
 
     def _wants(self, stored: Stored, place: int, offset: int) -> bool:
@@ -102,25 +131,23 @@ class StreamReader:
             lambda: get_record(octets, place, offset, stored.time, self._queue.addresses),
         )
 
-    def _find(self, stored: Stored) -> int:
-        """Where the record at `offset` begins."""
-        octets, start = stored.chunk.octets, stored.chunk.start
-        wanted = self.offset - stored.first
-        place, record = start, 0
-        if self._chunk_first == stored.first and self._record <= wanted:
-            place, record = start + self._place, self._record
+    def _find(self, octets: bytes, start: int, first: int) -> int:
+        """Where the record at `offset` begins in the chunk whose first one has this offset."""
+        wanted, record, place = self.offset - first, 0, start
+        if self._chunk == first and self._record <= wanted:
+            record, place = self._record, start + self._place
         while record < wanted:
             place = next_record(octets, place)
             record += 1
-        self._chunk_first, self._record, self._place = stored.first, record, place - start
+        self._chunk, self._record, self._place = first, record, place - start
         return place
 
-    def _deliver(self, message: Message, offset: int) -> None:
-        delivery = Delivery.__new__(Delivery)
-        delivery.message = message
-        delivery.sequence = offset
-        delivery.consumer = self._consumer
-        delivery.returns = 0
-        delivery.is_redelivered = False
-        self._queue.counts.delivered += 1
-        self._consumer.deliver(delivery)
+
+def _delivery(consumer: object, message: Message | None, offset: int) -> Delivery:
+    delivery = Delivery.__new__(Delivery)
+    delivery.message = message  # type: ignore[assignment]  # None: it was copied
+    delivery.sequence = offset
+    delivery.consumer = consumer
+    delivery.returns = 0
+    delivery.is_redelivered = False
+    return delivery

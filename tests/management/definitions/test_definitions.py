@@ -339,7 +339,7 @@ USER = {"name": "new", "tags": []}
         ("queues", {**QUEUE, "arguments": {"n": 2**64}}, r"queues\[0\].arguments.n: "),
         ("queues", {**QUEUE, "arguments_raw": "x"}, r"queues\[0\].arguments_raw: it is not the base64"),
         ("queues", {**QUEUE, "type": "later"}, r"queues\[0\].type: 'later' queues cannot be had"),
-        ("queues", {**QUEUE, "type": "stream"}, r"queues\[0\].type: 'stream' queues need a cluster at level 2, and it is"),
+        ("queues", {**QUEUE, "type": "stream"}, r"queues\[0\].type: 'stream' queues need a cluster at level 2, and"),
         (
             "queues",
             {**QUEUE, "type": "quorum", "auto_delete": True},

@@ -1,0 +1,38 @@
+# C types of queue.py.
+cimport cython
+from queues.consumer cimport Consumer
+from queues.message cimport Delivery, Message
+from queues.queue cimport Queue
+from queues.quorum.machine cimport QueueGroupMachine
+from queues.sums cimport QueueSums
+from amqp_broker.queue_types.quorum.group cimport QueueGroup
+from amqp_broker.queue_types.stream.chunk_writer cimport ChunkWriter
+from amqp_broker.queue_types.stream.reader cimport StreamReader
+
+cdef class StreamQueue(Queue):
+    cdef public QueueGroup group
+    cdef public bint is_prepared
+    cdef public object wanted
+    cdef public ChunkWriter writer
+    cdef public dict consumers
+    cdef public QueueSums counts
+    cdef public object addresses
+    cdef object _find_settings
+    cdef QueueGroupMachine _machine
+    cdef object _background
+    cdef object _raft
+    cdef object _late
+    cdef bint _is_serving
+
+    cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
+    @cython.locals(reader=StreamReader)
+    cpdef int credit_returned(self, Consumer consumer) except -1
+    cpdef int dispatch(self, long long now) except -1
+    @cython.locals(reader=StreamReader, consumer=Consumer)
+    cpdef void _grown(self) except *
+    cdef void _serve_later(self, StreamReader reader) except *
+    @cython.locals(reader=StreamReader, room=Py_ssize_t)
+    cpdef bint _serve_some(self, long long now) except -1
+    cpdef int ack(self, Delivery delivery) except -1
+    cpdef int reject(self, Delivery delivery, long long now) except -1
+    cpdef int put_back(self, list deliveries, long long now) except -1
