@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
@@ -156,7 +156,8 @@ class Chunk:
             at = next_record(self.octets, at)
 
     def without(self, dropped: Iterable[Run], filter_bytes: int) -> bytes | None:
-        """The chunk without the records of these runs, packed anew; None if nothing is left."""
+        """The chunk without the records of these runs, each the beginning of one of its own, packed anew; None if
+        nothing is left."""
         gone = {number for run in dropped for number in range(run.record, run.record + run.records)}
         packed = bytearray()
         numbers: dict[int, int] = {}
@@ -172,9 +173,18 @@ class Chunk:
                 values[value] = None
         if not numbers:
             return None
-        runs = [run._replace(record=numbers[run.record]) for run in self.runs if run.record in numbers]
+        rests = [_rest_of(run, gone) for run in self.runs]
+        runs = [rest._replace(record=numbers[rest.record]) for rest in rests if rest.records]
         found = Bloom.of(values, filter_bytes).octets if values else b""
         return encode_chunk(found, runs, len(numbers), bytes(packed))
+
+
+def _rest_of(run: Run, gone: Container[int]) -> Run:
+    """What is left of a run whose beginning is gone."""
+    lost = 0
+    while lost < run.records and run.record + lost in gone:
+        lost += 1
+    return Run(run.producer, run.sequence + lost, run.record + lost, run.records - lost)
 
 
 def _read_runs(octets: bytes, at: int, count: int) -> tuple[list[Run], int]:
