@@ -62,6 +62,7 @@ class Queue:
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
     has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
+    keeps_messages: what is acknowledged stays, so it is never empty, and nobody holds a message for too long.
     fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
@@ -70,6 +71,7 @@ class Queue:
     return_window = 0
     home = ""
     has_pages = False
+    keeps_messages = False
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, writes: WriteGroup) -> None:
         self.name = name

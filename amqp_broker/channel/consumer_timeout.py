@@ -62,7 +62,7 @@ class ConsumerTimeouts:
         """Whoever still holds a delivery up to `last_tag` gives back everything."""
         if last_tag < channel.first_tag:
             return
-        late = [entry.consumer for entry in channel.outstanding(last_tag)]
+        late = [entry.consumer for entry in channel.outstanding(last_tag) if not entry.consumer.queue.keeps_messages]
         queues: dict[Queue, None] = {}
         for consumer in dict.fromkeys(late):
             log.warning(

@@ -75,7 +75,7 @@ class UnchangedDisk(FileDisk):
 @dataclass(frozen=True, slots=True)
 class QueueCount:
     """A durable queue (kind: QueueType.inspected_as), or a delayed-message exchange (kind "delayed"): its messages and
-    their octets; of a queue in a group the octets of bodies. home: the node where a queue lives that is in no group,
+    their octets; of a quorum queue the octets of bodies, of a stream those of what it keeps. home: the node where a queue lives that is in no group,
     which need not be this one."""
 
     vhost: str
@@ -188,7 +188,7 @@ class Counting:
         return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
 
     def _count_groups(self) -> dict[int, tuple[int, int]]:
-        """Messages and octets of the quorum queues, by id. One that was declared and not opened is not there yet."""
+        """Messages and octets of the queues in groups, by id. One that was declared and not opened is not there yet."""
         counts: dict[int, tuple[int, int]] = {}
         for group_id in self._groups.group_ids():
             if group_id == METADATA_GROUP:
@@ -196,10 +196,12 @@ class Counting:
             try:
                 machine = self._groups.queue_group(group_id, self._pager())
             except (CorruptLog, CorruptRecord, ValueError, OSError) as error:
-                self.problems.append(f"the quorum queues of group {group_id} cannot be counted: {error}")
+                self.problems.append(f"the quorum queues and streams of group {group_id} cannot be counted: {error}")
                 continue
             for queue_id in machine.queue_ids():
-                figures = machine.statistics(queue_id)
+                figures, stream = machine.statistics(queue_id), machine.stream(queue_id)
+                if stream is not None:
+                    counts[queue_id] = (stream.next - stream.first, stream.log.octets)
                 if figures is not None:
                     counts[queue_id] = (figures.ready + figures.unacked, figures.ready_bytes)
                     groups = machine.lease_groups(queue_id).values()

@@ -20,7 +20,7 @@ entries are retired as for all queues.
 What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues
 recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob, which the
 note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
-is not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that hold
+is not above the highest. Other places cannot tell: classic queues whose home is another node, streams, exchanges that hold
 messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes later
 than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob, and so does
 whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is one
@@ -179,6 +179,8 @@ class Publication:
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
+                elif target.keeps_messages:
+                    target.publish(message, _Fate(self, place, [target]), True, self._service.now)
                 else:
                     by_sink.setdefault((target.sink, refuses(target)), []).append(target)
             for (sink, may_refuse), queues in by_sink.items():

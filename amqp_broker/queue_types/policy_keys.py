@@ -15,7 +15,7 @@ from typing import Final
 Expects = Callable[[object], str | None]
 
 _LARGEST: Final = 2**63 - 1
-_MAX_AGE: Final = re.compile(r"[0-9]{1,18}[YMDhms]")
+_MAX_AGE: Final = re.compile(r"0*[1-9][0-9]{0,18}[YMDhms]", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,16 @@ def at_least(least: int) -> Expects:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _LARGEST:
             return None
         return f"an integer from {least} to {_LARGEST}"
+
+    return check
+
+
+def between(least: int, most: int) -> Expects:
+    """An integer from one to the other."""
+
+    def check(value: object) -> str | None:
+        is_one = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+        return None if is_one else f"an integer from {least} to {most}"
 
     return check
 
@@ -82,7 +92,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "target-group-size": PolicyKey(at_least(1), for_operators=True),
     "max-age": PolicyKey(_age),
     "stream-max-segment-size-bytes": PolicyKey(at_least(0)),
-    "stream-filter-size-bytes": PolicyKey(at_least(0)),
+    "stream-filter-size-bytes": PolicyKey(between(16, 255)),
     "initial-cluster-size": PolicyKey(at_least(0)),
     # Mirrors and federation of RabbitMQ: accepted, so that its definitions can be imported, without effect.
     "ha-mode": PolicyKey(one_of("all", "exactly", "nodes")),

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
-from queues.arguments import QueueArguments
+from amqp_broker.links.levels import FIRST
+from queues.arguments import ArgumentError, QueueArguments
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
@@ -52,6 +53,14 @@ class WrongProperty(ValueError):
         super().__init__(f"{key}: {reason}")
         self.key = key
         self.reason = reason
+
+
+class OwnWords(ArgumentError):
+    """A wrong argument of which a client is told `text`, and not what is said of the arguments of every type."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(key, text)
+        self.text = text
 
 
 class LeaseWatch(Protocol):
@@ -111,7 +120,8 @@ class QueueType:
     name: in x-queue-type, in the metadata and in statistics. policy_kind: in `apply-to` of policies. policy_keys: what
     policies can set; one that sets something else does not apply. own_arguments: by which a declaration is compared,
     besides those of declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
-    each lives on one node, its home. inspected_as: what `amqp-broker inspect` calls its queues.
+    each lives on one node, its home. since: the level of the cluster (links/levels.py) from which on they can be
+    declared. inspected_as: what `amqp-broker inspect` calls its queues.
     """
 
     name: ClassVar[str]
@@ -119,6 +129,7 @@ class QueueType:
     policy_keys: ClassVar[Mapping[str, PolicyKey]]
     own_arguments: ClassVar[tuple[str, ...]] = ()
     lives_in_groups: ClassVar[bool] = False
+    since: ClassVar[int] = FIRST
     inspected_as: ClassVar[str]
 
     def __init__(self, host: TypeHost) -> None:
@@ -136,7 +147,7 @@ class QueueType:
 
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
-        """What the arguments mean. Raises ArgumentError, WrongArgument."""
+        """What the arguments mean. Raises ArgumentError (OwnWords), WrongArgument."""
         raise NotImplementedError
 
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:

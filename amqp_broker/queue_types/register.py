@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from amqp_broker.queue_types.classic.type import ClassicType
 from amqp_broker.queue_types.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.quorum.type import QuorumType
+from amqp_broker.queue_types.stream.type import StreamType
 from queues.arguments import ArgumentError, read_string
 
 QUEUE_TYPES: dict[str, type[QueueType]] = {
     ClassicType.name: ClassicType,
     QuorumType.name: QuorumType,
+    StreamType.name: StreamType,
 }
 
 #: What a queue is that is declared without a type, in a virtual host that says nothing.
 DEFAULT_TYPE = ClassicType.name
-#: RabbitMQ's types that are not served yet.
-LATER_TYPES = ("stream",)
 
 _TYPE = "x-queue-type"
 
@@ -59,14 +59,11 @@ def make_types(host: TypeHost) -> dict[str, QueueType]:
 
 
 def asked_type(arguments: Mapping[str, object], default: str) -> str:
-    """The type of a queue that is declared so; `default` where x-queue-type is not given. Raises ArgumentError,
-    UnsupportedQueueType with the name of a type that is not served yet."""
+    """The type of a queue that is declared so; `default` where x-queue-type is not given. Raises ArgumentError."""
     kind = arguments.get(_TYPE)
     if kind is None:
         return default
     name = read_string(_TYPE, kind)
     if name in QUEUE_TYPES:
         return name
-    if name in LATER_TYPES:
-        raise UnsupportedQueueType(name)
     raise ArgumentError(_TYPE, f"unsupported queue type '{name}'")

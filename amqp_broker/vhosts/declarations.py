@@ -32,8 +32,8 @@ from amqp_broker.queue_types.declaration import (
     check_equivalent_queue,
     kind_name,
 )
-from amqp_broker.queue_types.queue_type import Declared
-from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type
+from amqp_broker.queue_types.queue_type import Declared, OwnWords
+from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
 from exchanges.bindings import EXCHANGE, QUEUE, Destination
@@ -142,11 +142,8 @@ class Declarations:
             declared = Declared(method.queue, vhost.name, method.durable, method.exclusive, method.auto_delete)
             QUEUE_TYPES[kind].check(declared)
             settings = QUEUE_TYPES[kind].read(method.arguments)
-        except UnsupportedQueueType as error:
-            raise ConnectionException(
-                ReplyCode.NOT_IMPLEMENTED,
-                f"queue type '{error}' of queue '{name}' in vhost '{vhost.name}' is not implemented yet; use 'classic'",
-            ) from None
+        except OwnWords as error:
+            raise precondition_failed(error.text) from None
         except WrongArgument as error:
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}' of queue type {error.queue_type}"
@@ -170,6 +167,7 @@ class Declarations:
     ) -> tuple[str, Queue | Wanted]:
         broker, vhost = self._broker, declarer.vhost
         self._check_queue_limits(vhost, name)
+        self._check_level(vhost, name, kind)
         broker.queues_created += 1
         if is_durable or broker.is_clustered:
             queue_type = broker.types[kind]
@@ -200,6 +198,14 @@ class Declarations:
             declarer.exclusive_queues[queue] = None
         return name, queue
 
+    def _check_level(self, vhost: VHost, name: str, kind: str) -> None:
+        level, since = self._broker.level, QUEUE_TYPES[kind].since
+        if level < since:
+            raise precondition_failed(
+                f"cannot declare queue '{name}' in vhost '{vhost.name}': queues of type {kind} can be had when all "
+                f"members of the cluster speak level {since}, and it is at level {level}: upgrade the others first"
+            )
+
     def _check_queue_limits(self, vhost: VHost, name: str) -> None:
         broker = self._broker
         if broker.queue_count >= broker.config.max_queues:
@@ -224,9 +230,9 @@ class Declarations:
         if self._look_up(vhost, name) is None:
             return 0, self._broker.unsettled_proposal()
         queue = self.find_queue(declarer, name)
-        if if_unused and queue.consumer_count():
+        if if_unused and queue.consumer_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
-        if if_empty and queue.message_count():
+        if if_empty and queue.message_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         return self.remove_queue(vhost, queue)
 

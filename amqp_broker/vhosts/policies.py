@@ -19,22 +19,15 @@ from typing import Final
 from amqp_broker.auth.patterns import NamePattern, PatternError
 from amqp_broker.metadata.entities import Policy
 from amqp_broker.metadata.metadata import Metadata
-from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE, PolicyKey, keys
+from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE, PolicyKey
 from amqp_broker.queue_types.register import QUEUE_TYPES
 
 EXCHANGES: Final = "exchanges"
-STREAM: Final = "streams"
-_OF_STREAMS: Final = (
-    "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
-    "stream-filter-size-bytes", "initial-cluster-size",
-)  # fmt: skip
-#: Kinds of queues that are not served yet, with what can be set on them: RabbitMQ's definitions have such policies.
-_LATER: Final[Mapping[str, Mapping[str, PolicyKey]]] = {STREAM: keys(*_OF_STREAMS)}
 
 
 def _queue_kinds() -> dict[str, Mapping[str, PolicyKey]]:
     """The kinds of queues in the words of apply-to, with what can be set on them."""
-    return {**{each.policy_kind: each.policy_keys for each in QUEUE_TYPES.values()}, **_LATER}
+    return {each.policy_kind: each.policy_keys for each in QUEUE_TYPES.values()}
 
 
 def kinds() -> tuple[str, ...]:

@@ -16,8 +16,7 @@ def test_the_type_that_is_asked_for() -> None:
     assert asked_type({}, "quorum") == "quorum"
     assert asked_type({"x-queue-type": "quorum"}, "classic") == "quorum"
     assert asked_type({"x-queue-type": b"classic"}, "quorum") == "classic"
-    with pytest.raises(UnsupportedQueueType, match="stream"):
-        asked_type({"x-queue-type": "stream"}, "classic")
+    assert asked_type({"x-queue-type": "stream"}, "classic") == "stream"
     for value in ("priority", 5):
         with pytest.raises(ArgumentError, match="x-queue-type"):
             asked_type({"x-queue-type": value}, "classic")
@@ -27,18 +26,19 @@ def test_a_type_is_registered_under_its_own_name() -> None:
     assert [(name, queue_type.name) for name, queue_type in QUEUE_TYPES.items()] == [
         ("classic", "classic"),
         ("quorum", "quorum"),
+        ("stream", "stream"),
     ]
 
 
 def test_a_type_of_a_newer_version_is_named() -> None:
-    with pytest.raises(UnsupportedQueueType, match="unknown queue type 'stream'; known are classic, quorum"):
-        type_named("stream")
+    with pytest.raises(UnsupportedQueueType, match="unknown queue type 'later'; known are classic, quorum, stream"):
+        type_named("later")
 
 
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(ValueError, match="a queue type 'classic' already"), register(QUEUE_TYPES["classic"]):
         pass
-    assert list(QUEUE_TYPES) == ["classic", "quorum"]
+    assert list(QUEUE_TYPES) == ["classic", "quorum", "stream"]
 
 
 class _Another(QueueType):
@@ -50,8 +50,8 @@ class _Another(QueueType):
 def test_a_type_that_is_registered_is_there_meanwhile() -> None:
     with register(_Another):
         assert type_named("another") is _Another
-        assert kinds() == ("classic_queues", "quorum_queues", "another_queues", "streams", "exchanges")
-    assert list(QUEUE_TYPES) == ["classic", "quorum"]
+        assert kinds() == ("classic_queues", "quorum_queues", "streams", "another_queues", "exchanges")
+    assert list(QUEUE_TYPES) == ["classic", "quorum", "stream"]
 
 
 def test_policies_apply_to_what_they_always_did() -> None:

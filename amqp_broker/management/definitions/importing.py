@@ -37,7 +37,6 @@ from amqp_broker.queue_types.queue_type import WrongProperty
 from amqp_broker.queue_types.register import (
     DEFAULT_TYPE,
     QUEUE_TYPES,
-    UnsupportedQueueType,
     asked_type,
     lives_in_groups,
 )
@@ -398,10 +397,15 @@ class Importer:
         default = DEFAULT_TYPE if record is None or auto_delete else record.default_queue_type
         try:
             type_name = asked_type(arguments, entry.text("type", default))
-        except (ArgumentError, UnsupportedQueueType):
+        except ArgumentError:
             type_name = str(arguments["x-queue-type"])
-        if type_name in QUEUE_TYPES:
+        level = self._state.level
+        if type_name in QUEUE_TYPES and QUEUE_TYPES[type_name].since <= level:
             return type_name
+        if type_name in QUEUE_TYPES:
+            since = QUEUE_TYPES[type_name].since
+            entry.error("type", f"'{type_name}' queues need a cluster at level {since}, and it is at level {level}: "
+                        "upgrade all members first")  # fmt: skip
         key = "arguments.x-queue-type" if "x-queue-type" in arguments else "type"
         entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(QUEUE_TYPES)} can")
 

@@ -135,7 +135,7 @@ class DeadLetterPublisher:
         before = journal.position
         receipt = self._receipt(queue, effect)
         was_sent = queue.publish_letter(effect.message, effect.reason, now, receipt)
-        if not was_sent and queue.quorum_settings.at_least_once:
+        if not was_sent and queue.wanted.at_least_once:
             self._again.append((now + RETRY_MS, effect))
             return
         position = int(journal.position) if journal.position != before else 0
@@ -144,7 +144,7 @@ class DeadLetterPublisher:
 
     @staticmethod
     def _receipt(queue: QuorumQueue, effect: DeadLettered) -> JointReceipt:
-        if queue.quorum_settings.at_least_once:
+        if queue.wanted.at_least_once:
             return JointReceipt()
         return LetterReceipt(LETTERS_OF + effect.queue_id.to_bytes(8, "big"), effect.letter)
 
@@ -155,7 +155,7 @@ class DeadLetterPublisher:
         if term != self._term:
             return
         if Refusal.UNKNOWN in refusals or (
-            queue.quorum_settings.at_least_once and any(each is Refusal.FULL for each in refusals)
+            queue.wanted.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
             self._again.append((self._clock.now + RETRY_MS, effect))
             self._group.touch()

@@ -37,6 +37,8 @@ cdef class QueueGroup(CommandSink):
     cdef dict _opened
     cdef dict _ended
     cdef dict _watchers
+    cdef dict _growing
+    cdef list _filling
     cdef object _timed
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
@@ -48,7 +50,7 @@ cdef class QueueGroup(CommandSink):
     cdef bint _awaits_disk(self) except -1
     @cython.locals(machine=QueueGroupMachine, effects=list, outcomes=list, before=Py_ssize_t)
     cpdef void absorb(self, long long now) except *
-    @cython.locals(batches=list)
+    @cython.locals(batches=list, filling=list)
     cpdef void end_turn(self, long long now) except *
     cdef bint _let_settling_rest(self, long long now) except -1
     cdef bint _send(self, object leader, bytes batch, long long now) except -1

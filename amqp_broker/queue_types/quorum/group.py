@@ -1,4 +1,4 @@
-"""QueueGroup: one group of quorum queues on this node: its machine, this node's stream of commands, and who waits.
+"""QueueGroup: one group of queues on this node: its machine, this node's stream of commands, and who waits.
 
     proxies -> submit -> OwnStream -> end_turn -> the leader proposes (this node, or the one that gets the batch)
     ... -> committed -> QueueGroupMachine.apply -> absorb: deliveries, answers, receipts
@@ -34,13 +34,12 @@ from queues.quorum.commands import (
     DropQueue,
     Enqueue,
     NodeDown,
-    OpenQueue,
     Settle,
     Tick,
     encode_leader_batch,
     origin_of,
 )
-from queues.quorum.effects import DeadLettered, Discarded, Effect, Gone, QueueGone, QueueOpened, Refusal, SessionClosed
+from queues.quorum.effects import DeadLettered, Discarded, Effect, Gone, Grown, QueueGone, QueueOpened, Refusal, SessionClosed
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
@@ -108,6 +107,27 @@ class GroupHost(Protocol):
         """Delete a queue for good: nobody needs it any more."""
 
 
+class GroupQueue(Protocol):
+    """A queue of a group as this node has it, of whatever type. wanted: the settings that its log should have.
+    is_prepared: nothing has to be done before its first command."""
+
+    queue_id: int
+    name: str
+    declaration: QueueDeclaration
+    is_prepared: bool
+    wanted: object
+
+    def open_command(self) -> Command:
+        """Makes it in the log, or gives it the settings that are wanted."""
+
+
+class Filling(Protocol):
+    """Puts what comes in a turn into one command."""
+
+    def seal(self) -> None:
+        """The turn is over: submit it."""
+
+
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id."""
 
@@ -118,7 +138,7 @@ class QueueGroup(CommandSink):
         super().__init__()
         self.group_id = raft.group_id
         self.clock = groups.clock
-        self.queues: dict[int, QuorumQueue] = {}
+        self.queues: dict[int, Any] = {}  # GroupQueues
         self.pager = pager
         self.machine = machine
         self.raft = raft
@@ -149,6 +169,8 @@ class QueueGroup(CommandSink):
         self._opened: dict[int, None] = {}
         self._ended: dict[int, None] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
+        self._growing: dict[int, Callable[[], None]] = {}
+        self._filling: list[Filling] = []
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
 
     def _session_above(self, newest: int, now: int) -> int:
@@ -183,20 +205,20 @@ class QueueGroup(CommandSink):
         self.add_queue(queue)
         return queue
 
-    def add_queue(self, queue: QuorumQueue) -> None:
+    def add_queue(self, queue: GroupQueue) -> None:
         """The same, for a queue that was made elsewhere."""
         self.queues[queue.queue_id] = queue
         self._opened[queue.queue_id] = None
         self._groups.activate()
         self.settings_changed(queue)
 
-    def settings_changed(self, queue: QuorumQueue) -> None:
+    def settings_changed(self, queue: GroupQueue) -> None:
         """The leader sees to it that the log has the present settings."""
         if self.raft.is_leader:
             self._unreconciled[queue.queue_id] = None
             self._groups.touch(self.group_id)
 
-    def forget_queue(self, queue: QuorumQueue) -> None:
+    def forget_queue(self, queue: GroupQueue) -> None:
         """This node has no use for the queue any more. The log keeps it until its end is committed (`queue_deleted`):
         nobody is to lose what is in it because of a deletion that never was."""
         self.queues.pop(queue.queue_id, None)
@@ -238,6 +260,11 @@ class QueueGroup(CommandSink):
 
     def touch(self) -> None:
         """See CommandSink."""
+        self._groups.touch(self.group_id)
+
+    def fill(self, filling: Filling) -> None:
+        """It has something in this turn, and is told when the turn is over."""
+        self._filling.append(filling)
         self._groups.touch(self.group_id)
 
     def new_consumer(self) -> int:
@@ -323,6 +350,12 @@ class QueueGroup(CommandSink):
         self._watchers[queue_id] = wake
         self._groups.touch(self.group_id)
 
+    def tell_growth(self, queue_id: int, wake: Callable[[], None] | None) -> None:
+        """Call `wake` whenever a stream has more, None for not any more."""
+        self._growing.pop(queue_id, None)
+        if wake is not None:
+            self._growing[queue_id] = wake
+
     def _wake_watchers(self) -> None:
         for queue_id, wake in list(self._watchers.items()):
             figures = self.machine.statistics(queue_id)
@@ -332,7 +365,11 @@ class QueueGroup(CommandSink):
 
     def other_effect(self, effect: Effect) -> None:
         """See CommandSink."""
-        if isinstance(effect, DeadLettered):
+        if isinstance(effect, Grown):
+            wake = self._growing.get(effect.queue_id)
+            if wake is not None:
+                wake()
+        elif isinstance(effect, DeadLettered):
             self.letters.note(effect)
         elif isinstance(effect, Discarded):
             queue = self.queues.get(effect.queue_id)
@@ -400,6 +437,10 @@ class QueueGroup(CommandSink):
         """What the turn has to say to the group is proposed, or goes to the leader."""
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
+        if self._filling:
+            filling, self._filling = self._filling, []
+            for each in filling:
+                each.seal()
         if not self._let_settling_rest(now):
             self.flush()
         self._groups.served(self.group_id)
@@ -516,9 +557,9 @@ class QueueGroup(CommandSink):
                 self.drop(queue_id)
                 present = None
             if queue is not None:
-                if present != queue.quorum_settings:
+                if present != queue.wanted:
                     queue.is_prepared = True
-                    self.submit(OpenQueue(queue_id, queue.quorum_settings))
+                    self.submit(queue.open_command())
             elif present is not None and self.is_forgotten(queue_id):
                 self.drop(queue_id)
 

@@ -57,7 +57,7 @@ class QuorumQueue(QueueProxy):
         self._take_settings(find_settings())
 
     def _take_settings(self, settings: QuorumSettings) -> None:
-        self.quorum_settings = settings
+        self.wanted = settings
         self.settings = settings.arguments
         self.knows_message_ids = settings.deduplication_window > 0
         self.refuses_get = settings.arguments.single_active_consumer
@@ -65,7 +65,7 @@ class QuorumQueue(QueueProxy):
     def policy_changed(self) -> None:
         """A policy of its virtual host was changed."""
         settings = self._find_settings()
-        if settings != self.quorum_settings:
+        if settings != self.wanted:
             self._take_settings(settings)
             self.group.settings_changed(self)
 
@@ -77,7 +77,11 @@ class QuorumQueue(QueueProxy):
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
         self.is_prepared = True
         if self.group.machine.settings_of(self.queue_id) is None:
-            self.group.submit(OpenQueue(self.queue_id, self.quorum_settings))
+            self.group.submit(self.open_command())
+
+    def open_command(self) -> OpenQueue:
+        """See GroupQueue."""
+        return OpenQueue(self.queue_id, self.wanted)
 
     def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""

@@ -338,7 +338,8 @@ USER = {"name": "new", "tags": []}
         ),
         ("queues", {**QUEUE, "arguments": {"n": 2**64}}, r"queues\[0\].arguments.n: "),
         ("queues", {**QUEUE, "arguments_raw": "x"}, r"queues\[0\].arguments_raw: it is not the base64"),
-        ("queues", {**QUEUE, "type": "stream"}, r"queues\[0\].type: 'stream' queues cannot be had"),
+        ("queues", {**QUEUE, "type": "later"}, r"queues\[0\].type: 'later' queues cannot be had"),
+        ("queues", {**QUEUE, "type": "stream"}, r"queues\[0\].type: 'stream' queues need a cluster at level 2, and it is"),
         (
             "queues",
             {**QUEUE, "type": "quorum", "auto_delete": True},
@@ -351,8 +352,8 @@ USER = {"name": "new", "tags": []}
         ),
         (
             "queues",
-            {**QUEUE, "arguments": {"x-queue-type": "stream"}},
-            r"queues\[0\].arguments.x-queue-type: 'stream' queues cannot be had",
+            {**QUEUE, "arguments": {"x-queue-type": "later"}},
+            r"queues\[0\].arguments.x-queue-type: 'later' queues cannot be had",
         ),
         (
             "exchanges",
@@ -413,8 +414,8 @@ USER = {"name": "new", "tags": []}
         ("vhosts", {"name": "x", "metadata": {"tags": 5}}, r"vhosts\[0\].metadata.tags: 5 is neither"),
         (
             "vhosts",
-            {"name": "x", "default_queue_type": "stream"},
-            r"vhosts\[0\].default_queue_type: 'stream' must be one of classic, quorum",
+            {"name": "x", "default_queue_type": "later"},
+            r"vhosts\[0\].default_queue_type: 'later' must be one of classic, quorum, stream",
         ),
         ("permissions", {"user": "x", "vhost": "v"}, r"permissions\[0\].user: there is no user 'x'"),
         ("permissions", {"user": "u", "vhost": "v"}, r"permissions\[0\].configure: a string is missing"),

@@ -1,0 +1,183 @@
+"""What a stream's arguments (x-...) and the policies on it mean: StreamSettings.
+
+A policy wins over the argument, or a stream could never keep more than it was declared with. The texts of refusals are
+RabbitMQ's, Erlang's terms among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from amqp_broker.protocol.fields import KIND_NAMES, Table
+from amqp_broker.queue_types.queue_type import Definition, OwnWords
+from queues.arguments import ArgumentError, QueueArguments, WrongArgument
+from queues.stream.settings import FILTER_BYTES, SEGMENT_BYTES, StreamSettings
+
+#: RabbitMQ's limits.
+MOST_SEGMENT_BYTES: Final = 3_000_000_000
+MOST_FILTER_BYTES: Final = 255
+#: In texts, where an argument is of another type.
+RABBITMQ_NAME: Final = "rabbit_stream_queue"
+
+_MAX_LENGTH: Final = "x-max-length-bytes"
+_MAX_AGE: Final = "x-max-age"
+_SEGMENT: Final = "x-stream-max-segment-size-bytes"
+_FILTER: Final = "x-stream-filter-size-bytes"
+_MEMBERS: Final = "x-initial-cluster-size"
+_LOCATOR: Final = "x-queue-leader-locator"
+#: By which declarations are compared, besides what other types have too.
+OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR)
+
+_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
+#: Arguments that other types of queues have.
+_OF_OTHER_TYPES: Final = (
+    "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
+    "x-max-length", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-max-priority", "x-overflow", "x-queue-mode",
+    "x-queue-version", "x-queue-master-locator", "x-single-active-consumer", "x-delivery-limit",
+    "x-quorum-initial-group-size", "x-message-deduplication", "x-deduplication-ttl", "x-consumer-timeout",
+    "x-lease-expires",
+)  # fmt: skip
+
+_SECOND: Final = 1000
+#: Of ages, milliseconds; a year and a month are always as long.
+_UNITS: Final = {
+    "Y": 365 * 86_400 * _SECOND,
+    "M": 30 * 86_400 * _SECOND,
+    "D": 86_400 * _SECOND,
+    "h": 3600 * _SECOND,
+    "m": 60 * _SECOND,
+    "s": _SECOND,
+}
+_AGE: Final = re.compile(r"0*([1-9][0-9]{0,18})([YMDhms])", re.ASCII)
+#: Nothing is older than time itself: what is longer is cut. Milliseconds.
+_LONGEST_AGE: Final = 1 << 62
+
+
+def age_of(text: str) -> int | None:
+    """Of "7D", the milliseconds; None where it is no age: a number above 0 and one of Y M D h m s."""
+    found = _AGE.fullmatch(text)
+    return min(int(found[1]) * _UNITS[found[2]], _LONGEST_AGE) if found is not None else None
+
+
+def parse_stream_arguments(
+    arguments: Mapping[str, object], policy: Definition = None, operator_policy: Definition = None
+) -> StreamSettings:
+    """The settings in force. Raises ArgumentError, OwnWords, WrongArgument; unknown names are ignored. The definitions
+    of the policies have been checked before."""
+    said = _read(arguments)
+    for definition in (policy, operator_policy):
+        for key, (name, _) in _READERS.items():
+            value = (definition or {}).get(key.removeprefix("x-"))
+            if value is not None and name is not None:
+                said[name] = _of_policy(key, value)
+    if policy and operator_policy and "max-length-bytes" in policy and "max-length-bytes" in operator_policy:
+        said["max_length_bytes"] = min(_number(policy), _number(operator_policy))
+    return StreamSettings(**said)  # type: ignore[arg-type]
+
+
+def as_queue_arguments(settings: StreamSettings) -> QueueArguments:
+    """What of it all queues have."""
+    return QueueArguments(max_length_bytes=settings.max_length_bytes)
+
+
+def _read(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The fields of StreamSettings that the arguments set."""
+    for key in arguments:
+        if key in _OF_OTHER_TYPES:
+            raise WrongArgument(key, RABBITMQ_NAME)
+    said: dict[str, object] = {}
+    for key, (name, check) in _READERS.items():
+        if key in arguments:
+            value = check(arguments, key)
+            if name is not None:
+                said[name] = value
+    return said
+
+
+def _of_policy(key: str, value: object) -> object:
+    if key == _MAX_AGE:
+        return age_of(str(value))
+    return min(int(str(value)), MOST_SEGMENT_BYTES) if key == _SEGMENT else value
+
+
+def _number(definition: Mapping[str, object]) -> int:
+    return int(str(definition["max-length-bytes"]))
+
+
+def kind_of(arguments: Mapping[str, object], key: str) -> str:
+    """The type of a value, as RabbitMQ's texts call it."""
+    table = arguments if isinstance(arguments, Table) else Table({key: arguments[key]})
+    return KIND_NAMES.get(table.kind(key), "unknown")
+
+
+def _integer(arguments: Mapping[str, object], key: str) -> int:
+    value = arguments[key]
+    if not isinstance(value, int) or isinstance(value, bool) or kind_of(arguments, key) == "timestamp":
+        raise ArgumentError(key, f'"expected integer, got {kind_of(arguments, key)}"')
+    if value < 0:
+        raise ArgumentError(key, f"{{value_negative,{value}}}")
+    return int(value)
+
+
+def _text(arguments: Mapping[str, object], key: str) -> str:
+    value = arguments[key]
+    if isinstance(value, str):
+        return str(value)
+    if kind_of(arguments, key) == "longstr":  # octets that are no UTF-8
+        return ""
+    raise ArgumentError(key, f"{{unacceptable_type,{kind_of(arguments, key)}}}")
+
+
+def _age(arguments: Mapping[str, object], key: str) -> int:
+    age = age_of(_text(arguments, key))
+    if age is None:
+        raise ArgumentError(key, "invalid_max_age")
+    return age
+
+
+def _segment(arguments: Mapping[str, object], key: str) -> int:
+    size = _integer(arguments, key)
+    if size > MOST_SEGMENT_BYTES:
+        raise OwnWords(key, f"Exceeded max value for {key}")
+    return size
+
+
+def _filter(arguments: Mapping[str, object], key: str) -> int:
+    try:
+        size = _integer(arguments, key)
+    except ArgumentError as error:
+        what = "value" if "negative" in error.reason else "type"
+        raise OwnWords(key, f"Invalid {what} for {key}") from None
+    if not FILTER_BYTES <= size <= MOST_FILTER_BYTES:
+        raise OwnWords(key, f"Invalid value for {key}")
+    return size
+
+
+def _members(arguments: Mapping[str, object], key: str) -> int:
+    """Every node has a copy; the number is checked."""
+    count = _integer(arguments, key)
+    if not count:
+        raise ArgumentError(key, "{value_zero,0}")
+    return count
+
+
+def _locator(arguments: Mapping[str, object], key: str) -> str:
+    text = _text(arguments, key)
+    if text not in _LOCATORS:
+        raise ArgumentError(key, "invalid_queue_locator_arg")
+    return text
+
+
+_Check = Callable[[Mapping[str, object], str], object]
+#: By argument: the field of StreamSettings, and what reads it. In the order in which they are looked at.
+_READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
+    _MAX_LENGTH: ("max_length_bytes", _integer),
+    _MAX_AGE: ("max_age", _age),
+    _SEGMENT: ("segment_bytes", _segment),
+    _FILTER: ("filter_bytes", _filter),
+    _MEMBERS: (None, _members),
+    _LOCATOR: (None, _locator),
+}
+assert SEGMENT_BYTES <= MOST_SEGMENT_BYTES

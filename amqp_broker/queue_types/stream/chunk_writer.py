@@ -1,0 +1,123 @@
+"""ChunkWriter: what the clients of this node publish to a stream in a turn becomes one chunk, which is one command.
+
+    publish -> packed at once -> end of the turn, or 256 KiB: sealed -> AppendChunk -> ... -> applied -> all receipts
+
+Applied is committed: a majority of the members has the chunk on its disks.
+
+Invariants:
+1. Messages are in the stream in the order in which they were published here.
+2. Every receipt of a chunk is complete once, with what became of the chunk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.messages.facts import MessageFacts, without_header
+from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
+from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
+from amqp_broker.queue_types.stream.filters import VALUE, value_hash, value_of
+from queues.message import Message
+from queues.outcomes import PublishOutcome
+from queues.quorum.effects import Refusal
+from queues.quorum.session import BATCH_BYTES
+from queues.stream.chunk import ChunkBuilder
+from queues.stream.commands import AppendChunk
+from queues.stream.record import OFFSET_HEADER
+from queues.write_group import WriteGroup
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.stream.queue import StreamQueue
+
+#: A chunk is sealed when its records have so many octets.
+CHUNK_BYTES = BATCH_BYTES
+#: The octet with the flag "there are headers" in a content header frame.
+_FLAGS_AT = 19
+_HAS_HEADERS = 0x20
+#: What headers that mean something here begin with, as fields of a table: two of a stream, and a producer's name.
+_STREAM_KEY = b"x-stream-"
+_PRODUCER_KEY = b"\x0dx-producer-id"
+_TAKEN: int = PublishOutcome.TAKEN
+
+
+class _ChunkReceipt(Receipt):
+    """Of a chunk: everybody's who waits for one of its messages."""
+
+    def __init__(self, receipts: list[Receipt]) -> None:
+        self._receipts = receipts
+
+    def expect(self) -> None:
+        """One command: the AppendChunk."""
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """It is applied, or was refused."""
+        for receipt in self._receipts:
+            receipt.complete(refusal)
+
+
+class ChunkWriter(WriteGroup):
+    """Of one stream on this node."""
+
+    is_local = False
+
+    def __init__(self, queue: StreamQueue, group: QueueGroup, filter_bytes: int) -> None:
+        self._queue = queue
+        self._group = group
+        self._builder = ChunkBuilder(filter_bytes)
+        self._receipts: list[Receipt] = []
+
+    def resize_filter(self, filter_bytes: int) -> None:
+        """Chunks to come have filters of this size."""
+        self.seal()
+        self._builder = ChunkBuilder(filter_bytes)
+
+    def publish(
+        self, message: Message, queues: list[Any], receipt: Receipt | None, is_again: bool, now: int
+    ) -> int:
+        """See WriteGroup: `queues` is the one stream. One that comes back is no duplicate but of itself."""
+        builder = self._builder
+        if not builder.records:
+            self._group.fill(self)
+        content = message.content
+        has_headers = content[_FLAGS_AT] & _HAS_HEADERS
+        if has_headers and content.find(_STREAM_KEY, _FLAGS_AT, message.header_end) >= 0:
+            self._add_with_headers(message)
+        else:
+            builder.add(message, 0, 0)
+        if is_again:
+            if isinstance(receipt, LetterReceipt):
+                builder.produced(receipt.sender, receipt.number)
+        elif has_headers and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0:
+            marked = marked_enqueue((), message, False)
+            if marked.producer:
+                builder.produced(marked.producer, marked.sequence)
+        if receipt is not None:
+            receipt.expect()
+            self._receipts.append(receipt)
+        if builder.octets >= CHUNK_BYTES:
+            self.seal()
+        return _TAKEN
+
+    def _add_with_headers(self, message: Message) -> None:
+        """A message with headers that a stream looks at: a value to filter by, and an offset that is not its own."""
+        value = value_of(message)
+        message = without_header(message, MessageFacts(message), OFFSET_HEADER)
+        self._builder.add(message, 0, value_hash(value) if value is not None else 0)
+
+    def seal(self) -> None:
+        """The chunk is whole: it goes to the log."""
+        if not self._builder.records:
+            return
+        octets = self._builder.seal()
+        receipts, self._receipts = self._receipts, []
+        if self._queue.is_deleted:
+            for receipt in receipts:
+                receipt.complete(Refusal.NO_QUEUE)
+            return
+        self._queue.prepare()
+        self._group.submit(AppendChunk(self._queue.queue_id, octets), _ChunkReceipt(receipts) if receipts else None)
+
+
+assert VALUE.encode().startswith(_STREAM_KEY)
+assert OFFSET_HEADER.encode().startswith(_STREAM_KEY)

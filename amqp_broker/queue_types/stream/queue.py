@@ -1,0 +1,283 @@
+"""StreamQueue: a stream as the channels of this node see it. It lies in the log of a queue group.
+
+    publish -> ChunkWriter -> the group
+    Grown, credit -> readers that may have something -> a job of the background: StreamReader.serve
+
+Every node of the cluster is a member of the group: whoever reads does so here, from this node's copy, and the log knows
+nothing of it.
+
+Invariants:
+1. `readers` has exactly the consumers of this node that have not ended.
+2. Whoever may have something to do is in `_late`, for which a job of the background is under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
+from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arguments
+from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
+from amqp_broker.queue_types.stream.filters import parse_filter
+from amqp_broker.queue_types.stream.offsets import parse_offset
+from amqp_broker.queue_types.stream.reader import StreamReader
+from queues.arguments import ArgumentError
+from queues.message import Message
+from queues.queue import Done, Fetched, Queue, Tallied
+from queues.stream.commands import OpenStream
+from queues.stream.settings import StreamSettings
+from queues.sums import QueueSums
+
+if TYPE_CHECKING:
+    from amqp_broker.channel.consumer import ChannelConsumer
+    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.receipts import Receipt
+    from queues.consumer import Consumer
+    from queues.stream.log import Stored
+    from queues.stream.stream import Stream
+
+#: What a consumer cannot ask of a stream (RabbitMQ's).
+_NOT_OF_STREAMS = ("x-priority", "x-cancel-on-ha-failover")
+
+
+class StreamQueue(Queue):
+    """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
+    of this node were given, and acknowledged. addresses: of messages that were made, to be shared."""
+
+    keeps_messages = True
+    #: Of transactions: what is published twice because of a crash is there twice.
+    recognises_producers = False
+
+    def __init__(
+        self, declaration: QueueDeclaration, queue_id: int, group: QueueGroup, find_settings: Callable[[], StreamSettings]
+    ) -> None:
+        self.group = group
+        self.is_prepared = False
+        self.wanted = find_settings()
+        self.writer = ChunkWriter(self, group, self.wanted.filter_bytes)
+        super().__init__(declaration.name, queue_id, True, self.writer)
+        self.declaration = declaration
+        self.settings = as_queue_arguments(self.wanted)
+        self.readers: dict[Consumer, StreamReader] = {}
+        self.counts = QueueSums()
+        self.addresses = group.pager.addresses
+        self._find_settings = find_settings
+        self._late: deque[StreamReader] = deque()
+        self._is_serving = False
+        self._recent: Stored | None = None
+
+    # -- its log -------------------------------------------------------------------------------------------------------
+
+    def policy_changed(self) -> None:
+        """A policy of its virtual host was changed."""
+        settings = self._find_settings()
+        if settings != self.wanted:
+            if settings.filter_bytes != self.wanted.filter_bytes:
+                self.writer.resize_filter(settings.filter_bytes)
+            self.wanted = settings
+            self.settings = as_queue_arguments(settings)
+            self.group.settings_changed(self)
+
+    def open_command(self) -> OpenStream:
+        """What makes it in the log, or gives it other settings."""
+        return OpenStream(self.queue_id, self.wanted)
+
+    def prepare(self) -> None:
+        """Before a command of this node: it comes behind one that makes the stream, should nobody have made it yet."""
+        if not self.is_prepared:
+            self.is_prepared = True
+            if self.group.machine.settings_of(self.queue_id) is None:
+                self.group.submit(self.open_command())
+
+    def stream(self) -> Stream | None:
+        """What its log has made of it, as far as this node has applied it. Not to be kept: an install replaces it."""
+        return self.group.machine.stream(self.queue_id)
+
+    def chunk_at(self, stream: Stream, offset: int) -> Stored | None:
+        """The chunk with this offset, None at the end. Of readers at the same place one looks for it."""
+        recent = self._recent
+        if recent is not None and recent.first <= offset < recent.next:
+            return recent
+        self._recent = found = stream.log.chunk_at(offset)
+        return found
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+
+    def message_count(self) -> int:
+        """How many messages it has."""
+        stream = self.stream()
+        return stream.next - stream.first if stream is not None else 0
+
+    def unacked_count(self) -> int:
+        """See Queue: they are in the stream whether or not somebody has acknowledged them."""
+        return 0
+
+    def leased_count(self) -> int:
+        """See Queue."""
+        return 0
+
+    def consumer_count(self) -> int:
+        """See Queue: of this node; of those of others nobody knows."""
+        return len(self.readers)
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue: the node that leads its group counts it."""
+        stream = self.stream()
+        if stream is not None and self.group.raft.is_leader:
+            sums.add_held(stream.next - stream.first, stream.log.octets, 0, 0)
+        sums.add_held(0, 0, 0, len(self.readers))
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        self.add_gets(sums)
+        sums.delivered += self.counts.delivered
+        sums.acked += self.counts.acked
+        sums.delivering += 1
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
+        """See Queue."""
+        return self.writer.publish(message, [self], receipt, is_again, now)
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def consume(self, consumer: ChannelConsumer, then: Done) -> None:
+        """See Queue."""
+        try:
+            reader = self._reader_for(consumer)
+        except (AmqpException, ArgumentError) as error:
+            then(error if isinstance(error, AmqpException) else precondition_failed(
+                f"invalid arg '{error.key}' for {self._title}: {error.reason}"
+            ))
+            return
+        consumer.queue = self
+        self.had_consumers = True
+        self.readers[consumer] = reader
+        self.group.tell_growth(self.queue_id, self._grown)
+        then(None)
+
+    def _reader_for(self, consumer: ChannelConsumer) -> StreamReader:
+        """In the order in which RabbitMQ looks. Raises AmqpException, ArgumentError."""
+        arguments = consumer.arguments if consumer.arguments is not None else {}
+        for key in _NOT_OF_STREAMS:
+            if key in arguments:
+                raise precondition_failed(f"invalid arg '{key}' for {self._title} of queue type {RABBITMQ_NAME}")
+        if not consumer.prefetch:
+            raise precondition_failed(f"consumer prefetch count is not set for '{self._title}'")
+        if consumer.no_ack:
+            raise self._not_implemented(f"automatic acknowledgement not supported by stream queues {self._title}")
+        if consumer.channel.prefetch:
+            raise self._not_implemented(f"{self._title} does not support global qos")
+        return StreamReader(self, consumer, parse_offset(arguments), parse_filter(arguments))
+
+    @property
+    def _title(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
+
+    @staticmethod
+    def _not_implemented(text: str) -> ConnectionException:
+        return ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """See Queue."""
+        reader = self.readers.pop(consumer, None)
+        if reader is not None:
+            reader.is_ended = True
+            if not self.readers:
+                self._forget_readers()
+
+    def _forget_readers(self) -> None:
+        self.group.tell_growth(self.queue_id, None)
+        self._late.clear()
+        self._recent = None
+
+    def is_abandoned(self) -> bool:
+        """See Queue: it never goes with its consumers."""
+        return False
+
+    def credit_returned(self, consumer: Consumer) -> int:
+        """See Queue."""
+        reader = self.readers.get(consumer)
+        consumer.is_waiting = True
+        if reader is not None:
+            self._serve_later(reader)
+        return 0
+
+    def dispatch(self, now: int) -> int:
+        """See Queue: whoever has credit is served behind this, with all the credit that the turn brings."""
+        return 0
+
+    def _grown(self) -> None:
+        """The log has more."""
+        for consumer, reader in self.readers.items():
+            if consumer.is_waiting:
+                self._serve_later(reader)
+
+    def _serve_later(self, reader: StreamReader) -> None:
+        if not reader.is_late:
+            reader.is_late = True
+            self._late.append(reader)
+            if not self._is_serving:
+                self._is_serving = True
+                self.group.host.background.add(self._serve_some)
+
+    def _serve_some(self, now: int) -> bool:
+        """A slice: those who are late, in turns."""
+        room = self.group.host.background.slice
+        late = self._late
+        while late and room > 0:
+            reader = late.popleft()
+            reader.is_late = False
+            if not reader.is_ended:
+                room = reader.serve(room, now)
+                if room <= 0 and not reader.is_ended:
+                    self._serve_later(reader)
+        self._is_serving = bool(late)
+        return self._is_serving
+
+    # -- settling: credit, which the channel gives ---------------------------------------------------------------------
+
+    def ack(self, delivery: Any) -> int:
+        """See Queue."""
+        self.counts.acked += 1
+        return 0
+
+    def reject(self, delivery: Any, now: int) -> int:
+        """See Queue."""
+        return 0
+
+    def put_back(self, deliveries: list[Any], now: int) -> int:
+        """See Queue."""
+        return 0
+
+    def take_back(self, deliveries: list[Any], now: int) -> None:
+        """See Queue: nobody fetches from a stream."""
+
+    # -- what a stream does not do -------------------------------------------------------------------------------------
+
+    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
+        """See Queue."""
+        then(self._not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
+
+    def clear(self, then: Tallied) -> None:
+        """See Queue."""
+        then(self._not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def delete(self) -> int:
+        """The stream is no more: its consumers here are cancelled. Nobody is told how many messages it had."""
+        self.writer.seal()
+        self.is_deleted = True
+        readers, self.readers = self.readers, {}
+        self._forget_readers()
+        for consumer, reader in readers.items():
+            reader.is_ended = True
+            consumer.on_queue_gone()
+        self.group.forget_queue(self)
+        return 0
