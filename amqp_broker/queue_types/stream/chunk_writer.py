@@ -91,7 +91,7 @@ class ChunkWriter(WriteGroup):
         elif has_headers and content.find(_PRODUCER_KEY, _FLAGS_AT, message.header_end) >= 0:
             marked = marked_enqueue((), message, False)
             if marked.producer:
-                builder.produced(marked.producer, marked.sequence)
+                builder.produced(marked.producer, marked.producer_sequence)
         if receipt is not None:
             receipt.expect()
             self._receipts.append(receipt)
