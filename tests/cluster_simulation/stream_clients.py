@@ -168,7 +168,7 @@ class StreamConsumer(StreamClient):
         """See StreamClient."""
         self._unsettled = []
         self._is_consuming = False
-        self._prefetch = self.world.chance.choice([1, 3, 50])
+        self._prefetch = 500 if self.world.is_calm else self.world.chance.choice([1, 3, 50])
         self._send(channel, methods.BasicQos(0, self._prefetch, False), self._ask("qos"))
 
     def act(self) -> None:
