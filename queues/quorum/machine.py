@@ -71,7 +71,7 @@ class QueueGroupMachine:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
         execution = self._execution
         named = sum([name_places(queue, self.pager) for queue in execution.state.queues.values()])
-        named += name_streams(execution.state.streams.values())
+        named += name_streams(execution.state.streams.values(), self.pager.page_bytes)
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
         self._places.checkpoint_captured(dropped, named)

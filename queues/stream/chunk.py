@@ -17,20 +17,24 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
+
+import cython
 
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.quorum.reader import Malformed
 from queues.stream.bloom import Bloom
-from queues.stream.record import check_record, filter_hash_of, next_record, put_record
+
+if not cython.compiled:
+    from amqp_broker.octets.buffer import get_u32
+    from queues.stream.record import check_record, filter_hash_of, next_record, put_record
 
 VERSION = 1
 _HAS_FILTER = 1
 _HEAD = struct.Struct(">BBHHLLL")
 HEAD_BYTES = _HEAD.size
-_LENGTH = struct.Struct(">L")
 _RUN = struct.Struct(">QLL")
 #: A record's octets before its address, and the two octets that an address has at least, and its end.
 _LEAST_RECORD = 24
@@ -134,14 +138,14 @@ class Chunk:
 
     def check(self) -> None:
         """Whether its records fill it and count as they should: of what comes from elsewhere. Raises Malformed."""
-        octets, at = self.octets, self.start
+        octets, at, end = self.octets, self.start, self.end
         for number in range(self.records):
-            if at + _LEAST_RECORD > self.end or _LENGTH.unpack_from(octets, at + 4)[0] != number:
+            if at + _LEAST_RECORD > end or get_u32(octets, at + 4) != number:
                 raise Malformed(f"record {number} of a chunk is not where it should be")
-            check_record(octets, at, self.end)
+            check_record(octets, at, end)
             at = next_record(octets, at)
-        if at != self.end:
-            raise Malformed(f"{self.end - at} octets behind the last record of a chunk")
+        if at != end:
+            raise Malformed(f"{end - at} octets behind the last record of a chunk")
         free = 0
         for run in self.runs:
             if run.record < free or not run.records or run.record + run.records > self.records:
@@ -156,7 +160,8 @@ class Chunk:
             at = next_record(self.octets, at)
 
     def without(self, dropped: Iterable[Run], filter_bytes: int) -> bytes | None:
-        """The chunk without the records of these runs, packed anew; None if nothing is left."""
+        """The chunk without the records of these runs, each the beginning of one of its own, packed anew; None if
+        nothing is left."""
         gone = {number for run in dropped for number in range(run.record, run.record + run.records)}
         packed = bytearray()
         numbers: dict[int, int] = {}
@@ -164,17 +169,26 @@ class Chunk:
         for number, at in enumerate(self.places()):
             if number in gone:
                 continue
-            record = bytearray(self.octets[at : next_record(self.octets, at)])
-            _LENGTH.pack_into(record, 4, len(numbers))
+            packed += self.octets[at : at + 4]
+            packed += len(numbers).to_bytes(4, "big")
+            packed += self.octets[at + 8 : next_record(self.octets, at)]
             numbers[number] = len(numbers)
-            packed += record
             if value := filter_hash_of(self.octets, at):
                 values[value] = None
         if not numbers:
             return None
-        runs = [run._replace(record=numbers[run.record]) for run in self.runs if run.record in numbers]
+        rests = [_rest_of(run, gone) for run in self.runs]
+        runs = [rest._replace(record=numbers[rest.record]) for rest in rests if rest.records]
         found = Bloom.of(values, filter_bytes).octets if values else b""
         return encode_chunk(found, runs, len(numbers), bytes(packed))
+
+
+def _rest_of(run: Run, gone: Container[int]) -> Run:
+    """What is left of a run whose beginning is gone."""
+    lost = 0
+    while lost < run.records and run.record + lost in gone:
+        lost += 1
+    return Run(run.producer, run.sequence + lost, run.record + lost, run.records - lost)
 
 
 def _read_runs(octets: bytes, at: int, count: int) -> tuple[list[Run], int]:

@@ -80,11 +80,14 @@ def _put_hold(buffer: Buffer, command: HoldStream) -> None:
 def _get_append(reader: Reader) -> AppendChunk:
     command = AppendChunk(reader.u64(), reader.rest())
     try:
-        Chunk(command.chunk).check()
+        chunk = Chunk(command.chunk)
+        chunk.check()
     except Malformed:
         raise
     except ValueError as error:
         raise reader.fail(str(error)) from None
+    if chunk.end != len(command.chunk):
+        raise reader.fail(f"a chunk of {len(command.chunk)} octets ends at {chunk.end}")
     return command
 
 

@@ -134,9 +134,11 @@ class StreamReader:
         for _ in range(reader.count(24)):
             stream.marks.marks.append(Mark(reader.u64(), reader.u64(), reader.u64()))
         for _ in range(reader.count(17)):
-            stream.producers[reader.short()] = Published(reader.u64(), reader.u64())
+            producer = reader.short()
+            stream.producers[producer] = Published(reader.u64(), reader.u64())
         for _ in range(reader.count(17)):
-            stream.holds[reader.name()] = Hold(reader.u64(), reader.u64())
+            name = reader.name()
+            stream.holds[name] = Hold(reader.u64(), reader.u64())
 
     def add_to(self, state: StreamsState) -> None:
         """The stream is whole."""

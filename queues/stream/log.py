@@ -1,6 +1,6 @@
 """StreamLog: the chunks of one stream on one member, by offset: the newest in RAM, the others in pages of the node.
 
-    append -> the tail -> (256 KiB) a page, on the disk at once -> warm: still in RAM -> cold: on the disk alone
+    append -> the tail -> (page_bytes) a page, on the disk at once -> warm: still in RAM -> cold: on the disk alone
                                                                      ^---- read ----------------+
 
 A page is a run of stored chunks, each `u64 first offset, u64 time, u32 octets` and the chunk (chunk.py). Pages are
@@ -29,10 +29,8 @@ from queues.stream.chunk import Chunk
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
-#: The size at which a page is sealed, octets.
-PAGE_BYTES = 256 * 1024
-#: A tail of fewer octets is no page for a checkpoint, nor where memory is short.
-LEAST_PAGE_BYTES = 16 * 1024
+#: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
+_LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
 WARM_PAGES = 8
 #: Pages that are fetched while one is read.
@@ -85,7 +83,7 @@ class StreamLog:
     def append(self, time: int, chunk: Chunk) -> int:
         """A chunk that was applied at this time, whose octets have nothing else. Returns the offset of its first
         record."""
-        if self._tail_bytes >= PAGE_BYTES:
+        if self._tail_bytes >= self._pager.page_bytes:
             self.seal()
         first = self.next
         self._tail.append(Stored(first, time, chunk))
@@ -168,7 +166,7 @@ class StreamLog:
 
     def page_out(self, want_bytes: int) -> int:
         """Memory is short: bring pages to the disk until so much is free. Returns what was freed, octets."""
-        if self._tail_bytes >= LEAST_PAGE_BYTES:
+        if self.is_tail_a_page:
             self.seal()
         freed = 0
         for part in list(self._warm):
@@ -237,6 +235,11 @@ class StreamLog:
     def tail_bytes(self) -> int:
         """Octets that are in no page yet."""
         return self._tail_bytes
+
+    @property
+    def is_tail_a_page(self) -> bool:
+        """Whether the tail is long enough for a page, if it has to be one."""
+        return self._tail_bytes >= self._pager.page_bytes // _LEAST_PART
 
     def name_pages(self) -> None:
         """A checkpoint that is captured right after this names the place of every page that has found room."""

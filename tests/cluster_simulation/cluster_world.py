@@ -51,6 +51,7 @@ class ClusterWorld:
     """`size` members, and nodes that may join. `trace` is called with a line for each event, for people."""
 
     node_kind: type[ClusterNode] = ClusterNode
+    log_kind: type[LogModel] = LogModel
 
     def __init__(self, seed: int, size: int = 3, trace: Callable[[str], None] | None = None) -> None:
         self.seed = seed
@@ -61,7 +62,7 @@ class ClusterWorld:
         self.kinds = self.draw_kinds()
         self.clients = ClientModel(self.kinds)
         self.clients.skew = 2 * MAX_OFFSET * MS
-        self.log = LogModel(self.kinds)
+        self.log = self.log_kind(self.kinds)
         members = [f"n{number}" for number in range(1, size + 1)]
         joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
         configs = cluster_configs(self.chance, members, joiners)

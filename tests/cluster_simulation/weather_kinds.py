@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.cluster_simulation.lease_weather import LeaseWeather
+from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
 
 
@@ -115,13 +116,27 @@ _PLAIN: dict[str, type[Weather]] = {
 _WITH_LEASES: dict[str, type[Weather]] = {
     f"leases-{name}": type(f"{kind.__name__}WithLeases", (LeaseWeather, kind), {}) for name, kind in _PLAIN.items()
 }
+#: The same with clients of streams.
+_WITH_STREAMS: dict[str, type[Weather]] = {
+    f"streams-{name}": type(f"{kind.__name__}WithStreams", (StreamWeather, kind), {}) for name, kind in _PLAIN.items()
+}
 
 
-def lease_weather(seed: int, size: int = 3, trace: Callable[[str], None] | None = None) -> Weather:
-    """One of the kinds with leases: another one for each seed in turn."""
-    kinds = list(_WITH_LEASES.values())
-    return kinds[seed % len(kinds)](seed, size, trace)
+def _one_of(kinds: dict[str, type[Weather]]) -> Callable[..., Weather]:
+    """Another one of these kinds for each seed in turn."""
+    found = list(kinds.values())
+
+    def make(seed: int, size: int = 3, trace: Callable[[str], None] | None = None) -> Weather:
+        return found[seed % len(found)](seed, size, trace)
+
+    return make
 
 
-#: "leases": each seed has one of the kinds with leases.
-KINDS: dict[str, Callable[..., Weather]] = {**_PLAIN, "leases": lease_weather, **_WITH_LEASES}
+#: "leases", "streams": each seed has one of the kinds with them.
+KINDS: dict[str, Callable[..., Weather]] = {
+    **_PLAIN,
+    "leases": _one_of(_WITH_LEASES),
+    **_WITH_LEASES,
+    "streams": _one_of(_WITH_STREAMS),
+    **_WITH_STREAMS,
+}

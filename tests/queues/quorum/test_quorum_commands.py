@@ -35,7 +35,10 @@ from queues.quorum.commands import (
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.reader import Malformed
 from queues.quorum.settings import QuorumSettings
+from queues.stream.commands import AppendChunk, HoldStream, OpenStream, Trim
+from queues.stream.settings import StreamSettings
 from tests.queues.queue_world import message_named
+from tests.queues.stream.stream_world import chunk_of
 from tests.queues.test_page import facts, messages
 
 U32 = st.integers(0, (1 << 32) - 1)
@@ -56,6 +59,7 @@ QUORUM_SETTINGS = st.builds(
     ),
     OPTIONAL, U32, OPTIONAL, BOOLEANS, BOOLEANS,
 )  # fmt: skip
+STREAM_SETTINGS = st.builds(StreamSettings, OPTIONAL, OPTIONAL, U63, st.integers(16, 255))
 
 
 @st.composite
@@ -85,6 +89,10 @@ OWN = st.one_of(
     st.builds(Claim, U64, NAMES, NAMES, NAMES, U64, U32, U64, BOOLEANS),
     st.builds(AckLease, U64, NAMES, NAMES, NAMES, U64),
     st.builds(ReleaseLease, U64, NAMES, NAMES, NAMES),
+    st.builds(OpenStream, U64, STREAM_SETTINGS),
+    st.builds(AppendChunk, U64, st.builds(chunk_of, SHORT, SHORT, producer=SHORT, sequence=U62)),
+    st.builds(Trim, U64, U64),
+    st.builds(HoldStream, U64, NAMES, U64, U64),
 )
 LEADERS = st.one_of(st.just(Tick()), st.builds(NodeDown, NAMES, U64), st.builds(Dispatched, U64, U64))
 BATCHES = st.one_of(
@@ -125,6 +133,7 @@ def sample() -> Batch:
         OpenLease(7, "job", "0" * 32, "driver"),
         Claim(7, "job", "0" * 32, "driver", 4, 100, 1 << 20, True),
         AckLease(7, "job", "0" * 32, "driver", 5),
+        AppendChunk(9, chunk_of(b"one", b"two", producer=b"p", sequence=3)),
     ]
     return Batch(1, "n1", 2, 3, 2, commands)
 

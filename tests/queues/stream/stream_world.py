@@ -24,11 +24,9 @@ STREAM = 5
 
 @pytest.fixture
 def tiny_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handful of chunks is a page, one page stays in RAM, and a checkpoint takes hardly any tail."""
-    monkeypatch.setattr(stream_log, "PAGE_BYTES", 300)
-    monkeypatch.setattr(stream_log, "LEAST_PAGE_BYTES", 100)
+    """One page, which is a handful of chunks, stays in RAM, and a checkpoint takes no tail that can be one."""
     monkeypatch.setattr(stream_log, "WARM_PAGES", 1)
-    monkeypatch.setattr(places, "TAILS_BYTES", 250)
+    monkeypatch.setattr(places, "TAIL_PAGES", 0)
 
 
 def chunk_of(*bodies: bytes, producer: bytes = b"", sequence: int = 0) -> bytes:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from queues.message import Address, build_message
 from queues.page import AddressBook
 from queues.pager import Pager
-from queues.stream import log as stream_log
 from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
@@ -87,11 +86,12 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
 
 
 def test_pages_are_sealed_by_size() -> None:
-    pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 30, 1000, 10, 1000)
+    page_bytes = 256 * 1024
+    pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 30, page_bytes, 10, 1000)
     log = StreamLog(7, pager)
     for _ in range(40):
         log.append(5, Chunk(chunk_of([b"x" * 15_000])))
-    assert len(log.parts()) >= 40 * 15_000 // (stream_log.PAGE_BYTES + 20_000)
+    assert len(log.parts()) >= 40 * 15_000 // (page_bytes + 20_000)
     assert [offset for offset, _ in read(log, 11)] == list(range(11, 40))
 
 

@@ -1,0 +1,80 @@
+"""One rule of streams turned off at a time, to see that the simulation notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queues.pager import Pager
+from queues.quorum.reader import Reader
+from queues.stream.image import STREAM_TAIL, StreamReader
+from queues.stream.log import Stored, StreamLog
+from queues.stream.marks import Marks
+from queues.stream.stream import Stream
+
+Patch = pytest.MonkeyPatch
+
+
+def producers_are_forgotten(patch: Patch) -> None:
+    patch.setattr(Stream, "_known", lambda self, chunk: [])
+
+
+def an_image_has_no_producers(patch: Patch) -> None:
+    """Who was installed, or started anew, takes what it has taken before."""
+    build = StreamReader.__init__
+
+    def built(self: StreamReader, reader: Reader, pager: Pager) -> None:
+        build(self, reader, pager)
+        self.stream.producers.clear()
+
+    patch.setattr(StreamReader, "__init__", built)
+
+
+def an_image_has_another_tail(patch: Patch) -> None:
+    """The chunks in no page come back in another order."""
+    take = StreamReader.take
+
+    def taken(self: StreamReader, kind: int, reader: Reader) -> bool:
+        is_last = take(self, kind, reader)
+        tail = self.stream.log._tail
+        if kind == STREAM_TAIL and len(tail) > 1 and tail[0].chunk.records == tail[1].chunk.records:
+            tail[:2] = [tail[0]._replace(chunk=tail[1].chunk), tail[1]._replace(chunk=tail[0].chunk)]
+        return is_last
+
+    patch.setattr(StreamReader, "take", taken)
+
+
+def pages_are_not_read_again(patch: Patch) -> None:
+    """Whoever reads what is in no page any more goes on behind it."""
+    chunk_at = StreamLog.chunk_at
+
+    def found(self: StreamLog, offset: int) -> Stored | None:
+        tail = self._tail
+        return chunk_at(self, max(offset, tail[0].first) if tail else offset)
+
+    patch.setattr(StreamLog, "chunk_at", found)
+
+
+def nothing_is_too_old(patch: Patch) -> None:
+    patch.setattr(Stream, "due_at", lambda self, clock: 0)
+
+
+def what_is_newest_goes(patch: Patch) -> None:
+    """Retention does not keep what is within the limit."""
+    cut = Marks.cut
+
+    def closer(self: Marks, max_bytes: int | None, oldest: int | None) -> int | None:
+        return cut(self, 100 if max_bytes is None else max_bytes, oldest)
+
+    patch.setattr(Marks, "cut", closer)
+
+
+def the_own_clock_says_what_is_old(patch: Patch) -> None:
+    """Each member goes by something of its own."""
+    retain = Stream.retain
+
+    def retained(self: Any, clock: int) -> None:
+        retain(self, clock + id(self.log) % 1000)
+
+    patch.setattr(Stream, "retain", retained)

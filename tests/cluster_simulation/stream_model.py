@@ -1,0 +1,216 @@
+"""StreamModel: what the committed logs of the queue groups mean for streams, said as simply as possible.
+
+It reads the octets of chunks itself, and keeps a list for each stream: what is at which offset. It is told of every
+entry that was applied for the first time, of what members have, and of what clients of streams were told:
+
+    S1  a message that is published once has one offset at most; so has a producer's sequence, however often it is sent
+    S2  what is confirmed is in the stream
+    S3  whoever reads gets what is at the offset, in the order of offsets, from where it began, leaving nothing out
+    S4  the first offset never falls, and rises only where something limits the stream
+    S5  what is beyond the limits goes
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.observer import message_number
+from tests.simulation.state import Violation
+
+_HEAD = struct.Struct(">BBHHLLL")
+_RUN = struct.Struct(">QLL")
+_RECORD = struct.Struct(">LLLLBHH")
+_FRAME = struct.Struct(">BHL")
+_BARE = 2
+
+
+@dataclass(slots=True, eq=False)
+class Published:
+    """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or ""."""
+
+    number: int
+    stream: str
+    body: bytes
+    value: str = ""
+    producer: str = ""
+    sequence: int = 0
+    is_confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKind:
+    """How a stream is declared, and what a model has to know of it."""
+
+    name: str
+    max_bytes: int | None = None
+    max_age_s: int | None = None
+
+    @property
+    def table(self) -> dict[str, object]:
+        """The arguments of queue.declare."""
+        table: dict[str, object] = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2_000}
+        if self.max_bytes is not None:
+            table["x-max-length-bytes"] = self.max_bytes
+        if self.max_age_s is not None:
+            table["x-max-age"] = f"{self.max_age_s}s"
+        return table
+
+    @property
+    def is_limited(self) -> bool:
+        return self.max_bytes is not None or self.max_age_s is not None
+
+
+@dataclass(slots=True)
+class Content:
+    """One stream: the numbers of its messages, by offset; chunks: (first offset, octets, when) of each. firsts: where
+    it has begun for members, by their lives; first: the highest of them."""
+
+    numbers: list[int] = field(default_factory=list)
+    offsets: dict[int, int] = field(default_factory=dict)
+    sequences: dict[bytes, int] = field(default_factory=dict)
+    chunks: list[tuple[int, int, int]] = field(default_factory=list)
+    first: int = 0
+    firsts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+class StreamModel:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.messages: dict[int, Published] = {}
+        self.contents: dict[str, Content] = {}
+        self.counts: Counter[str] = Counter()
+
+    def content(self, stream: str) -> Content:
+        """What a stream has had so far."""
+        return self.contents.setdefault(stream, Content())
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    def append(self, stream: str, chunk: bytes, clock: int) -> None:
+        """A chunk is applied for the first time (S1)."""
+        content = self.content(stream)
+        before = len(content.numbers)
+        producers, bodies = read_chunk(chunk)
+        for place, body in enumerate(bodies):
+            number = message_number(body)
+            message = self.messages.get(number)
+            if message is None or message.body != body or message.stream != stream:
+                raise Violation(f"'{stream}' has a message {number} that nobody has published to it so")
+            known = producers.get(place)
+            if known is not None:
+                producer, sequence = known
+                if sequence <= content.sequences.get(producer, -1):
+                    self.counts["known sequences"] += 1
+                    continue
+                content.sequences[producer] = sequence
+            if number in content.offsets:
+                raise Violation(f"message {number} is in '{stream}' at {content.offsets[number]}, and comes again")
+            content.offsets[number] = len(content.numbers)
+            content.numbers.append(number)
+        if len(content.numbers) > before:
+            content.chunks.append((before, len(chunk), clock))
+        self.counts["chunks"] += 1
+        self.counts["records"] += len(bodies)
+
+    def has(self, kind: StreamKind, first: int, end: int, life: tuple[str, int]) -> None:
+        """A member has so much of a stream, in one of its lives (S4)."""
+        content = self.content(kind.name)
+        if end > len(content.numbers):
+            raise Violation(f"{life[0]}: '{kind.name}' goes up to {end}, and not to {len(content.numbers)}")
+        before = content.firsts.get(life, 0)
+        if first < before or (first and not kind.is_limited):
+            raise Violation(f"{life[0]}: '{kind.name}' begins at {first}, and has begun at {before}")
+        content.firsts[life] = first
+        content.first = max(content.first, first)
+
+    def ends(self, kind: StreamKind, first: int, end: int, node: str) -> None:
+        """The same of a member that has applied as much as anybody."""
+        content = self.content(kind.name)
+        if (first, end) != (content.first, len(content.numbers)):
+            raise Violation(f"{node}: '{kind.name}' is {first}..{end}, not {content.first}..{len(content.numbers)}")
+
+    def limits(self, kind: StreamKind, clock: int) -> None:
+        """It is calm, and time has passed (S5). What is limited is cut where marks are: a part of the limit off."""
+        content = self.content(kind.name)
+        kept = [chunk for chunk in content.chunks if chunk[0] >= content.first]
+        largest = max([octets for _, octets, _ in content.chunks], default=0)
+        octets = sum([octets for _, octets, _ in kept])
+        if kind.max_bytes is not None and octets > kind.max_bytes + kind.max_bytes // 64 + 2 * largest:
+            raise Violation(f"'{kind.name}' has {octets} octets, its limit is {kind.max_bytes}")
+        if kind.max_age_s is not None and len(kept) > 1:
+            age = 1000 * kind.max_age_s
+            newest = kept[-1][2] - age // 64
+            if kept[0][2] < min(newest, clock - age - age // 64):
+                raise Violation(f"'{kind.name}' has messages of {kept[0][2]}, and it is {clock}")
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def confirmed(self, message: Published) -> None:
+        """A publisher is told that the stream has it (S2)."""
+        if message.number not in self.content(message.stream).offsets:
+            raise Violation(f"message {message.number} is confirmed, and is not in '{message.stream}'")
+        message.is_confirmed = True
+        self.counts["confirmed"] += 1
+
+    def at(self, stream: str, offset: int) -> Published:
+        """What is at an offset."""
+        numbers = self.content(stream).numbers
+        if not 0 <= offset < len(numbers):
+            raise Violation(f"somebody reads '{stream}' at {offset}, and it goes up to {len(numbers)}")
+        return self.messages[numbers[offset]]
+
+
+class Reading:
+    """What one consumer gets (S3). values: those that it wants, or none for everything; expected: from which offset on,
+    None if it is not known."""
+
+    def __init__(self, model: StreamModel, kind: StreamKind, expected: int | None, values: tuple[str, ...]) -> None:
+        self.kind = kind
+        self.expected = expected
+        self.values = values
+        self._model = model
+
+    def deliver(self, offset: int, body: bytes) -> None:
+        """The consumer gets something."""
+        model, stream = self._model, self.kind.name
+        message = model.at(stream, offset)
+        if message.body != body:
+            raise Violation(f"'{stream}' has message {message.number} at {offset}, and there comes {body[:20]!r}")
+        if not self._wants(message):
+            raise Violation(f"message {message.number} of '{stream}' is not what the consumer wants")
+        if self.expected is not None:
+            if offset < self.expected:
+                raise Violation(f"'{stream}': {offset} comes where {self.expected} is expected")
+            left_out = [each for each in range(self.expected, offset) if self._wants(model.at(stream, each))]
+            if left_out and left_out[-1] >= model.content(stream).first:
+                raise Violation(f"'{stream}': {offset} comes where {left_out[0]} is expected")
+        self.expected = offset + 1
+        model.counts["read"] += 1
+
+    def _wants(self, message: Published) -> bool:
+        return not self.values or message.value in self.values
+
+
+def read_chunk(octets: bytes) -> tuple[dict[int, tuple[bytes, int]], list[bytes]]:
+    """Of a chunk: producer and sequence by the place of the record, and the bodies."""
+    _, _, bloom, runs, records, _, _ = _HEAD.unpack_from(octets)
+    at = _HEAD.size + bloom
+    producers = {}
+    for _ in range(runs):
+        producer = octets[at + 1 : at + 1 + octets[at]]
+        at += 1 + len(producer)
+        sequence, record, count = _RUN.unpack_from(octets, at)
+        at += _RUN.size
+        producers.update({record + number: (producer, sequence + number) for number in range(count)})
+    bodies = []
+    for _ in range(records):
+        length, _, _, _, flags, _, address = _RECORD.unpack_from(octets, at)
+        end = at + 4 + length
+        header = at + _RECORD.size + address + 1
+        frame = header + _FRAME.size + _FRAME.unpack_from(octets, header)[2] + 1
+        bodies.append(octets[frame:end] if flags & _BARE else octets[frame + _FRAME.size : end - 1])
+        at = end
+    return producers, bodies

@@ -1,0 +1,168 @@
+"""StreamWeather: a run in which clients publish to streams and read them, on any node and in any weather.
+
+When it is calm, a new reader on each member reads each stream from its first offset on: it gets all that is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from amqp_broker.protocol import methods
+from queues.quorum.commands import Batch, Command
+from queues.stream.commands import AppendChunk
+from tests.cluster_simulation.application import Application, Question
+from tests.cluster_simulation.cluster_node import MS, ClusterNode
+from tests.cluster_simulation.cluster_world import SECOND
+from tests.cluster_simulation.log_model import LogModel
+from tests.cluster_simulation.log_records import GroupHistory
+from tests.cluster_simulation.stream_clients import StreamClient, StreamConsumer, StreamPublisher, all_done
+from tests.cluster_simulation.stream_model import StreamKind, StreamModel
+from tests.cluster_simulation.weather import Weather
+
+
+class StreamLog(LogModel):
+    """A LogModel that tells a StreamModel of chunks."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.streams = StreamModel()
+
+    def _execute(
+        self, history: GroupHistory, batch: Batch, place: tuple[int, int], sequence: int, command: Command
+    ) -> None:
+        if isinstance(command, AppendChunk):
+            self.streams.append(self.name_of[command.queue_id], command.chunk, history.clock)
+        else:
+            super()._execute(history, batch, place, sequence, command)
+
+
+class StreamWeather(Weather):
+    """A mixture: another Weather says what goes wrong."""
+
+    applications_per_node = 1
+    log_kind = StreamLog
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        assert isinstance(self.log, StreamLog)
+        self.stream_model = self.log.streams
+        limit = self.chance.choice([3_000, 30_000])
+        self.stream_kinds = [
+            StreamKind("events"),
+            StreamKind("events-kept", max_bytes=limit),
+            StreamKind("events-recent", max_age_s=1),
+        ]
+        self.publishers = [StreamPublisher(f"publisher{number}", self) for number in range(3)]
+        self.consumers = [StreamConsumer(f"reader{number}", self) for number in range(4)]
+
+    # -- the beginning -------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        super()._begin()
+        client = StreamClient("declares", self)
+        self.wait_for(client.come, "who declares streams is let in")
+        for kind in self.stream_kinds:
+            client.declare_stream(kind)
+        channel = client.channel
+        assert channel is not None
+        self.wait_for(lambda: not channel.questions, "the streams are declared")
+        self.leave(client)
+
+    def answered(self, application: Application, question: Question, method: Any) -> None:
+        """See ClusterWorld."""
+        if question.queue or not isinstance(method, methods.QueueDeclareOk):
+            super().answered(application, question, method)
+
+    def _act_later(self) -> None:
+        super()._act_later()
+        for client in [*self.publishers, *self.consumers]:
+            self._client_later(client, self.chance.choice([3, 15, 40]))
+
+    def _client_later(self, client: StreamPublisher | StreamConsumer, pace: int) -> None:
+        def act() -> None:
+            if self.is_calm:
+                return
+            self._act_stream(client)
+            self.after(self.chance.randint(1, 2 * pace) * MS, act)
+
+        self.after(self.chance.randint(1, 2 * pace) * MS, act)
+
+    def _act_stream(self, client: StreamPublisher | StreamConsumer) -> None:
+        draw = self.chance.random()
+        if client.is_open and draw < 0.004:
+            self.leave(client)
+        elif client.is_open and draw < 0.01:
+            self._disturb(client)
+        elif client.client is not None and not client.is_open and self.time - client.connected_at > 5 * SECOND:
+            self.leave(client)
+        else:
+            client.act()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _dismiss(self) -> None:
+        """See Weather: publishers ask until they know; readers go."""
+        self.wait_for(self._all_serve, "all nodes serve")
+        self.wait_for(all_done(self.publishers), "publishers know what is in the streams")
+        for client in [*self.publishers, *self.consumers]:
+            if client.client is not None:
+                self.leave(client)
+        super()._dismiss()
+
+    def _drain(self) -> None:
+        super()._drain()
+        # By the clock of the group, which may be that of a node whose clock has jumped ahead.
+        self.run_until(self.time + 2 * SECOND + self.clients.skew)
+        self.wait_for(self._is_at_rest, "all nodes have applied everything")
+        for kind in self.stream_kinds:
+            self._compare(kind)
+        readers = [
+            (kind, StreamConsumer(f"last reader of {kind.name} on {node.name}", self, node))
+            for node in self.serving()
+            for kind in self.stream_kinds
+        ]
+        for kind, reader in readers:
+            reader.read(kind, "first", self.stream_model.content(kind.name).first)
+
+        def has_read() -> bool:
+            for kind, reader in readers:
+                if reader.took < self._left(kind) and reader.come():
+                    reader.go_on()
+            return all(reader.took >= self._left(kind) for kind, reader in readers)
+
+        self.wait_for(has_read, "everything is read on every node")
+        for _, reader in readers:
+            self.leave(reader)
+        self.counts.update(self.stream_model.counts)
+
+    def _left(self, kind: StreamKind) -> int:
+        content = self.stream_model.content(kind.name)
+        return len(content.numbers) - content.first
+
+    def _compare(self, kind: StreamKind) -> None:
+        """What each member has of a stream (S4, S5)."""
+        clock = 0
+        self.look()
+        for node in self.serving():
+            machine, stream = self._find(node, kind)
+            assert stream is not None
+            self.stream_model.ends(kind, stream.first, stream.next, node.name)
+            clock = machine.clock
+        self.stream_model.limits(kind, clock)
+
+    def look(self) -> None:
+        """Note where streams begin on the members."""
+        for node in self.serving():
+            for kind in self.stream_kinds:
+                _, stream = self._find(node, kind)
+                if stream is not None:
+                    self.stream_model.has(kind, stream.first, stream.next, (node.name, node.lives))
+
+    @staticmethod
+    def _find(node: ClusterNode, kind: StreamKind) -> tuple[Any, Any]:
+        """The machine that has a stream on a node, and the stream, if it is there yet."""
+        record = node.node.broker.metadata.queue("/", kind.name)
+        if record is None:
+            return None, None
+        machine = node.node.groups.of(record.queue_id).machine
+        return machine, machine.stream(record.queue_id)

@@ -1,0 +1,68 @@
+"""Runs of a cluster with publishers and readers of streams, each in another world; and that they notice broken rules.
+
+The campaign is `-m long`, five hundred seeds of four times the length.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster_simulation import broken_stream_rules as rules
+from tests.cluster_simulation.test_cluster_bites import Rule, check_noticed
+from tests.cluster_simulation.weather_kinds import KINDS
+from tests.simulation.state import Violation
+
+SEEDS = 22
+MANY_SEEDS = 500
+SECONDS = 0.5
+
+_REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather streams --trace"
+
+
+def failures_of(seeds: range, seconds: float, counts: Counter[str]) -> list[str]:
+    """What goes wrong in some seeds; what they see is counted."""
+    failures = []
+    for seed in seeds:
+        world = KINDS["streams"](seed, 3)
+        try:
+            world.run(seconds)
+        except Violation as error:
+            failures.append(str(error))
+        counts.update(world.counts + world.log.counts)
+    return failures
+
+
+def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of(range(1, SEEDS + 1), SECONDS, counts), _REPLAY
+    for what in (
+        "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
+        "reads from last", "reads from next", "reads from 1s", "digests", "set back",
+    ):  # fmt: skip
+        assert counts[what] > 0, what
+    assert counts["confirmed"] > 5_000
+    assert counts["read"] > 20_000
+
+
+@pytest.mark.parametrize(
+    ("rule", "seed"),
+    [
+        (rules.producers_are_forgotten, 1),
+        (rules.an_image_has_no_producers, 1),
+        (rules.an_image_has_another_tail, 1),
+        (rules.pages_are_not_read_again, 1),
+        (rules.nothing_is_too_old, 1),
+        (rules.what_is_newest_goes, 1),
+        (rules.the_own_clock_says_what_is_old, 1),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_broken_rule_is_noticed(rule: Rule, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_noticed(rule, "streams", seed, monkeypatch)
+
+
+@pytest.mark.long
+def test_no_seed_of_many_finds_a_violation() -> None:
+    assert not failures_of(range(1, MANY_SEEDS + 1), 2.0, Counter()), _REPLAY
