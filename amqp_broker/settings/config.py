@@ -458,6 +458,27 @@ class Config(ClusterConfig):
         COUNT, 50, LIMITS, "Copies of messages that one live tail makes in a second.", minimum=10, maximum=1000
     )
 
+    stream_position_messages: int = setting(
+        COUNT,
+        1000,
+        LIMITS,
+        "After so many settled messages of a group of readers a stream keeps how far it is.",
+        minimum=1,
+    )
+    stream_position_ms: int = setting(
+        DURATION,
+        100,
+        LIMITS,
+        "After this time it does so for fewer. After a crash at most so much is delivered again.",
+        minimum=1,
+    )
+    stream_handover_ms: int = setting(
+        DURATION,
+        5 * SECOND,
+        LIMITS,
+        "For so long a consumer of a group that was cancelled may settle what it holds, before the next one reads on.",
+        minimum=0,
+    )
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1

@@ -180,6 +180,10 @@ class Execution(Sink):
         for queue in queues.values():
             queue.dispatch(clock)
             self._touch(queue)
+        for stream in self.state.streams.values():
+            if stream.groups.leave_all(origin.name):
+                self._concerns_all = True
+                self._watch_stream(stream)
         if self._is_own(origin):
             self.effects.append(SessionClosed(origin.session))
 
@@ -326,7 +330,9 @@ class Execution(Sink):
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
 
     def _stream(self, origin: Origin, sequence: int, command: Any) -> None:
-        stream, refusal = stream_execution.execute(self.state.streams, command, self.state.clock, self._pager)
+        stream, refusal = stream_execution.execute(
+            self.state.streams, command, origin.name, self.state.clock, self._pager
+        )
         if stream is not None:
             self._watch_stream(stream)
         if refusal is not None:

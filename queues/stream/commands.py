@@ -18,6 +18,11 @@ OPEN_STREAM = 20
 APPEND_CHUNK = 21
 TRIM = 22
 HOLD = 23
+JOIN_GROUP = 24
+LEAVE_GROUP = 25
+STORE_POSITION = 26
+SEEK_GROUP = 27
+FORGET_GROUP = 28
 
 
 class OpenStream(NamedTuple):
@@ -51,8 +56,56 @@ class HoldStream(NamedTuple):
     until: int
 
 
-StreamCommand = OpenStream | AppendChunk | Trim | HoldStream
-STREAM_COMMANDS: tuple[type, ...] = (OpenStream, AppendChunk, Trim, HoldStream)
+class JoinGroup(NamedTuple):
+    """A consumer of the node reads with a group; the first of a group says where it begins. Refused with FULL where the
+    stream has too many groups."""
+
+    queue_id: int
+    group: str
+    number: int
+    position: int
+
+
+class LeaveGroup(NamedTuple):
+    """It does not any more."""
+
+    queue_id: int
+    group: str
+    number: int
+
+
+class StorePosition(NamedTuple):
+    """A group is so far, says its reader: everything before `position` is settled, nothing from `delivered` on was
+    delivered. Refused with FENCED where another one reads by now."""
+
+    queue_id: int
+    group: str
+    generation: int
+    position: int
+    delivered: int
+
+
+class SeekGroup(NamedTuple):
+    """A group goes on from there."""
+
+    queue_id: int
+    group: str
+    position: int
+
+
+class ForgetGroup(NamedTuple):
+    """Nobody will go on with this group. Refused with EXCLUSIVE while it has members."""
+
+    queue_id: int
+    group: str
+
+
+StreamCommand = (
+    OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
+)
+STREAM_COMMANDS: tuple[type, ...] = (
+    OpenStream, AppendChunk, Trim, HoldStream, JoinGroup, LeaveGroup, StorePosition, SeekGroup, ForgetGroup,
+)  # fmt: skip
 
 
 def _put_open(buffer: Buffer, command: OpenStream) -> None:
@@ -91,11 +144,24 @@ def _get_append(reader: Reader) -> AppendChunk:
     return command
 
 
+def _put_group(buffer: Buffer, command: LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup) -> None:
+    queue_id, group, *numbers = command
+    buffer.put_u64(queue_id)
+    buffer.put_shortstr(octets_of(group))
+    for number in numbers:
+        buffer.put_u64(number)
+
+
 WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     OpenStream: (OPEN_STREAM, _put_open),
     AppendChunk: (APPEND_CHUNK, _put_append),
     Trim: (TRIM, _put_trim),
     HoldStream: (HOLD, _put_hold),
+    JoinGroup: (JOIN_GROUP, _put_group),
+    LeaveGroup: (LEAVE_GROUP, _put_group),
+    StorePosition: (STORE_POSITION, _put_group),
+    SeekGroup: (SEEK_GROUP, _put_group),
+    ForgetGroup: (FORGET_GROUP, _put_group),
 }
 
 READERS: dict[int, Callable[[Reader], StreamCommand]] = {
@@ -103,4 +169,11 @@ READERS: dict[int, Callable[[Reader], StreamCommand]] = {
     APPEND_CHUNK: _get_append,
     TRIM: lambda reader: Trim(reader.u64(), reader.u64()),
     HOLD: lambda reader: HoldStream(reader.u64(), reader.name(), reader.u64(), reader.u64()),
+    JOIN_GROUP: lambda reader: JoinGroup(reader.u64(), reader.name(), reader.u64(), reader.u64()),
+    LEAVE_GROUP: lambda reader: LeaveGroup(reader.u64(), reader.name(), reader.u64()),
+    STORE_POSITION: lambda reader: StorePosition(
+        reader.u64(), reader.name(), reader.u64(), reader.u64(), reader.u64()
+    ),
+    SEEK_GROUP: lambda reader: SeekGroup(reader.u64(), reader.name(), reader.u64()),
+    FORGET_GROUP: lambda reader: ForgetGroup(reader.u64(), reader.name()),
 }

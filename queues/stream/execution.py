@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from queues.pager import Pager
 from queues.quorum.effects import Refusal
-from queues.stream.commands import AppendChunk, HoldStream, OpenStream, StreamCommand, Trim
+from queues.stream.commands import (
+    AppendChunk,
+    ForgetGroup,
+    HoldStream,
+    JoinGroup,
+    LeaveGroup,
+    OpenStream,
+    SeekGroup,
+    StorePosition,
+    StreamCommand,
+    Trim,
+)
+from queues.stream.groups import Member
 from queues.stream.stream import Hold, Stream
 
 
 def execute(
-    streams: dict[int, Stream], command: StreamCommand, clock: int, pager: Pager
+    streams: dict[int, Stream], command: StreamCommand, node: str, clock: int, pager: Pager
 ) -> tuple[Stream | None, Refusal | None]:
-    """Carry out a command. Returns the stream, and why it had no success."""
+    """Carry out a command of a node. Returns the stream, and why it had no success."""
     stream = streams.get(command.queue_id)
     if isinstance(command, OpenStream):
         if stream is None:
@@ -26,4 +41,48 @@ def execute(
         stream.trim(command.first)
     elif isinstance(command, HoldStream):
         stream.hold(command.name, Hold(command.offset, command.until) if command.until else None)
+    else:
+        return stream, _ABOUT_GROUPS[type(command)](stream, command, node)
     return stream, None
+
+
+def _join(stream: Stream, command: JoinGroup, node: str) -> Refusal | None:
+    group = stream.groups.open(command.group, command.position)
+    if group is None:
+        return Refusal.FULL
+    group.join(Member(node, command.number))
+    return None
+
+
+def _leave(stream: Stream, command: LeaveGroup, node: str) -> Refusal | None:
+    group = stream.groups.get(command.group)
+    if group is not None:
+        group.leave(Member(node, command.number))
+    return None
+
+
+def _store(stream: Stream, command: StorePosition, node: str) -> Refusal | None:
+    group = stream.groups.get(command.group)
+    is_stored = group is not None and group.store(command.generation, command.position, command.delivered)
+    return None if is_stored else Refusal.FENCED
+
+
+def _seek(stream: Stream, command: SeekGroup, node: str) -> Refusal | None:
+    group = stream.groups.open(command.group, command.position)
+    if group is None:
+        return Refusal.FULL
+    group.seek(command.position)
+    return None
+
+
+def _forget(stream: Stream, command: ForgetGroup, node: str) -> Refusal | None:
+    return None if stream.groups.forget(command.group) else Refusal.EXCLUSIVE
+
+
+_ABOUT_GROUPS: dict[type, Callable[[Stream, Any, str], Refusal | None]] = {
+    JoinGroup: _join,
+    LeaveGroup: _leave,
+    StorePosition: _store,
+    SeekGroup: _seek,
+    ForgetGroup: _forget,
+}

@@ -3,7 +3,9 @@
     STREAM        u64 id, u64 first, u64 next, u64 octets since the beginning, settings,
                   u32 n, n x (u64 offset, u64 time, u64 octets before): marks,
                   u32 n, n x (short producer, u64 sequence, u64 offset),
-                  u32 n, n x (short name, u64 offset, u64 until): holds
+                  u32 n, n x (short name, u64 offset, u64 until): holds,
+                  u32 n, n x (short name, u64 position, u64 delivered, u64 generation,
+                              u32 m, m x (short node, u64 number): members): groups
     STREAM_PAGE   u32 records, u64 first, u64 time, octets
     STREAM_AT     the same, with u32 segment, u64 offset, u32 length of the page for the octets
     STREAM_TAIL   the same octets, of what is in no page
@@ -19,6 +21,7 @@ from amqp_broker.octets.buffer import Buffer
 from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Reader, octets_of
+from queues.stream.groups import Member, ReaderGroup
 from queues.stream.log import Part, Stored, tail_octets
 from queues.stream.marks import Mark
 from queues.stream.settings import get_settings, put_settings
@@ -51,6 +54,16 @@ def stream_octets(stream: Stream) -> bytes:
         buffer.put_shortstr(octets_of(name))
         buffer.put_u64(hold.offset)
         buffer.put_u64(hold.until)
+    buffer.put_u32(len(stream.groups))
+    for name, group in stream.groups:
+        buffer.put_shortstr(octets_of(name))
+        buffer.put_u64(group.position)
+        buffer.put_u64(group.delivered)
+        buffer.put_u64(group.generation)
+        buffer.put_u32(len(group.members))
+        for member in group.members:
+            buffer.put_shortstr(octets_of(member.node))
+            buffer.put_u64(member.number)
     return buffer.take()
 
 
@@ -139,6 +152,11 @@ class StreamReader:
         for _ in range(reader.count(17)):
             name = reader.name()
             stream.holds[name] = Hold(reader.u64(), reader.u64())
+        for _ in range(reader.count(29)):
+            name = reader.name()
+            group = ReaderGroup(reader.u64(), reader.u64(), reader.u64())
+            group.members += [Member(reader.name(), reader.u64()) for _ in range(reader.count(9))]
+            stream.groups.put(name, group)
 
     def add_to(self, state: StreamsState) -> None:
         """The stream is whole."""

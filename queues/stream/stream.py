@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, Run
+from queues.stream.groups import ReaderGroups
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
 from queues.stream.settings import StreamSettings
@@ -40,7 +41,7 @@ class Hold(NamedTuple):
 
 
 class Stream:
-    """producers: who published last at the end. holds: by name. messages: how many were ever taken."""
+    """producers: who published last at the end. holds: by name. groups: who read together."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -49,6 +50,7 @@ class Stream:
         self.marks = Marks()
         self.producers: dict[bytes, Published] = {}
         self.holds: dict[str, Hold] = {}
+        self.groups = ReaderGroups()
 
     @property
     def first(self) -> int:

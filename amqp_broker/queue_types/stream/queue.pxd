@@ -21,6 +21,8 @@ cdef class StreamQueue(Queue):
     cdef QueueGroupMachine _machine
     cdef object _background
     cdef object _raft
+    cdef object _groups
+    cdef object _clock
     cdef object _late
     cdef bint _is_serving
 
@@ -30,7 +32,7 @@ cdef class StreamQueue(Queue):
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(reader=StreamReader, consumer=Consumer)
     cpdef void _grown(self) except *
-    cdef void _serve_later(self, StreamReader reader) except *
+    cpdef void serve_later(self, StreamReader reader) except *
     @cython.locals(reader=StreamReader, room=Py_ssize_t)
     cpdef bint _serve_some(self, long long now) except -1
     cpdef int ack(self, Delivery delivery) except -1

@@ -23,6 +23,13 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.filters import parse_filter
+from amqp_broker.queue_types.stream.group_reader import (
+    GROUP,
+    GroupDelivery,
+    GroupReader,
+    GroupSettings,
+    group_name,
+)
 from amqp_broker.queue_types.stream.offsets import parse_offset
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
@@ -60,13 +67,17 @@ class StreamQueue(Queue):
         queue_id: int,
         group: QueueGroup,
         find_settings: Callable[[], StreamSettings],
+        groups: GroupSettings,
     ) -> None:
         self.group = group
+        self._groups = groups
+        self._clock = group.clock
         self.is_prepared = False
         self.wanted = find_settings()
         self.writer = ChunkWriter(self, group, self.wanted.filter_bytes)
         super().__init__(declaration.name, queue_id, True, self.writer)
         self.declaration = declaration
+        self.counts_returns = True
         self.settings = as_queue_arguments(self.wanted)
         self.consumers: dict[Consumer, StreamReader] = {}
         self.counts = QueueSums()
@@ -167,7 +178,16 @@ class StreamQueue(Queue):
         self.had_consumers = True
         self.consumers[cast("Consumer", consumer)] = reader
         self.group.tell_growth(self.queue_id, self._grown)
-        then(None)
+        if not isinstance(reader, GroupReader):
+            then(None)
+            return
+
+        def joined(error: Exception | None) -> None:
+            if error is not None:
+                self._remove(reader)
+            then(error)
+
+        reader.join(self._clock.now, joined)
 
     def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
         """In the order in which RabbitMQ looks. Raises AmqpException, ArgumentError."""
@@ -177,11 +197,15 @@ class StreamQueue(Queue):
                 raise precondition_failed(f"invalid arg '{key}' for {self._title} of queue type {RABBITMQ_NAME}")
         if not consumer.prefetch:
             raise precondition_failed(f"consumer prefetch count is not set for '{self._title}'")
-        if consumer.no_ack:
+        is_in_group = GROUP in arguments
+        if consumer.no_ack and not is_in_group:
             raise self._not_implemented(f"automatic acknowledgement not supported by stream queues {self._title}")
         if consumer.shared_limit():
             raise self._not_implemented(f"{self._title} does not support global qos")
-        return StreamReader(self, consumer, parse_offset(arguments), parse_filter(arguments))
+        start, wanted = parse_offset(arguments), parse_filter(arguments)
+        if not is_in_group:
+            return StreamReader(self, consumer, start, wanted)
+        return GroupReader(self, consumer, start, wanted, group_name(arguments[GROUP]), self._groups)
 
     @property
     def _title(self) -> str:
@@ -195,9 +219,22 @@ class StreamQueue(Queue):
         """See Queue."""
         reader = self.consumers.pop(consumer, None)
         if reader is not None:
-            reader.is_ended = True
+            reader.end(gives_back)
             if not self.consumers:
                 self._forget_readers()
+
+    def give_up(self, reader: StreamReader) -> None:
+        """It cannot go on: its consumer is cancelled."""
+        consumer = self._remove(reader)
+        if consumer is not None:
+            consumer.on_queue_gone()
+
+    def _remove(self, reader: StreamReader) -> Consumer | None:
+        for consumer, each in list(self.consumers.items()):
+            if each is reader:
+                self.cancel(consumer, True, self._clock.now)
+                return consumer
+        return None
 
     def _forget_readers(self) -> None:
         self.group.tell_growth(self.queue_id, None)
@@ -212,7 +249,7 @@ class StreamQueue(Queue):
         reader = self.consumers.get(consumer)
         consumer.is_waiting = True
         if reader is not None:
-            self._serve_later(reader)
+            self.serve_later(reader)
 
     def dispatch(self, now: int) -> None:
         """See Queue: whoever has credit is served behind this, with all the credit that the turn brings."""
@@ -221,9 +258,10 @@ class StreamQueue(Queue):
         """The log has more."""
         for consumer, reader in self.consumers.items():
             if consumer.is_waiting:
-                self._serve_later(reader)
+                self.serve_later(reader)
 
-    def _serve_later(self, reader: StreamReader) -> None:
+    def serve_later(self, reader: StreamReader) -> None:
+        """It may have something to do."""
         if not reader.is_late:
             reader.is_late = True
             self._late.append(reader)
@@ -241,7 +279,7 @@ class StreamQueue(Queue):
             if not reader.is_ended:
                 room = self._serve(reader, room, now)
                 if room <= 0 and not reader.is_ended:
-                    self._serve_later(reader)
+                    self.serve_later(reader)
         self._is_serving = bool(late)
         return self._is_serving
 
@@ -251,10 +289,7 @@ class StreamQueue(Queue):
         except (CorruptRecord, OSError) as error:
             log.error("%s: what is behind offset %d cannot be read, a consumer is cancelled: %s",
                       self._title, reader.offset, error)  # fmt: skip
-            for consumer, each in list(self.consumers.items()):
-                if each is reader:
-                    self.cancel(consumer, False, now)
-                    consumer.on_queue_gone()
+            self.give_up(reader)
             return room
 
     # -- settling: credit, which the channel gives ---------------------------------------------------------------------
@@ -262,12 +297,19 @@ class StreamQueue(Queue):
     def ack(self, delivery: Delivery) -> None:
         """See Queue."""
         self.counts.acked += 1
+        if type(delivery) is GroupDelivery:
+            delivery.reader.settled(delivery)
 
     def reject(self, delivery: Delivery, now: int) -> None:
         """See Queue."""
+        if type(delivery) is GroupDelivery:
+            delivery.reader.settled(delivery)
 
     def put_back(self, deliveries: list[Delivery], now: int) -> None:
         """See Queue."""
+        for delivery in deliveries:
+            if type(delivery) is GroupDelivery:
+                delivery.reader.returned(delivery)
 
     def take_back(self, deliveries: list[Delivery], now: int) -> None:
         """See Queue: nobody fetches from a stream."""
@@ -291,7 +333,7 @@ class StreamQueue(Queue):
         consumers, self.consumers = self.consumers, {}
         self._forget_readers()
         for consumer, reader in consumers.items():
-            reader.is_ended = True
+            reader.end(True)
             consumer.on_queue_gone()
         self.group.forget_queue(self)
         return 0

@@ -8,16 +8,15 @@ from queues.sums cimport QueueSums
 cdef Py_ssize_t _MADE
 cdef long long _UNPLACED
 
-@cython.final
 cdef class StreamReader:
     cdef public long long offset
     cdef public bint is_late
     cdef public bint is_ended
-    cdef object _queue
-    cdef Consumer _consumer
-    cdef QueueSums _counts
-    cdef object _start
-    cdef object _filter
+    cdef readonly object queue
+    cdef readonly Consumer consumer
+    cdef readonly QueueSums counts
+    cdef readonly object start
+    cdef readonly object filter
     cdef Delivery _copied
     cdef long long _chunk
     cdef long long _record
@@ -27,9 +26,9 @@ cdef class StreamReader:
     cpdef Py_ssize_t serve(self, Py_ssize_t room, long long now) except? -1
     @cython.locals(consumer=Consumer, octets=bytes, start=Py_ssize_t, offset="long long", first="long long",
                    behind="long long", place=Py_ssize_t, here=Py_ssize_t, message=Message)
-    cdef Py_ssize_t _serve_chunk(self, object stored, Py_ssize_t room) except? -1
+    cpdef Py_ssize_t serve_chunk(self, object stored, Py_ssize_t room) except? -1
     @cython.locals(wanted="long long", record="long long", place=Py_ssize_t)
-    cdef Py_ssize_t _find(self, bytes octets, Py_ssize_t start, long long first) except -1
+    cpdef Py_ssize_t find(self, bytes octets, Py_ssize_t start, long long first) except -1
 
 @cython.locals(delivery=Delivery)
 cdef Delivery _delivery(object consumer, Message message, unsigned long long offset)

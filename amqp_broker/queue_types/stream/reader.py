@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from queues.stream.log import Stored
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
-_MADE = 4
+MADE = 4
+_MADE = MADE
 #: An offset that is not known yet.
 _UNPLACED = -1
 
@@ -51,11 +52,14 @@ class StreamSubscriber(Protocol):
 
     def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool: ...
 
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
+
     def on_queue_gone(self) -> None: ...
 
 
 class StreamReader:
-    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it."""
+    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
+    start: where it begins. filter: what it wants of that, None for everything. counts: the queue's."""
 
     def __init__(
         self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
@@ -63,11 +67,11 @@ class StreamReader:
         self.offset = _UNPLACED
         self.is_late = False
         self.is_ended = False
-        self._queue = queue
-        self._consumer = consumer
-        self._counts = queue.counts
-        self._start = start
-        self._filter = wanted
+        self.queue = queue
+        self.consumer = consumer
+        self.counts = queue.counts
+        self.start = start
+        self.filter = wanted
         # What channels hold of what was copied: there is nothing to tell one from another by.
         self._copied = _delivery(consumer, None, 0)
         # Where in its chunk the next record is, so that who has little credit does not look for it anew each time.
@@ -75,16 +79,20 @@ class StreamReader:
         self._record = 0
         self._place = 0
 
+    def end(self, gives_back: bool) -> None:
+        """The consumer is cancelled. gives_back: its client settles nothing any more."""
+        self.is_ended = True
+
     def serve(self, room: int, now: int) -> int:
         """Hand out what there is, for as long as there is credit and room, in units of about a microsecond. Returns
         the room that is left; none: there may be more. Raises CorruptRecord, OSError."""
-        consumer = self._consumer
-        stream = self._queue.stream()
+        consumer = self.consumer
+        stream = self.queue.stream()
         if stream is None:  # nobody has published anything, or this node does not know of it yet
             consumer.is_waiting = True
             return room
         if self.offset == _UNPLACED:
-            self.offset = self._start(stream, now)
+            self.offset = self.start(stream, now)
         while consumer.has_credit():
             if room <= 0:
                 return 0
@@ -93,45 +101,47 @@ class StreamReader:
             if stored is None:
                 consumer.is_waiting = True
                 return room
-            if self._filter is not None and not self._filter.may_want(stored.chunk):
+            if self.filter is not None and not self.filter.may_want(stored.chunk):
                 self.offset = stored.next
                 room -= _MADE
             else:
-                room = self._serve_chunk(stored, room)
+                room = self.serve_chunk(stored, room)
         consumer.is_waiting = False
         return room
 
-    def _serve_chunk(self, stored: Stored, room: int) -> int:
-        consumer, wanted = self._consumer, self._filter
+    def serve_chunk(self, stored: Stored, room: int) -> int:
+        """Hand out what a chunk has from `offset` on. Returns the room that is left."""
+        consumer, wanted = self.consumer, self.filter
         octets, start = stored.chunk.octets, stored.chunk.start
         offset, first, behind = self.offset, stored.first, stored.next
-        place = self._find(octets, start, first)
+        place = self.find(octets, start, first)
         while offset < behind and room > 0 and consumer.has_credit():
             here, offset = place, offset + 1
             place = next_record(octets, place)
             # Whoever looks at it while the consumer is told sees what comes next.
             self.offset, self._record, self._place = offset, offset - first, place - start
-            if wanted is not None and not self._wants(stored, here, offset - 1):
+            if wanted is not None and not self.wants(stored, here, offset - 1):
                 room -= 1
             elif consumer.deliver_record(self._copied, octets, here, offset - 1):
-                self._counts.delivered += 1
+                self.counts.delivered += 1
                 room -= 1
             else:
-                message = get_record(octets, here, offset - 1, stored.time, self._queue.addresses)
-                self._counts.delivered += 1
+                message = get_record(octets, here, offset - 1, stored.time, self.queue.addresses)
+                self.counts.delivered += 1
                 consumer.deliver(_delivery(consumer, message, offset - 1))
                 room -= _MADE
         return room
 
-    def _wants(self, stored: Stored, place: int, offset: int) -> bool:
+    def wants(self, stored: Stored, place: int, offset: int) -> bool:
+        """Whether its filter lets a record through."""
         octets = stored.chunk.octets
-        assert self._filter is not None  # who calls looks
-        return self._filter.wants(
+        assert self.filter is not None  # who calls looks
+        return self.filter.wants(
             filter_hash_of(octets, place),
-            lambda: get_record(octets, place, offset, stored.time, self._queue.addresses),
+            lambda: get_record(octets, place, offset, stored.time, self.queue.addresses),
         )
 
-    def _find(self, octets: bytes, start: int, first: int) -> int:
+    def find(self, octets: bytes, start: int, first: int) -> int:
         """Where the record at `offset` begins in the chunk whose first one has this offset."""
         wanted, record, place = self.offset - first, 0, start
         if self._chunk == first and self._record <= wanted:

@@ -10,6 +10,7 @@ from amqp_broker.links.levels import STREAMS
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
 from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, as_queue_arguments, parse_stream_arguments
+from amqp_broker.queue_types.stream.group_reader import GroupSettings
 from amqp_broker.queue_types.stream.queue import StreamQueue
 from queues.arguments import QueueArguments
 from queues.quorum.arguments import leads_locally
@@ -77,9 +78,15 @@ class StreamType(QueueType):
             return parse_stream_arguments(declaration.arguments, *policies)
 
         group = self._host.group_of(queue_id)
-        queue = StreamQueue(declaration, queue_id, group, settings)
+        queue = StreamQueue(declaration, queue_id, group, settings, self._groups())
         group.add_queue(queue)
         return queue
+
+    def _groups(self) -> GroupSettings:
+        config = self._host.config
+        return GroupSettings(
+            self._host.timers, config.stream_position_messages, config.stream_position_ms, config.stream_handover_ms
+        )
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""

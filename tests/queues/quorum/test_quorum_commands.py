@@ -35,7 +35,17 @@ from queues.quorum.commands import (
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.reader import Malformed
 from queues.quorum.settings import QuorumSettings
-from queues.stream.commands import AppendChunk, HoldStream, OpenStream, Trim
+from queues.stream.commands import (
+    AppendChunk,
+    ForgetGroup,
+    HoldStream,
+    JoinGroup,
+    LeaveGroup,
+    OpenStream,
+    SeekGroup,
+    StorePosition,
+    Trim,
+)
 from queues.stream.settings import StreamSettings
 from tests.queues.queue_world import message_named
 from tests.queues.stream.stream_world import chunk_of
@@ -93,6 +103,11 @@ OWN = st.one_of(
     st.builds(AppendChunk, U64, st.builds(chunk_of, SHORT, SHORT, producer=SHORT, sequence=U62)),
     st.builds(Trim, U64, U64),
     st.builds(HoldStream, U64, NAMES, U64, U64),
+    st.builds(JoinGroup, U64, NAMES, U64, U64),
+    st.builds(LeaveGroup, U64, NAMES, U64),
+    st.builds(StorePosition, U64, NAMES, U64, U64, U64),
+    st.builds(SeekGroup, U64, NAMES, U64),
+    st.builds(ForgetGroup, U64, NAMES),
 )
 LEADERS = st.one_of(st.just(Tick()), st.builds(NodeDown, NAMES, U64), st.builds(Dispatched, U64, U64))
 BATCHES = st.one_of(

@@ -11,7 +11,17 @@ import pytest
 from queues.quorum.commands import Batch, Command, DropQueue, encode_batch
 from queues.quorum.effects import Grown
 from queues.quorum.image import CHUNK_BYTES
-from queues.stream.commands import AppendChunk, HoldStream, OpenStream, Trim
+from queues.stream.commands import (
+    AppendChunk,
+    ForgetGroup,
+    HoldStream,
+    JoinGroup,
+    LeaveGroup,
+    OpenStream,
+    SeekGroup,
+    StorePosition,
+    Trim,
+)
 from queues.stream.settings import StreamSettings
 from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, of_type
 from tests.queues.stream.stream_world import (
@@ -73,6 +83,8 @@ class RandomStreams:
         if model is None or choice < 0.05:
             self.models.setdefault(queue_id, StreamModel())
             return OpenStream(queue_id, self.settings())
+        if choice < 0.15:
+            return self.about_a_group(queue_id)
         if choice < 0.85:
             bodies = []
             for _ in range(chance.choice([1, 1, 2, 7])):
@@ -90,6 +102,18 @@ class RandomStreams:
             return HoldStream(queue_id, chance.choice("ab"), chance.randint(0, len(model.bodies)), until)
         del self.models[queue_id]
         return DropQueue(queue_id)
+
+    def about_a_group(self, queue_id: int) -> Command:
+        chance = self.chance
+        name, number, offset = chance.choice("gh"), chance.randint(1, 3), chance.randint(0, 50)
+        return chance.choice([
+            JoinGroup(queue_id, name, number, offset),
+            JoinGroup(queue_id, name, number, offset),
+            LeaveGroup(queue_id, name, number),
+            StorePosition(queue_id, name, chance.randint(1, 5), offset, offset + number),
+            SeekGroup(queue_id, name, offset),
+            ForgetGroup(queue_id, name),
+        ])  # fmt: skip
 
     def step(self) -> None:
         """One entry of the log."""

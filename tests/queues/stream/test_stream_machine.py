@@ -6,11 +6,34 @@ from __future__ import annotations
 import pytest
 
 from queues.page import AddressBook
-from queues.quorum.commands import VERSION, VERSION_WITH_STREAMS, Batch, DropQueue, Purge, decode_batch, encode_batch
+from queues.quorum.commands import (
+    VERSION,
+    VERSION_WITH_STREAMS,
+    Batch,
+    Command,
+    DropQueue,
+    NodeDown,
+    Purge,
+    decode_batch,
+    encode_batch,
+    encode_leader_batch,
+)
 from queues.quorum.effects import Confirmed, Counted, Gone, Grown, QueueGone, Refusal, Refused
 from queues.quorum.reader import Malformed
 from queues.quorum.session import OwnStream
-from queues.stream.commands import AppendChunk, HoldStream, OpenStream, Trim
+from queues.stream.commands import (
+    AppendChunk,
+    ForgetGroup,
+    HoldStream,
+    JoinGroup,
+    LeaveGroup,
+    OpenStream,
+    SeekGroup,
+    StorePosition,
+    Trim,
+)
+from queues.stream.groups import MOST_GROUPS
+from queues.stream.groups import Member as GroupMember
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Published
 from tests.queues.quorum.quorum_world import Member, of_type
@@ -250,3 +273,43 @@ def test_an_image_with_streams_has_a_version_of_its_own() -> None:
     commit_as(group, "x", 1, DropQueue(STREAM))
     assert b"".join(member.machine.export())[5] == VERSION
     assert node.sequence == 1
+
+
+# -- groups of readers
+
+
+def test_the_members_of_a_node_go_with_its_session() -> None:
+    group, node = one_stream()
+    commit_as(group, "other", 1, JoinGroup(STREAM, "g", 7, 3))
+    node.send(JoinGroup(STREAM, "g", 1, 9), JoinGroup(STREAM, "h", 2, 4))
+    groups = stream_of(group.members[0]).groups
+    found = groups.get("g")
+    assert found is not None
+    assert (found.position, found.reader) == (3, GroupMember("other 1", 7))
+    group.commit(encode_leader_batch(group.now, [NodeDown("other 1", 1)]))
+    assert found.members == [GroupMember(node.member.name, 1)]
+    assert found.generation == 2
+    group.commit(encode_leader_batch(group.now, [NodeDown(node.member.name, node.session)]))
+    assert [each.members for _, each in groups] == [[], []]
+    assert found.position == 3
+
+
+def test_what_groups_are_refused() -> None:
+    group, node = one_stream()
+    node.send(JoinGroup(STREAM, "g", 1, 0))
+
+    def refusal(command: Command) -> Refusal | None:
+        confirmed = of_type(node.send(command), Confirmed)[0]
+        return confirmed.refused[0].refusal if confirmed.refused else None
+
+    assert refusal(StorePosition(STREAM, "g", 1, 0, 0)) is None
+    assert refusal(StorePosition(STREAM, "g", 2, 0, 0)) is Refusal.FENCED
+    assert refusal(StorePosition(STREAM, "none", 1, 0, 0)) is Refusal.FENCED
+    assert refusal(ForgetGroup(STREAM, "g")) is Refusal.EXCLUSIVE
+    assert refusal(LeaveGroup(STREAM, "g", 1)) is None
+    assert refusal(ForgetGroup(STREAM, "g")) is None
+    assert refusal(JoinGroup(9, "g", 1, 0)) is Refusal.NO_QUEUE
+    node.send(*[SeekGroup(STREAM, f"{number}", 0) for number in range(MOST_GROUPS)])
+    assert refusal(JoinGroup(STREAM, "one more", 2, 0)) is Refusal.FULL
+    assert refusal(SeekGroup(STREAM, "one more", 0)) is Refusal.FULL
+    assert len(stream_of(group.members[0]).groups) == MOST_GROUPS
