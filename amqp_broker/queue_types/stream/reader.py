@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
+    from queues.stream.stream import Stream
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
 _MADE = 4
