@@ -22,6 +22,7 @@ cdef class StreamQueue(Queue):
     cdef object _background
     cdef object _raft
     cdef object _late
+    cdef list _seeking
     cdef bint _is_serving
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

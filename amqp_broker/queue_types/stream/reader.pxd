@@ -13,6 +13,7 @@ cdef class StreamReader:
     cdef public long long offset
     cdef public bint is_late
     cdef public bint is_ended
+    cdef public bint knows_end
     cdef object _queue
     cdef Consumer _consumer
     cdef QueueSums _counts

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
+    from queues.stream.stream import Stream
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
 _MADE = 4
@@ -55,7 +56,8 @@ class StreamSubscriber(Protocol):
 
 
 class StreamReader:
-    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it."""
+    """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
+    knows_end: this node's copy has had all that was committed when the consumer came."""
 
     def __init__(
         self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
@@ -63,6 +65,7 @@ class StreamReader:
         self.offset = _UNPLACED
         self.is_late = False
         self.is_ended = False
+        self.knows_end = False
         self._queue = queue
         self._consumer = consumer
         self._counts = queue.counts
@@ -83,8 +86,9 @@ class StreamReader:
         if stream is None:  # nobody has published anything, or this node does not know of it yet
             consumer.is_waiting = True
             return room
-        if self.offset == _UNPLACED:
-            self.offset = self._start(stream, now)
+        if self.offset == _UNPLACED and not self._begin(stream, now):
+            consumer.is_waiting = True
+            return room
         while consumer.has_credit():
             if room <= 0:
                 return 0
@@ -100,6 +104,16 @@ class StreamReader:
                 room = self._serve_chunk(stored, room)
         consumer.is_waiting = False
         return room
+
+    def _begin(self, stream: Stream, now: int) -> bool:
+        """Find the place. Returns whether it has one: what is beyond the end of this node's copy may be in the log, and
+        whoever goes on at another node is not to get again what it had at that one."""
+        offset = self._start(stream, now)
+        if offset > stream.next and not self.knows_end:
+            self._queue.find_end(self)
+            return False
+        self.offset = min(offset, stream.next)
+        return True
 
     def _serve_chunk(self, stored: Stored, room: int) -> int:
         consumer, wanted = self._consumer, self._filter
