@@ -70,6 +70,7 @@ LATENCY = (
 )
 
 QUORUM = replace(ACKNOWLEDGED, queue_type="quorum", durable=True, persistent=True)
+STREAM = replace(ACKNOWLEDGED, queue_type="stream", durable=True, persistent=True)
 
 ROWS = (
     Row("transient-16", "transient, auto-ack, 16 B", Scenario(auto_ack=True, size=16), received(8)),
@@ -126,6 +127,14 @@ ROWS = (
         received(4),
         nodes=3,
     ),
+    Row("stream", "stream of one node, 128 B, confirms and acks of 100", STREAM, received(8)),
+    Row(
+        "stream-5",
+        "stream of one node, 128 B, 5 consumers that get everything",
+        replace(STREAM, consumers=5),
+        received(8),
+    ),
+    Row("stream-three", "stream of three nodes, 128 B", STREAM, received(4), nodes=3),
     Row(
         "quorum-latency",
         "quorum queue of three nodes, end to end at 1,000/s, 1 KiB",

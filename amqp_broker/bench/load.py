@@ -22,6 +22,7 @@ from amqp_broker.bench.result import Counts, Progress, Result, latency_of
 from amqp_broker.bench.ring import build_ring
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 
 OWN_PREFIX = "bench"
@@ -129,8 +130,9 @@ class Run:
             link.call(methods.BasicQos(prefetch_count=scenario.prefetch), methods.BasicQosOk)
         for name in scenario.queues_of(number, scenario.consumers):
             consume = methods.BasicConsume(
-                queue=name, consumer_tag=name, no_ack=scenario.auto_ack, nowait=True
-            )
+                queue=name, consumer_tag=name, no_ack=scenario.auto_ack, nowait=True,
+                arguments=Table(scenario.consume_arguments),
+            )  # fmt: skip
             link.send(consume)
         sock, initial = link.hand_over()
         return Consumer(sock, initial, self.control, CHANNEL, 0 if scenario.auto_ack else scenario.ack_every)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from amqp_broker.bench.target import Target
 
 EXCHANGE_TYPES = ("default", "direct", "fanout", "topic", "headers")
-QUEUE_TYPES = ("classic", "quorum")
+QUEUE_TYPES = ("classic", "quorum", "stream")
 HEADER = "bench"  # the header that the bindings of a headers exchange ask for
 
 
@@ -97,8 +97,8 @@ class Scenario:
 
     @property
     def is_durable(self) -> bool:
-        """Quorum queues know no other way."""
-        return self.durable or self.queue_type == "quorum"
+        """Quorum queues and streams know no other way."""
+        return self.durable or self.queue_type != "classic"
 
     @property
     def declare_arguments(self) -> dict[str, object]:
@@ -107,6 +107,11 @@ class Scenario:
         """
         kind = {} if self.queue_type == "classic" else {"x-queue-type": self.queue_type}
         return {**kind, **self.queue_arguments}
+
+    @property
+    def consume_arguments(self) -> dict[str, object]:
+        """The arguments of basic.consume: what is in a stream already is read if nobody publishes."""
+        return {"x-stream-offset": "first"} if self.queue_type == "stream" and not self.producers else {}
 
     @property
     def copies(self) -> int:

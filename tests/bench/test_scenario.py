@@ -63,6 +63,14 @@ def test_a_batch_is_at_most_half_a_window_and_one_large_message() -> None:
     assert Scenario(size=65536).publish_batch == 1
 
 
+def test_streams_are_read_from_their_beginning_where_nobody_publishes() -> None:
+    scenario = Scenario(queue_type="stream")
+    assert scenario.is_durable
+    assert scenario.declare_arguments == {"x-queue-type": "stream"}
+    assert scenario.consume_arguments == {}
+    assert Scenario(queue_type="stream", producers=0).consume_arguments == {"x-stream-offset": "first"}
+
+
 def test_quorum_queues_are_durable_and_named_in_the_arguments() -> None:
     scenario = Scenario(queue_type="quorum", queue_arguments={"x-max-length": 10})
     assert scenario.is_durable
@@ -74,7 +82,7 @@ def test_quorum_queues_are_durable_and_named_in_the_arguments() -> None:
     ("values", "text"),
     [
         ({"exchange_type": "x-random"}, "allowed: default, direct"),
-        ({"queue_type": "stream"}, "allowed: classic, quorum"),
+        ({"queue_type": "mirrored"}, "allowed: classic, quorum, stream"),
         ({"size": -1}, "size -1; allowed: 0 or more"),
         ({"queues": 0}, "queues 0; allowed: 1 or more"),
         ({"prefetch": 70000}, "allowed: 0 (no limit) to 65535"),

@@ -27,7 +27,7 @@ from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.queue_types.stream.reader import MADE, StreamReader
 from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
-from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
+from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition, Trim
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.record import get_record, next_record
 
@@ -106,18 +106,25 @@ class GroupReader(StreamReader):
 
     # -- membership ----------------------------------------------------------------------------------------------------
 
-    def join(self, now: int, then: Done) -> None:
-        """Ask to be a member; `then` is told when it is one."""
+    def join(self, then: Done) -> None:
+        """Ask to be a member; `then` is told when it is one. Where a new group begins is for good, so this node's copy
+        has to have all that was committed before it is asked: a command that changes nothing is applied first."""
         self.queue.prepare()
-        stream = self.queue.stream()
-        position = self.start(stream, now) if stream is not None else 0
         self._is_joining = True
 
         def joined(refusal: Refusal | None) -> None:
             self._is_joining = False
             then(self._refused(refusal) if refusal is not None else None)
 
-        self._submit(JoinGroup(self.queue.queue_id, self.name, self.number, position), joined)
+        def is_current(refusal: Refusal | None) -> None:
+            stream = self.queue.stream()
+            if stream is None or self._has_left:
+                joined(Refusal.NO_QUEUE)
+            else:
+                position = min(self.start(stream, self._group.clock.now), stream.next)
+                self._submit(JoinGroup(self.queue.queue_id, self.name, self.number, position), joined)
+
+        self._submit(Trim(self.queue.queue_id, 0), is_current)
 
     def _submit(self, command: Command, then: Callable[[Refusal | None], None]) -> None:
         self._group.submit(command, _Told(then))
@@ -129,13 +136,13 @@ class GroupReader(StreamReader):
             )
         return precondition_failed(f"group '{self.name}' of stream '{self.queue.name}': the stream is gone")
 
-    def _reads(self, stream: Stream, now: int) -> bool:
+    def _reads(self, stream: Stream) -> bool:
         """Whether it is its turn; begins anew where a generation begins."""
         group = stream.groups.get(self.name)
         if group is None or self._member not in group.members:
             # The node's session was lost, and its members with it; or the group was forgotten before this one came.
             if not self._is_joining:
-                self.join(now, self._joined_again)
+                self.join(self._joined_again)
             return False
         if group.reader != self._member:
             self.generation = 0
@@ -189,7 +196,7 @@ class GroupReader(StreamReader):
         """See StreamReader."""
         consumer = self.consumer
         stream = self.queue.stream()
-        if stream is None or not self._reads(stream, now):
+        if stream is None or not self._reads(stream):
             consumer.is_waiting = True
             return room
         while consumer.has_credit():

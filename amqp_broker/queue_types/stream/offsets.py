@@ -49,9 +49,10 @@ def parse_offset(arguments: Mapping[str, object]) -> Start:
 
 
 def _from_offset(offset: int) -> Start:
+    """It may be beyond the end: of what this node knows of it, or of all (reader.py sees to that)."""
     def start(stream: Stream, now: int) -> int:
         wanted = stream.next + offset if offset < 0 else offset
-        return max(stream.first, min(wanted, stream.next))
+        return max(stream.first, wanted)
 
     return start
 

@@ -24,6 +24,7 @@ cdef class StreamQueue(Queue):
     cdef object _groups
     cdef object _clock
     cdef object _late
+    cdef list _seeking
     cdef bint _is_serving
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

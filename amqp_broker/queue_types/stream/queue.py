@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.filters import parse_filter
@@ -35,7 +36,7 @@ from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
 from queues.queue import Done, Fetched, Held, Queue, Tallied
-from queues.stream.commands import OpenStream
+from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -87,6 +88,7 @@ class StreamQueue(Queue):
         self._background = group.host.background
         self._raft = group.raft
         self._late: deque[StreamReader] = deque()
+        self._seeking: list[StreamReader] = []
         self._is_serving = False
 
     # -- its log -------------------------------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ class StreamQueue(Queue):
                 self._remove(reader)
             then(error)
 
-        reader.join(self._clock.now, joined)
+        reader.join(joined)
 
     def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
         """In the order in which RabbitMQ looks. Raises AmqpException, ArgumentError."""
@@ -259,6 +261,21 @@ class StreamQueue(Queue):
         for consumer, reader in self.consumers.items():
             if consumer.is_waiting:
                 self.serve_later(reader)
+
+    def find_end(self, reader: StreamReader) -> None:
+        """Serve a reader once this node has applied all that was committed before: a command that changes nothing is
+        applied behind it."""
+        if reader not in self._seeking:
+            self._seeking.append(reader)
+            receipt = JointReceipt()
+            self.group.submit(Trim(self.queue_id, 0), receipt)
+            receipt.seal(lambda refusals: self._end_found(reader))
+
+    def _end_found(self, reader: StreamReader) -> None:
+        self._seeking.remove(reader)
+        reader.knows_end = True
+        if not reader.is_ended:
+            self.serve_later(reader)
 
     def serve_later(self, reader: StreamReader) -> None:
         """It may have something to do."""

@@ -12,6 +12,7 @@ cdef class StreamReader:
     cdef public long long offset
     cdef public bint is_late
     cdef public bint is_ended
+    cdef public bint knows_end
     cdef readonly object queue
     cdef readonly Consumer consumer
     cdef readonly QueueSums counts

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
+    from queues.stream.stream import Stream
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
 MADE = 4
@@ -59,7 +60,8 @@ class StreamSubscriber(Protocol):
 
 class StreamReader:
     """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
-    start: where it begins. filter: what it wants of that, None for everything. counts: the queue's."""
+    knows_end: this node's copy has had all that was committed when the consumer came. start: where it begins. filter:
+    what it wants of that, None for everything. counts: the queue's."""
 
     def __init__(
         self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
@@ -67,6 +69,7 @@ class StreamReader:
         self.offset = _UNPLACED
         self.is_late = False
         self.is_ended = False
+        self.knows_end = False
         self.queue = queue
         self.consumer = consumer
         self.counts = queue.counts
@@ -91,8 +94,9 @@ class StreamReader:
         if stream is None:  # nobody has published anything, or this node does not know of it yet
             consumer.is_waiting = True
             return room
-        if self.offset == _UNPLACED:
-            self.offset = self.start(stream, now)
+        if self.offset == _UNPLACED and not self._begin(stream, now):
+            consumer.is_waiting = True
+            return room
         while consumer.has_credit():
             if room <= 0:
                 return 0
@@ -108,6 +112,16 @@ class StreamReader:
                 room = self.serve_chunk(stored, room)
         consumer.is_waiting = False
         return room
+
+    def _begin(self, stream: Stream, now: int) -> bool:
+        """Find the place. Returns whether it has one: what is beyond the end of this node's copy may be in the log, and
+        whoever goes on at another node is not to get again what it had at that one."""
+        offset = self.start(stream, now)
+        if offset > stream.next and not self.knows_end:
+            self.queue.find_end(self)
+            return False
+        self.offset = min(offset, stream.next)
+        return True
 
     def serve_chunk(self, stored: Stored, room: int) -> int:
         """Hand out what a chunk has from `offset` on. Returns the room that is left."""

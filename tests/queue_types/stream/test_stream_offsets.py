@@ -62,7 +62,7 @@ def stream() -> Stream:
     ("value", "offset"),
     [
         ("first", 10), ("last", 30), ("next", 40),
-        (0, 10), (10, 10), (25, 25), (39, 39), (40, 40), (1000, 40), (1 << 62, 40),
+        (0, 10), (10, 10), (25, 25), (39, 39), (40, 40),
         (typed("b", 25), 25), (typed("B", 25), 25), (typed("u", 25), 25), (typed("l", 25), 25), (typed("L", 25), 25),
         (-1, 39), (-30, 10), (-1000, 10),
         (datetime(2001, 1, 1), 10), (datetime(2023, 11, 14, 23, 13, 20), 10), (datetime(2023, 11, 15), 20),
@@ -76,11 +76,16 @@ def test_where_it_begins(stream: Stream, value: Any, offset: int) -> None:
     assert parse_offset(as_received({"x-stream-offset": value}))(stream, now) == offset
 
 
+@pytest.mark.parametrize("offset", [41, 1000, 1 << 62])
+def test_what_is_beyond_the_end_is_left_to_who_knows_whether_this_node_is_behind(stream: Stream, offset: int) -> None:
+    assert parse_offset(as_received({"x-stream-offset": offset}))(stream, BEGIN) == offset
+
+
 def test_without_an_offset_it_begins_behind_the_last_message(stream: Stream) -> None:
     assert parse_offset(Table({}))(stream, BEGIN) == 40
 
 
-@pytest.mark.parametrize("value", ["first", "last", "next", 0, 7, -7, "1h", datetime(2100, 1, 1)], ids=str)
+@pytest.mark.parametrize("value", ["first", "last", "next", 0, -7, "1h", datetime(2100, 1, 1)], ids=str)
 def test_of_an_empty_stream_there_is_one_offset(value: Any) -> None:
     empty = Stream(1, StreamSettings(), a_pager())
     assert parse_offset(as_received({"x-stream-offset": value}))(empty, BEGIN) == 0

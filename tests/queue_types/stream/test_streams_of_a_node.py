@@ -275,8 +275,8 @@ def test_it_waits_until_all_members_know_streams(monkeypatch: pytest.MonkeyPatch
     (close,) = [event.method for event in client.take() if event.method.name == "channel.close"]
     assert close.reply_code == 406
     assert close.reply_text == (
-        "PRECONDITION_FAILED - cannot declare queue 's' in vhost '/': queues of type stream can be had when all members "
-        "of the cluster speak level 2, and it is at level 1: upgrade the others first"
+        "PRECONDITION_FAILED - cannot declare queue 's' in vhost '/': queues of type stream can be had when all "
+        "members of the cluster speak level 2, and it is at level 1: upgrade the others first"
     )
 
 
