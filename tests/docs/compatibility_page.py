@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.grammar import METHODS
+from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, parse_stream_arguments
 from queues import arguments
 from queues.quorum.arguments import _OF_OTHER_TYPES
 from queues.quorum.arguments import parse_quorum_arguments as read_quorum_arguments
@@ -32,6 +33,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("Channels", r"channel|access"),
     ("Exchanges", r"exchange|alternate-exchange|topic exchange|headers exchange|x-consistent-hash|x-delayed"),
     ("Quorum queues", r"quorum queue"),
+    ("Streams", r"stream"),
     ("Queues", r"queue"),
     ("Queue arguments", r"x-|a queue without x-|expiration|dead-lettering"),
     ("Publishing and confirms", r"basic\.publish|confirm|CC|BCC|order|user_id"),
@@ -132,6 +134,8 @@ QUORUM_ARGUMENTS = (
     "x-max-in-memory-length",
     "x-max-in-memory-bytes",
 )
+#: Values that a stream takes, where others take the one above.
+_OF_STREAMS: dict[str, dict[str, object]] = {"x-stream-filter-size-bytes": {"x-stream-filter-size-bytes": 16}}
 _QUEUE_TYPE = "x-queue-type"
 _NO_EFFECT = ("x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size")
 
@@ -142,10 +146,10 @@ def argument_names() -> list[str]:
     return [_QUEUE_TYPE, *dict.fromkeys((*others, *_OF_OTHER_TYPES))]
 
 
-def use_of(name: str) -> tuple[str, str]:
-    """What a classic and what a quorum queue does with an argument, as the code that reads it says."""
+def use_of(name: str) -> tuple[str, str, str]:
+    """What a classic and a quorum queue and a stream do with an argument, as the code that reads it says."""
     if name == _QUEUE_TYPE:
-        return ("`classic`, the default", "`quorum`; `stream` is refused with 540")
+        return ("`classic`, the default", "`quorum`", "`stream`")
     needed = {"x-dead-letter-exchange": ""} if name == "x-dead-letter-routing-key" else {}
     needed |= {"x-message-deduplication": True} if name == "x-deduplication-ttl" else {}
     asked = {**needed, name: _VALUES.get(name, 2)}
@@ -163,18 +167,28 @@ def use_of(name: str) -> tuple[str, str]:
             uses.append("in force" if has_effect else "no effect" if is_known else "ignored")
     if uses[0] == "no effect" and name in QUORUM_ARGUMENTS:
         uses[0] = "ignored"
-    return uses[0], uses[1]
+    return uses[0], uses[1], _use_in_streams(name, asked)
+
+
+def _use_in_streams(name: str, asked: dict[str, object]) -> str:
+    """A stream reads all that it knows; of how many members it has it does nothing with the number."""
+    try:
+        parse_stream_arguments({**asked, **_OF_STREAMS.get(name, {})})
+    except arguments.WrongArgument:
+        return "406: of another queue type"
+    has_effect = name in (*OWN_ARGUMENTS, "x-max-length-bytes") and name != "x-initial-cluster-size"
+    return "in force" if has_effect else "no effect"
 
 
 def arguments_table(rows: list[Row]) -> list[str]:
     """Every queue argument, with the behaviours that name it."""
-    lines = ["| argument of queue.declare | classic queues | quorum queues | behaviours that name it |"]
-    lines.append("|---|---|---|---|")
+    lines = ["| argument of queue.declare | classic queues | quorum queues | streams | behaviours that name it |"]
+    lines.append("|---|---|---|---|---|")
     for name in argument_names():
         found = [row for row in rows if re.search(rf"(?<![\w-]){name}(?![\w-])", row.behaviour)]
         about = links(found, section_of) or "only together with others: queue.declare arguments"
-        classic, quorum = use_of(name)
-        lines.append(f"| `{name}` | {classic} | {quorum} | {about} |")
+        classic, quorum, stream = use_of(name)
+        lines.append(f"| `{name}` | {classic} | {quorum} | {stream} | {about} |")
     return lines
 
 

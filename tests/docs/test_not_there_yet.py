@@ -57,11 +57,6 @@ def answered_with_0_9_1(broker: RunningBroker, octets: bytes) -> bool:
     return said == _HEADER
 
 
-def has_no_streams(broker: RunningBroker) -> bool:
-    stream = Table({"x-queue-type": "stream"})
-    return refused_with(broker, 540, m.QueueDeclare(0, "s", False, True, False, False, False, stream))
-
-
 def has_no_amqp_1(broker: RunningBroker) -> bool:
     return answered_with_0_9_1(broker, b"AMQP\0\1\0\0") and answered_with_0_9_1(broker, b"AMQP\3\1\0\0")
 
@@ -110,7 +105,6 @@ def has_no_immediate(broker: RunningBroker) -> bool:
 
 
 PROBES: dict[str, Callable[[RunningBroker], bool]] = {
-    "Stream queues": has_no_streams,
     "AMQP 1.0": has_no_amqp_1,
     "MQTT and STOMP": has_no_mqtt_and_stomp,
     "Message tracing": has_no_tracing,

@@ -25,7 +25,7 @@ DECISIONS = sorted((DOCS / "decisions").glob("*.md"))
 #: Words in code that are names of other programs' things.
 FOREIGN = {
     "aio_pika.connect", "aio_pika.connect_robust", "cython.compiled", "export_definitions",
-    "bash_source", "fish_source", "zsh_source",
+    "bash_source", "fish_source", "zsh_source", "method.delivery_tag", "properties.headers",
 }  # fmt: skip
 #: What the variables in the examples are.
 VARIABLES = {
