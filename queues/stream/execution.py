@@ -40,7 +40,7 @@ def execute(
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, HoldStream):
-        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None)
+        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None, clock)
     else:
         return stream, _ABOUT_GROUPS[type(command)](stream, command, node)
     return stream, None
