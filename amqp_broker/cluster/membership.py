@@ -52,6 +52,8 @@ log = logging.getLogger("amqp_broker.cluster")
 
 #: How often it looks, milliseconds.
 LOOK_MS = 500
+#: The same while the cluster is being founded: clients are there already, and may want what all members can.
+_FOUNDING_LOOK_MS = 50
 #: All members have been linked for so long before leaders are spread by themselves, milliseconds.
 CALM_MS = 30_000
 _FAREWELL = head_of(FrameKind.RELEASE)
@@ -234,8 +236,9 @@ class Membership:
         return all({*group.members, *group.learners} == set(recorded) for group in groups)
 
     def _look(self, now: int) -> None:
-        self._timers.at(now + LOOK_MS, self._look)
         recorded = self._metadata.members()
+        is_founding = self._level_of_all(recorded) > self._metadata.level or not recorded
+        self._timers.at(now + (_FOUNDING_LOOK_MS if is_founding else LOOK_MS), self._look)
         self._register(recorded)
         self._raise_level(recorded)
         if recorded:
@@ -332,14 +335,18 @@ class Membership:
 
     def _raise_level(self, recorded: Mapping[str, str]) -> None:
         """If all members are there and speak a later level, the cluster is at it from now on."""
-        replication, own = self._replication, self._replication.own_node
-        most = replication.acquaintances.levels.most
-        if self._metadata.level >= most or not replication.metadata_group.is_leader:
+        replication = self._replication
+        if not replication.metadata_group.is_leader or replication.stream.unapplied:
             return
-        others = {*recorded, *replication.members()} - {own}
-        spoken = min([most, *map(replication.acquaintances.level_of, others)])
-        if spoken > self._metadata.level and not replication.stream.unapplied:
+        spoken = self._level_of_all(recorded)
+        if spoken > self._metadata.level:
             replication.propose(commands.raise_level(spoken))
+
+    def _level_of_all(self, recorded: Mapping[str, str]) -> int:
+        """The latest level that all members speak; the first, where one of them is not there."""
+        acquaintances = self._replication.acquaintances
+        others = {*recorded, *self._replication.members()} - {self._replication.own_node}
+        return min([acquaintances.levels.most, *map(acquaintances.level_of, others)])
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

@@ -124,10 +124,22 @@ class RunningCluster(Startable):
                 node.broker.launch()
             for node in self.nodes:
                 node.broker.wait_until_ready()
+            self._wait_until_agreed()
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _wait_until_agreed(self) -> None:
+        """Wait until the members have told each other what they can, so that they may."""
+        deadline = time.monotonic() + self._start_timeout_s
+        with SystemClient(self.nodes[0].url) as client:
+            while time.monotonic() < deadline:
+                status = client.request("cluster.status", brief=True)
+                if all((member["speaks_level"] or 0) <= status["level"] for member in status["members"]):
+                    return
+                time.sleep(_LOOK_S)
+        raise BrokerStartError("the members of the cluster have not told each other what they speak: see their logs")
 
     def add_node(self) -> ClusterNode:
         """Adds one node more, and waits until it accepts clients; it has a vote a moment later. Raises

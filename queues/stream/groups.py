@@ -55,8 +55,10 @@ class ReaderGroup:
             if was_reader and self.members:
                 self.generation += 1
 
-    def leave_all(self, node: str) -> None:
-        """All of a node are gone."""
+    def lose_all(self, node: str, next_offset: int) -> None:
+        """A node is gone, and all of it: its reader may have had anything that there was."""
+        if self.members and self.members[0].node == node:
+            self.delivered = max(self.delivered, next_offset)
         for member in [each for each in self.members if each.node == node]:
             self.leave(member)
 
@@ -109,9 +111,9 @@ class ReaderGroups:
         del self._groups[name]
         return True
 
-    def leave_all(self, node: str) -> bool:
-        """All of a node are gone. Returns whether there were any."""
+    def lose_all(self, node: str, next_offset: int) -> bool:
+        """A node is gone, and all of it. Returns whether there were any."""
         found = [group for group in self._groups.values() if any(member.node == node for member in group.members)]
         for group in found:
-            group.leave_all(node)
+            group.lose_all(node, next_offset)
         return bool(found)

@@ -163,7 +163,7 @@ def test_only_the_reader_of_the_present_moves_the_position() -> None:
     assert group.store(1, 7, 9)
     assert group.store(1, 6, 6)
     assert (group.position, group.delivered) == (7, 9)
-    group.leave_all("a")
+    group.lose_all("a", 8)
     assert (group.reader, group.generation) == (other, 2)
     assert not group.store(1, 9, 9)
     assert group.position == 7
@@ -182,3 +182,13 @@ def test_a_group_has_a_name(driver: NodeDriver, name: object) -> None:
     close = next(event.method for event in client.take() if event.method.name == "channel.close")
     assert close.reply_code == 406
     assert "x-stream-group" in close.reply_text
+
+
+def test_after_a_crash_what_may_have_been_delivered_is_marked(driver: NodeDriver) -> None:
+    publisher = a_stream(driver)
+    fill(driver, publisher, *numbers(0, 3))
+    reader = member(driver)
+    assert bodies(reader) == numbers(0, 3)
+    driver.crash()
+    again = member(driver)
+    assert got(again) == [(1, True, b"0"), (2, True, b"1"), (3, True, b"2")]
