@@ -25,5 +25,5 @@ def execute(
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, HoldStream):
-        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None)
+        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None, clock)
     return stream, None

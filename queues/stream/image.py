@@ -4,9 +4,9 @@
                   u32 n, n x (u64 offset, u64 time, u64 octets before): marks,
                   u32 n, n x (short producer, u64 sequence, u64 offset),
                   u32 n, n x (short name, u64 offset, u64 until): holds
+    STREAM_NAMES  n x (u32 records, u64 first, u64 time, u32 segment, u64 offset, u32 length): the pages on the disk
     STREAM_PAGE   u32 records, u64 first, u64 time, octets
-    STREAM_AT     the same, with u32 segment, u64 offset, u32 length of the page for the octets
-    STREAM_TAIL   the same octets, of what is in no page
+    STREAM_TAIL   octets as of a page, of what is in none
     STREAM_END
 """
 
@@ -25,7 +25,7 @@ from queues.stream.settings import get_settings, put_settings
 from queues.stream.stream import Hold, Published, Stream
 from storage.page_store import PageLocation
 
-STREAM, STREAM_PAGE, STREAM_AT, STREAM_TAIL, STREAM_END = 16, 17, 18, 19, 20
+STREAM, STREAM_NAMES, STREAM_PAGE, STREAM_TAIL, STREAM_END = 16, 17, 18, 19, 20
 
 
 def stream_octets(stream: Stream) -> bytes:
@@ -63,17 +63,16 @@ def stream_pieces(stream: Stream) -> Iterator[bytes]:
 
 
 class StreamPart:
-    """A page as it was at the capture: its octets, or where they are; or a tail."""
+    """A page as it was at the capture: its octets, or where they are."""
 
-    def __init__(self, queue_id: int, part: Part, names_place: bool) -> None:
+    def __init__(self, queue_id: int, part: Part) -> None:
         page = part.page
         self._queue_id = queue_id
         self._time = part.time
         self._records = page.count
         self._first = page.first
         self._location: PageLocation | None = page.location
-        self._names_place = names_place and page.is_named
-        self._data = None if self._names_place else page.data
+        self._data = page.data
 
     def encode(self, pager: Pager) -> tuple[int, bytes]:
         """As a record. Raises CorruptRecord, OSError where the page has to be read."""
@@ -81,11 +80,6 @@ class StreamPart:
         buffer.put_u32(self._records)
         buffer.put_u64(self._first)
         buffer.put_u64(self._time)
-        if self._names_place and self._location is not None:
-            buffer.put_u32(self._location.segment)
-            buffer.put_u64(self._location.offset)
-            buffer.put_u32(self._location.length)
-            return STREAM_AT, buffer.take()
         data = self._data
         if data is None:
             assert self._location is not None  # what is not in RAM is on disk
@@ -108,7 +102,9 @@ def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | Stream
     """A stream as of now."""
     parts: list[StreamPart | StreamTail | tuple[int, bytes]] = [(STREAM, stream_octets(stream))]
     log = stream.log
-    parts += [StreamPart(stream.queue_id, part, names_places) for part in log.parts()]
+    if names_places:
+        parts.append((STREAM_NAMES, bytes(log.names)))
+    parts += [StreamPart(stream.queue_id, part) for part in (log.unnamed() if names_places else log.parts())]
     tail = log.tail()
     if tail:
         parts.append(StreamTail(tail))
@@ -151,8 +147,13 @@ class StreamReader:
     def take(self, kind: int, reader: Reader) -> bool:
         """One record. Returns whether it was the last one."""
         log = self.stream.log
-        if kind in (STREAM_PAGE, STREAM_AT):
-            self._page(reader, kind == STREAM_AT)
+        if kind == STREAM_NAMES:
+            log.restore_names(reader.rest())
+        elif kind == STREAM_PAGE:
+            records, first, time = reader.u32(), reader.u64(), reader.u64()
+            page = Page(reader.rest(), records, first, first + records - 1, 0)
+            self._pager.add_used(page.size)
+            log.restore_page(time, page)
         elif kind == STREAM_TAIL:
             log.restore_tail(reader.rest())
         elif kind == STREAM_END:
@@ -164,15 +165,3 @@ class StreamReader:
         else:
             raise reader.fail("it does not belong into a stream, or is of a newer version")
         return False
-
-    def _page(self, reader: Reader, is_at_place: bool) -> None:
-        records, first, time = reader.u32(), reader.u64(), reader.u64()
-        location = PageLocation(reader.u32(), reader.u64(), reader.u32()) if is_at_place else None
-        page = Page(reader.rest() if location is None else None, records, first, first + records - 1, 0)
-        if location is not None:
-            page.location = location
-            page.is_named = True
-            self._pager.page_store.adopt(self.stream.queue_id, [location])
-        else:
-            self._pager.add_used(page.size)
-        self.stream.log.restore_page(time, page)

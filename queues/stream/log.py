@@ -12,6 +12,7 @@ Invariants:
 2. Nothing in here is replicated: which pages there are, and where they begin, differs from member to member.
 3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk; `_warm` has exactly those in
    RAM, who was used last at its end.
+4. The pages that checkpoints name are the oldest ones, without a gap: `names` has an item for each, in their order.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Malformed
 from queues.stream.chunk import Chunk
+from storage.page_store import PageLocation
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
+#: Of a page in a checkpoint: records, first offset, time; segment, offset and length of its place.
+_NAME = struct.Struct(">LQQLQL")
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
@@ -64,13 +68,14 @@ class Part:
 
 class StreamLog:
     """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included.
-    named_bytes: of those of its pages that a checkpoint names."""
+    names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages."""
 
     def __init__(self, queue_id: int, pager: Pager) -> None:
         self.queue_id = queue_id
         self.first = 0
         self.next = 0
         self.octets = 0
+        self.names = bytearray()
         self.named_bytes = 0
         self._pager = pager
         self._parts: list[Part] = []
@@ -140,6 +145,7 @@ class StreamLog:
             self._release(self._parts[gone])
             gone += 1
         del self._parts[:gone]
+        del self.names[: gone * _NAME.size]
         if self.first == self.next:
             self._drop_tail()
 
@@ -148,6 +154,7 @@ class StreamLog:
         for part in self._parts:
             self._release(part)
         self._parts = []
+        self.names.clear()
         self._drop_tail()
 
     def _drop_tail(self) -> None:
@@ -243,34 +250,54 @@ class StreamLog:
 
     def name_pages(self) -> None:
         """A checkpoint that is captured right after this names the place of every page that has found room."""
-        begin = len(self._parts)
-        while begin and not self._parts[begin - 1].page.is_named:
-            begin -= 1
-        for part in self._parts[begin:]:
-            page = part.page
-            self._pager.store(self.queue_id, page)
-            if page.location is not None:
-                page.is_named = True
-                self.named_bytes += _size_of(page)
+        for part in self.unnamed():
+            self._pager.store(self.queue_id, part.page)
+            if part.page.location is None:
+                break
+            self._name(part)
+
+    def _name(self, part: Part) -> None:
+        page = part.page
+        page.is_named = True
+        self.named_bytes += page.location.length
+        self.names += _NAME.pack(page.count, page.first, part.time, *page.location)
 
     def parts(self) -> list[Part]:
         """Its pages as of now."""
         return list(self._parts)
 
+    def unnamed(self) -> list[Part]:
+        """Those of them that no checkpoint names."""
+        return self._parts[len(self.names) // _NAME.size :]
+
     def tail(self) -> list[Stored]:
         """What is behind them."""
         return list(self._tail)
 
-    def restore_page(self, time: int, page: Page) -> None:
-        """The next page of an image."""
+    def restore_names(self, names: bytes) -> None:
+        """Pages of a checkpoint. Raises Malformed."""
+        if len(names) % _NAME.size:
+            raise Malformed(f"the pages of a stream in {len(names)} octets")
+        locations = []
+        for records, first, time, *place in _NAME.iter_unpack(names):
+            page = Page(None, records, first, first + records - 1, 0)
+            page.location = PageLocation(*place)
+            locations.append(page.location)
+            part = self.restore_page(time, page)
+            self._name(part)
+        self._pager.page_store.adopt(self.queue_id, locations)
+
+    def restore_page(self, time: int, page: Page) -> Part:
+        """The next page of an image. Raises Malformed."""
         if not self._parts:
             self.first = page.first
+        elif page.first != self.next:
+            raise Malformed(f"a page from offset {page.first} on behind one up to {self.next}")
         self.next = page.last + 1
-        size = _size_of(page)
-        self.octets += size
-        if page.is_named:
-            self.named_bytes += size
-        self._add(Part(time, page))
+        self.octets += _size_of(page)
+        part = Part(time, page)
+        self._add(part)
+        return part
 
     def restore_tail(self, octets: bytes) -> None:
         """The tail of an image. Raises Malformed."""

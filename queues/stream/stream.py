@@ -131,11 +131,12 @@ class Stream:
             self.log.trim(first)
             self.marks.trimmed(self.first)
 
-    def hold(self, name: str, hold: Hold | None) -> None:
+    def hold(self, name: str, hold: Hold | None, clock: int) -> None:
         """Retention stops at an offset for a name; None: for this name not any more."""
         self.holds.pop(name, None)
         if hold is not None:
             self.holds[name] = hold
+        self.retain(clock)
 
     def due_at(self, clock: int) -> int:
         """When `retain` will find something that it does not at this time; 0 for not before there is another mark."""

@@ -189,6 +189,19 @@ def test_a_hold_stops_age_until_it_ends_or_holds_back_twice_the_limit() -> None:
     assert stream_of(member).holds == {}
 
 
+def test_what_was_held_goes_when_the_hold_is_ended() -> None:
+    group, node = one_stream(StreamSettings(max_age=1_000))
+    member = group.members[0]
+    node.send(HoldStream(STREAM, "job", 0, 1 << 40))
+    for number in range(20):
+        append(group, b"%04d" % number)
+        group.now += 75
+    group.advance(0)
+    assert stream_of(member).first == 0
+    node.send(HoldStream(STREAM, "job", 0, 0))
+    assert stream_of(member).first > 4
+
+
 def test_a_hold_stops_size_up_to_twice_the_limit() -> None:
     group, node = one_stream(StreamSettings(max_length_bytes=1_000))
     member = group.members[0]
