@@ -7,6 +7,7 @@ The forms of the version before are read from its own sources.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
-from amqp_broker.links.levels import LAST_LETTERS, LEVEL
+from amqp_broker.links.levels import LAST_LETTERS, LEVEL, STREAMS
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS
 from tests.chaos.nodes import PROJECT_ROOT
 from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
@@ -40,6 +41,12 @@ VERSIONS = {
     "amqp_broker.leases.peer_requests _VERSION": "amqp_broker.leases.peer_requests _VERSION",
     "amqp_broker.leases.app_note _VERSION": "amqp_broker.leases.app_note _VERSION",
     "amqp_broker.cluster.peer_handshake VERSION": "amqp_broker.links.peer_handshake VERSION",
+}
+#: Versions of octets that the version before does not read, each with what has the version that it reads, and the
+#: level below which nobody makes such.
+NEW_VERSIONS = {
+    "queues.quorum.commands VERSION_WITH_STREAMS": ("queues.quorum.commands VERSION", STREAMS),
+    "queues.quorum.image VERSION_WITH_STREAMS": ("queues.quorum.image VERSION", STREAMS),
 }
 ENTRIES = ("queues.store", "raft.journal_records")
 
@@ -107,6 +114,20 @@ def test_new_entries_of_the_journal_have_a_level(both: Forms) -> None:
 def test_no_layout_has_changed(both: Forms) -> None:
     """Whoever raises one of these: this version has to read the one before, and writes it below the new level."""
     assert both[1]["versions"] == both[0]["versions"]
+
+
+@pytest.mark.parametrize("name", NEW_VERSIONS)
+def test_what_the_version_before_does_not_read_has_another_version(name: str) -> None:
+    before, level = NEW_VERSIONS[name]
+    assert value_of(name) > value_of(before)
+    assert level <= LEVEL
+
+
+def value_of(name: str) -> int:
+    """A constant, named by its module and itself."""
+    module, constant = name.split()
+    found: int = getattr(importlib.import_module(module), constant)
+    return found
 
 
 def test_new_frames_have_a_level() -> None:

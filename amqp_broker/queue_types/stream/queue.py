@@ -32,6 +32,7 @@ from amqp_broker.queue_types.stream.group_reader import (
     group_name,
 )
 from amqp_broker.queue_types.stream.offsets import parse_offset
+from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
@@ -148,6 +149,10 @@ class StreamQueue(Queue):
         """See Queue."""
         self.add_gets(sums)
         sums.add_delivered(self.counts.delivered, self.counts.acked)
+
+    def stream_source(self) -> StreamOperations:
+        """See Queue."""
+        return StreamOperations(self)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,149 @@
+"""Streams of a running broker: what administrators see of them, definitions, policies, a restart, a stopped folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp_broker.client import Connection
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import BasicConsume, BasicQos, QueueDeclare
+from amqp_broker.system_client import SystemClient, SystemRequestError
+from tests.robustness.broker import PROJECT_ROOT, Broker
+
+STREAM = {"x-queue-type": "stream"}
+
+
+def declaration(name: str, **arguments: object) -> QueueDeclare:
+    named = {key.replace("_", "-"): value for key, value in arguments.items()}
+    return QueueDeclare(0, name, False, True, False, False, False, Table({**STREAM, **named}))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("streams")) as running:
+        yield running
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Connection]:
+    with broker.connect() as opened:
+        yield opened
+
+
+def fill(connection: Connection, name: str, *bodies: bytes, **arguments: object) -> None:
+    with connection.channel() as channel:
+        channel.call(declaration(name, **arguments))
+        channel.confirm_select()
+        for body in bodies:
+            channel.publish("", name, body)
+        channel.wait_for_confirms()
+
+
+def listed(broker: Broker, name: str) -> dict[str, Any]:
+    with SystemClient(broker.url) as client:
+        return next(dict(row) for row in client.request("queue.list", vhost="/")["queues"] if row["name"] == name)
+
+
+def shown(broker: Broker, name: str) -> dict[str, Any]:
+    """As the HTTP API shows it."""
+    with SystemClient(broker.url) as client:
+        return dict(client.request("object", kind="queues", vhost="/", name=name)["object"])
+
+
+def test_what_administrators_see(broker: Broker, connection: Connection) -> None:
+    fill(connection, "counted", b"1", b"2", b"3", x_max_age="7D")
+    with connection.channel() as channel:
+        channel.call(BasicQos(0, 2, False))
+        arguments = Table({"x-stream-offset": "first"})
+        channel.call(BasicConsume(0, "counted", "c", False, False, False, False, arguments))
+        row = listed(broker, "counted")
+        assert (row["type"], row["messages_ready"], row["messages_unacked"], row["consumers"]) == ("stream", 3, 0, 1)
+        assert (row["first_offset"], row["next_offset"]) == (0, 3)
+        assert row["stream_bytes"] > 3
+        found = shown(broker, "counted")
+        assert (found["type"], found["messages"], found["consumers"]) == ("stream", 3, 1)
+        assert found["arguments"] == {"x-queue-type": "stream", "x-max-age": "7D"}
+        assert found["members"] == found["online"] == [found["leader"]]
+        assert found["deliver"] == 2
+        assert found["consumer_details"][0]["consumer_tag"] == "c"
+
+
+def test_a_policy_is_shown_and_reaches_it(broker: Broker, connection: Connection) -> None:
+    fill(connection, "governed", b"1", x_max_length_bytes=5)
+    with SystemClient(broker.url) as client:
+        definition = {"max-length-bytes": 1000, "max-age": "1h"}
+        fields = {"vhost": "/", "pattern": "^governed$", "definition": definition, "apply_to": "streams"}
+        client.request("policy.put", name="p", **fields)
+        preview = client.request("policy.preview", name="q", **fields)
+        assert "governed" in json.dumps(preview)
+    found = shown(broker, "governed")
+    assert (found["policy"], found["effective_policy_definition"]) == ("p", definition)
+
+
+def test_definitions_export_and_import_it(broker: Broker, connection: Connection) -> None:
+    fill(connection, "exported", b"1", x_max_age="7D")
+    with SystemClient(broker.url) as client:
+        definitions = client.request("definitions.export")["definitions"]
+        queue = next(each for each in definitions["queues"] if each["name"] == "exported")
+        assert queue["type"] == "stream"
+        client.request("definitions.import", definitions={"queues": [{**queue, "name": "imported"}]})
+    fill(connection, "imported", b"1", x_max_age="7D")
+    assert listed(broker, "imported")["messages_ready"] == 1
+
+
+def test_where_a_message_would_go(broker: Broker, connection: Connection) -> None:
+    fill(connection, "asked", b"1", x_max_length_bytes=1000)
+    with SystemClient(broker.url) as client:
+        found = client.request("route.test", vhost="/", exchange="", routing_key="asked")
+    assert "asked" in json.dumps(found)
+
+
+def test_it_outlives_a_kill_and_is_counted_in_a_stopped_folder(tmp_path: Path) -> None:
+    with Broker(tmp_path) as broker, broker.connect() as connection:
+        fill(connection, "lasting", *[b"%d" % number for number in range(100)])
+        broker.kill()
+    with Broker(tmp_path) as broker, broker.connect() as connection:
+        fill(connection, "lasting", b"100")
+        assert listed(broker, "lasting")["next_offset"] == 101
+    command = [sys.executable, "-m", "amqp_broker", "inspect", str(broker.data), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = {row["name"]: (row["kind"], row["messages"]) for row in json.loads(done.stdout)["queues"]}
+    assert found["lasting"] == ("stream", 101)
+
+
+def test_its_offsets_are_looked_at_found_and_trimmed(broker: Broker, connection: Connection) -> None:
+    fill(connection, "trimmed", *[b"%d" % number for number in range(10)], x_max_age="7D")
+    named = {"vhost": "/", "name": "trimmed"}
+    with SystemClient(broker.url) as client:
+        found = client.request("stream.stat", **named)
+        assert (found["messages"], found["first_offset"], found["next_offset"]) == (10, 0, 10)
+        assert (found["max_age_ms"], found["max_length_bytes"]) == (7 * 86_400_000, None)
+        assert found["first_time"] <= found["last_time"]
+        assert client.request("stream.find", **named, time=0)["offset"] == 0
+        assert client.request("stream.find", **named, time=found["last_time"] + 1)["offset"] == 10
+        assert client.request("stream.trim", **named, before=4)["first_offset"] == 4
+        assert client.request("stream.trim", **named, before=2)["first_offset"] == 4
+        assert client.request("stream.stat", **named)["messages"] == 6
+        with connection.channel() as channel:
+            channel.call(QueueDeclare(0, "plain", False, True, False, False, False, Table()))
+        with pytest.raises(SystemRequestError, match="'plain' in vhost '/' is of type classic: it has no offsets"):
+            client.request("stream.stat", vhost="/", name="plain")
+    command = [sys.executable, "-m", "amqp_broker", "stream", "trim", "trimmed", "--before", "5", "--url", broker.url]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "the stream 'trimmed' begins at offset 5\n"
+    command[4:8] = ["stat", "trimmed"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith("5 messages, offsets from 5, next 10\n")
+    command[4:6] = ["find", "trimmed", "2001-01-01T00:00:00+0000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "5\n"
