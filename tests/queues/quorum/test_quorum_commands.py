@@ -35,6 +35,7 @@ from queues.quorum.commands import (
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.reader import Malformed
 from queues.quorum.settings import QuorumSettings
+from tests.examples import examples
 from tests.queues.queue_world import message_named
 from tests.queues.test_page import facts, messages
 
@@ -135,7 +136,7 @@ def test_any_octets_are_a_batch_or_malformed(data: bytes) -> None:
 
 
 @given(position=st.integers(0, 1 << 16), octets=st.binary(max_size=9), cut=st.integers(0, 9))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_batch_with_changed_octets_is_a_batch_or_malformed(position: int, octets: bytes, cut: int) -> None:
     data = encode_batch(sample())
     position %= len(data)
