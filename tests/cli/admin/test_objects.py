@@ -100,8 +100,12 @@ def test_health(command: Command) -> None:
     said = json.loads(command.out("health", "--json", "--check", "alarms", "--check", "ready"))
     assert said == {"is_well": True, "checks": {"alarms": "", "ready": ""}}
     assert "'nix' is not one of" in command.refusal("health", "--check", "nix", status=2)
+    command.url = command.url.replace("guest:guest", "nobody:wrong")
+    assert command.out("health", "--check", "alive") == "alive: ok\n"
+    assert "refuses" in command.refusal("health", "--check", "alive", "--check", "ready")
     command.url = "amqp://guest:guest@127.0.0.1:1/%2F"
     assert "Connection refused" in command.refusal("health")
+    assert "Connection refused" in command.refusal("health", "--check", "alive")
 
 
 def test_what_is_wrong_is_said() -> None:
