@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cli.admin.health import CHECKS, USUAL
+from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ConnectionClosed, ConsumerCancelled
 from amqp_broker.protocol import methods as m
@@ -92,6 +93,14 @@ def test_consumers_are_cancelled_and_connections_closed(command: Command) -> Non
     assert "no user 'dora'" in command.refusal("connection", "close", "--user", "dora")
     assert "name one connection" in command.refusal("connection", "close", status=2)
     assert "name one connection" in command.refusal("connection", "close", "c", "--user", "dora", status=2)
+
+
+def test_the_environment_says_where_the_broker_is(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMQP_BROKER_MANAGEMENT_URL", command.url)
+    for arguments in (["status"], ["cluster", "status"], ["definitions", "export"]):
+        assert main(arguments) == 0, capsys.readouterr().err
 
 
 def test_health(command: Command) -> None:
