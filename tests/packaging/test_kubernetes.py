@@ -24,6 +24,7 @@ import yaml
 from amqp_broker.cli.main import command
 from amqp_broker.settings.config import SETTINGS, Config
 from amqp_broker.settings.sources import OTHER_VARIABLES, PREFIX
+from amqp_broker.version import __version__
 from amqp_broker.web.probes import PROBES
 from tests.packaging.building import ROOT
 from tests.web.http_client import Http
@@ -73,6 +74,11 @@ def parsed(arguments: list[str]) -> click.Context:
 def test_every_file_is_among_the_resources() -> None:
     named = {*yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"], "kustomization.yaml"}
     assert {path.name for path in FOLDER.iterdir()} == {*named, "service-monitor.yaml"}
+
+
+def test_the_image_is_of_this_version() -> None:
+    (image,) = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
+    assert image == {"name": BROKER["image"], "newTag": __version__}
 
 
 def test_its_arguments_are_those_of_the_command() -> None:
