@@ -49,7 +49,7 @@ SHARED = {
     "share/fish/vendor_completions.d": ["packaging/completion/amqp-broker.fish"],
     "share/amqp-broker": ["packaging/amqp-broker.toml"],
     "share/amqp-broker/grafana": ["packaging/grafana/overview.json"],
-    "share/amqp-broker/prometheus": ["packaging/prometheus/alerts.yaml"],
+    "share/amqp-broker/prometheus": ["packaging/prometheus/alerts.yaml", "packaging/prometheus/prometheus.yaml"],
     "share/amqp-broker/systemd": ["packaging/systemd/amqp-broker.service"],
 }
 

@@ -46,7 +46,7 @@ def main() -> None:
 def _time_of_commit() -> str:
     done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"no commit here has a time ({done.stderr.strip()}); set SOURCE_DATE_EPOCH to seconds since 1970")
+        raise SystemExit(f"no commit whose time could be taken: {done.stderr.strip()}; set SOURCE_DATE_EPOCH")
     return done.stdout.strip()
 
 

@@ -33,6 +33,7 @@ SHARED = {
     "fish/vendor_completions.d/amqp-broker.fish": "packaging/completion/amqp-broker.fish",
     "amqp-broker/grafana/overview.json": "packaging/grafana/overview.json",
     "amqp-broker/prometheus/alerts.yaml": "packaging/prometheus/alerts.yaml",
+    "amqp-broker/prometheus/prometheus.yaml": "packaging/prometheus/prometheus.yaml",
     "amqp-broker/systemd/amqp-broker.service": "packaging/systemd/amqp-broker.service",
     "amqp-broker/amqp-broker.toml": "packaging/amqp-broker.toml",
 }
