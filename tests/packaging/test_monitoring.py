@@ -191,9 +191,13 @@ def test_rabbitmqs_dashboards_find_what_they_ask_for(asked: list[str], alone: La
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool here")
 @pytest.mark.parametrize(
     "command",
-    [("check", "rules", ALERTS), ("check", "config", ALERTS.with_name("prometheus.yaml")), ("test", "rules", Path(__file__).with_name("alerts_cases.yaml"))],
+    [
+        ("check", "rules", ALERTS),
+        ("check", "config", ALERTS.with_name("prometheus.yaml")),
+        ("test", "rules", Path(__file__).with_name("alerts_cases.yaml")),
+    ],
     ids=["rules", "config", "cases"],
-)  # fmt: skip
+)
 def test_prometheus_accepts_the_rules_and_they_do_what_they_say(command: tuple[str | Path, ...]) -> None:
     done = subprocess.run(["promtool", *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
