@@ -136,7 +136,7 @@ class Connection:
             self._transport.close()
             raise
 
-    def _read_start(self, deadline: float | None) -> m.ConnectionStart:
+    def _read_start(self, deadline: float) -> m.ConnectionStart:
         self._unsent += c.PROTOCOL_HEADER
         start = self._wait_for_reply(deadline, "connection.start", m.ConnectionStart)
         self.server_properties = start.server_properties
