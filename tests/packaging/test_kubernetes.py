@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -79,6 +80,16 @@ def test_every_file_is_among_the_resources() -> None:
 def test_the_image_is_of_this_version() -> None:
     (image,) = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["images"]
     assert image == {"name": BROKER["image"], "newTag": __version__}
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+def test_kubectl_puts_them_together() -> None:
+    done = subprocess.run(["kubectl", "kustomize", FOLDER], capture_output=True, text=True, check=True)
+    made = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(done.stdout)}
+    wanted = {(each["kind"], each["metadata"]["name"]) for each in manifests() if each["kind"] != "ServiceMonitor"}
+    assert set(made) == wanted
+    (container,) = made["StatefulSet", "amqp-broker"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"amqp-broker:{__version__}"
 
 
 def test_its_arguments_are_those_of_the_command() -> None:
@@ -196,8 +207,11 @@ class Pod:
 
     def start(self) -> None:
         arguments = [self._here(self._expanded(each)) for each in BROKER["args"]]
-        command = [sys.executable, "-P", "-m", "amqp_broker", *arguments]
-        self.process = subprocess.Popen(command, env=self._variables(), stdout=subprocess.PIPE, text=True)
+        # So that it ends with the tests, too, however they end.
+        command = [sys.executable, "-P", "-m", "amqp_broker", *arguments, "--exit-with-parent"]
+        self.process = subprocess.Popen(
+            command, env=self._variables(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def wait_until_ready(self) -> None:
         assert self.process is not None
