@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -67,6 +67,9 @@ test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modu
 
 test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (PLAIN_TESTS=tests for all)
 	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest $(PLAIN_TESTS) $(PYTEST_ARGS)
+
+dist: setup $(VENV)/tools.stamp ## build the sdist and the wheel of a release into ./dist, compiled, and their digests
+	@$(PY) packaging/build_distributions.py --into dist
 
 package-test: setup $(VENV)/tools.stamp ## build wheel and sdist, compiled and plain, install and run them beside a stranger's packages
 	@$(PY) -m pytest tests/packaging -m "long or not long" $(PYTEST_ARGS)

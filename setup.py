@@ -41,6 +41,17 @@ IN_PLACE = bool({"--inplace", "editable_wheel", "develop"} & set(sys.argv))
 BUILD = ROOT / "build" if IN_PLACE else ROOT / "build" / "wheel"
 RECORD = BUILD / "compiled.json"
 CORES = 2
+#: By folder of the installation: what is for others, a shell, a service manager, who watches the broker.
+SHARED = {
+    "share/man/man1": ["docs/man/amqp-broker.1"],
+    "share/bash-completion/completions": ["packaging/completion/amqp-broker"],
+    "share/zsh/site-functions": ["packaging/completion/_amqp-broker"],
+    "share/fish/vendor_completions.d": ["packaging/completion/amqp-broker.fish"],
+    "share/amqp-broker": ["packaging/amqp-broker.toml"],
+    "share/amqp-broker/grafana": ["packaging/grafana/overview.json"],
+    "share/amqp-broker/prometheus": ["packaging/prometheus/alerts.yaml", "packaging/prometheus/prometheus.yaml"],
+    "share/amqp-broker/systemd": ["packaging/systemd/amqp-broker.service"],
+}
 
 DIRECTIVES = {
     "language_level": 3,
@@ -262,6 +273,7 @@ def extensions() -> list[Extension]:
 if __name__ == "__main__":
     setup(
         **layout(),
+        data_files=list(SHARED.items()),
         ext_modules=extensions() if {"build_ext", "editable_wheel", "bdist_wheel"} & set(sys.argv) else [],
         cmdclass={"build_ext": AllOrNone, "build_py": OnlyThese},
         options={"build": {"build_base": str(BUILD.relative_to(ROOT))}},

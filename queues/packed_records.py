@@ -8,12 +8,8 @@ Invariant: `places` rises, and has the records before `at`, but for those that a
 
 from __future__ import annotations
 
-import struct
+from queues.page import ENTRY_NUMBERS, MESSAGE_NUMBERS
 
-#: Length of what follows, sequence, expires_at, journal segment, returns, redelivered: see queues/page.py.
-_ENTRY = struct.Struct(">LQQLHB")
-#: Flags, priority, expiration, timestamp, body size, header end, content length, address length.
-_MESSAGE = struct.Struct(">BBQQQLLH")
 _LENGTH_BYTES = 4
 _PERSISTENT, _SEPARATE_BODY = 1, 2
 #: So many records are found in one slice.
@@ -39,12 +35,12 @@ class PackedRecords:
         for _ in range(_SLICE):
             if at >= end:
                 break
-            if end - at < _ENTRY.size + _MESSAGE.size:
+            if end - at < ENTRY_NUMBERS.size + MESSAGE_NUMBERS.size:
                 raise ValueError(f"a page is cut at {at}")
-            size, sequence, *_ = _ENTRY.unpack_from(data, at)
-            if at + _LENGTH_BYTES + size > end or size < _ENTRY.size + _MESSAGE.size - _LENGTH_BYTES:
+            size, sequence, *_ = ENTRY_NUMBERS.unpack_from(data, at)
+            if at + _LENGTH_BYTES + size > end or size < ENTRY_NUMBERS.size + MESSAGE_NUMBERS.size - _LENGTH_BYTES:
                 raise ValueError(f"a page's record at {at} announces {size} octets")
-            if not self._is_recovered or data[at + _ENTRY.size] & _PERSISTENT:
+            if not self._is_recovered or data[at + ENTRY_NUMBERS.size] & _PERSISTENT:
                 self.places.append((sequence, at))
             at += _LENGTH_BYTES + size
         self.at = at
@@ -52,16 +48,17 @@ class PackedRecords:
 
     def entry_at(self, place: int) -> tuple[int, int, bool]:
         """Of the record there: when it expires, how often it came back, whether it is marked as redelivered."""
-        _, _, expires_at, _, returns, redelivered = _ENTRY.unpack_from(self.data, place)
+        _, _, expires_at, _, returns, redelivered = ENTRY_NUMBERS.unpack_from(self.data, place)
         return expires_at, returns, redelivered != 0
 
     def message_at(self, place: int, body_from: int, body_most: int) -> tuple[bytes, bytes, int, bytes, int]:
         """Of the message there: the address, the property section, the size of its body, so much of the body, and when
         the broker took it. Raises ValueError."""
         data = self.data
-        start = place + _ENTRY.size
-        flags, _, _, arrived, body_size, header_end, content_bytes, address_bytes = _MESSAGE.unpack_from(data, start)
-        start += _MESSAGE.size
+        start = place + ENTRY_NUMBERS.size
+        numbers = MESSAGE_NUMBERS.unpack_from(data, start)
+        flags, _, _, arrived, body_size, header_end, content_bytes, address_bytes = numbers
+        start += MESSAGE_NUMBERS.size
         raw = data[start : start + address_bytes]
         start += address_bytes
         properties = data[start + 19 : start + header_end - 1]

@@ -24,16 +24,19 @@ import cython
 from amqp_broker.octets.buffer import Buffer
 from queues.message import FRAME_OVERHEAD, PROPERTIES_OFFSET, Address, Entry, Message
 
+#: Flags, priority, expiration, timestamp, body size, header end, content length, address length.
+MESSAGE_NUMBERS = struct.Struct(">BBQQQLLH")
+#: Length of what follows, sequence, expires_at, journal segment, returns, redelivered.
+ENTRY_NUMBERS = struct.Struct(">LQQLHB")
+
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
     from amqp_broker.octets.index import is_same
     from queues.message import make_entry, make_message
 
     # Plain, each call is dear: one for all the numbers of a message, and one for those of a record.
-    _MESSAGE_NUMBERS = struct.Struct(">BBQQQLLH")
-    _ENTRY_NUMBERS = struct.Struct(">LQQLHB")
-    _unpack_message = _MESSAGE_NUMBERS.unpack_from
-    _unpack_entry = _ENTRY_NUMBERS.unpack_from
+    _unpack_message = MESSAGE_NUMBERS.unpack_from
+    _unpack_entry = ENTRY_NUMBERS.unpack_from
 
 _FLAG_PERSISTENT = 1
 _FLAG_SEPARATE_BODY = 2
@@ -99,7 +102,7 @@ def put_message(buffer: Buffer, message: Message) -> None:
     else:
         times = (message.expiration + 1, message.timestamp)
         sizes = (message.body_size, message.header_end, len(content), len(raw))
-        buffer.put_joined((_MESSAGE_NUMBERS.pack(flags, priority, *times, *sizes), raw, content))
+        buffer.put_joined((MESSAGE_NUMBERS.pack(flags, priority, *times, *sizes), raw, content))
     if message.body is not None:
         buffer.put_u32(len(message.body))
         for chunk in message.body:
@@ -292,7 +295,7 @@ class PageBuilder:
             buffer.put_u8(is_redelivered)
         else:
             numbers = (0, sequence, expires_at, journal_segment, returns, is_redelivered)
-            buffer.put_joined((_ENTRY_NUMBERS.pack(*numbers),))
+            buffer.put_joined((ENTRY_NUMBERS.pack(*numbers),))
         put_message(buffer, message)
         buffer.set_u32(start, buffer.length - start - 4)
         if self.count == 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from amqp_broker.turn.completion import Completion
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -48,34 +49,23 @@ class AuditWrite(AuditWork):
         self._files.append(self.octets)
 
 
-class AuditRead(AuditWork):
-    """A page of lines that is asked for, newest first; an Awaited (turn/task.py)."""
+class AuditRead(AuditWork, Completion["Found | None"]):
+    """A page of lines that is asked for, newest first. Its result: what was found, None where the disk refused."""
 
     def __init__(
         self, files: AuditFiles, before: Place | None, limit: int, is_wanted: Callable[[bytes], bool]
     ) -> None:
-        super().__init__()
+        AuditWork.__init__(self)
+        Completion.__init__(self)
         self._files = files
         self._before = before
         self._limit = limit
         self._is_wanted = is_wanted
-        self.is_done = False
-        self.found: Found | None = None
-        self._then: list[Callable[[object], None]] = []
+        self._found: Found | None = None
 
     def _run(self) -> None:
-        self.found = self._files.read(self._before, self._limit, _MOST_READ_BYTES, self._is_wanted)
-
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """Call `then(found)`; at once if it is done already."""
-        if self.is_done:
-            then(self.found)
-        else:
-            self._then.append(then)
+        self._found = self._files.read(self._before, self._limit, _MOST_READ_BYTES, self._is_wanted)
 
     def finish(self) -> None:
         """It has run."""
-        self.is_done = True
-        then, self._then = self._then, []
-        for each in then:
-            each(self.found)
+        self.complete(self._found)

@@ -8,36 +8,25 @@ Invariant: at most one is handed out, so that of the driver's thread a login has
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from amqp_broker.auth.passwords import NewPassword
+from amqp_broker.turn.completion import Completion
 
 
-class PasswordHash:
-    """One of them (turn/task.py, Awaited). Only `run` may be called in another thread."""
+class PasswordHash(Completion[str]):
+    """One of them. Only `run` may be called in another thread."""
 
     def __init__(self, password: NewPassword) -> None:
-        self.is_done = False
+        super().__init__()
         self._password = password
-        self._then: list[Callable[[object], None]] = []
 
     def run(self) -> None:
         """Compute."""
         self._password.run()
 
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """Call `then(hash)`; at once if it is done already."""
-        if self.is_done:
-            then(self._password.stored)
-        else:
-            self._then.append(then)
-
     def finish(self) -> None:
         """It has run."""
-        self.is_done = True
-        then, self._then = self._then, []
-        for each in then:
-            each(self._password.stored)
+        self.complete(self._password.stored)
 
 
 class Hashing:

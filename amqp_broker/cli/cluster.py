@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.restore import restore
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
@@ -33,7 +34,6 @@ from storage.folder_format import FORMAT_FILE
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
 
-DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
 STATUS_UNSETTLED = 1
 _LOOK_S = 0.1
 _LISTED_QUEUES = 20
@@ -55,8 +55,9 @@ def _add_options(command: Callable[..., object]) -> Callable[..., object]:
     url = click.option(
         "--url",
         metavar="URL",
+        envvar=URL_VARIABLE,
         default=DEFAULT_URL,
-        help=f"Any node of the cluster; its user has to be an administrator. [{DEFAULT_URL}]",
+        help=f"Any node of the cluster, and an administrator; also from {URL_VARIABLE}. [{DEFAULT_URL}]",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
     return url(add_tls_options(as_json(command)))

@@ -6,6 +6,7 @@ Live through a running broker's own service (`--url`), or on the data folder of 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from amqp_broker.cli.admin.cells import shown
+from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
@@ -31,7 +33,7 @@ from storage.folder_format import FORMAT_FILE
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
 
-DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/%2F"
+_URL_HELP = f"A running broker, and an administrator; also from {URL_VARIABLE}. [{DEFAULT_URL}]"
 
 
 @click.group()
@@ -40,9 +42,7 @@ def definitions() -> None:
 
 
 def _add_options(command: Callable[..., object]) -> Callable[..., object]:
-    url = click.option(
-        "--url", metavar="URL", help=f"A running broker; its user has to be an administrator. [{DEFAULT_URL}]"
-    )
+    url = click.option("--url", metavar="URL", help=_URL_HELP)
     folder = click.option("--data-dir", metavar="DIR", help="The data folder of a broker that is not running.")
     vhost = click.option("--vhost", metavar="NAME", help="Only what lives in this virtual host.")
     return url(add_tls_options(folder(vhost(command))))
@@ -93,7 +93,7 @@ def _chosen(wanted: object, only: tuple[str, ...]) -> object:
 @definitions.command("diff")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
-@click.option("--url", metavar="URL", help=f"A running broker; its user has to be an administrator. [{DEFAULT_URL}]")
+@click.option("--url", metavar="URL", help=_URL_HELP)
 @click.option("--vhost", metavar="NAME", help="Only what lives in this virtual host.")
 @add_tls_options
 def diff_command(file: IO[str], is_json: bool, url: str | None, vhost: str | None) -> None:
@@ -205,11 +205,13 @@ def _place(url: str | None, data_dir: str | None) -> RunningNode | StoppedNode:
 
 
 def _checked(url: str | None) -> str:
+    """The variable counts here, and not as the flag does, which excludes --data-dir."""
+    address = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     try:
-        parse_url(url or DEFAULT_URL)
+        parse_url(address)
     except ValueError as error:
         raise click.UsageError(f"--url: {error}") from error
-    return url or DEFAULT_URL
+    return address
 
 
 @contextmanager

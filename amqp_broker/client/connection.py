@@ -12,8 +12,8 @@ queue.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -94,36 +94,60 @@ class Connection:
         address = parse_url(url)
         if virtual_host is not None:
             address = replace(address, virtual_host=virtual_host)
+        identity = {"connection_name": name} if name else {}
+        properties = Table({**CLIENT_PROPERTIES, **identity, **(client_properties or {})})
+        connection = cls._connected(address, timeout, ssl_context)
+        with connection._refused_by(address):
+            connection._shake_hands(address, mechanism, properties, frame_max, authorization_identity)
+        return connection
+
+    @classmethod
+    def greet(cls, url: str, timeout: float | None = DEFAULT_TIMEOUT, ssl_context: SSLContext | None = None) -> Table:
+        """What the broker says of itself to whoever comes, before a login; nobody logs in. Raises as `open` does."""
+        address = parse_url(url)
+        connection = cls._connected(address, timeout, ssl_context)
+        with connection._refused_by(address):
+            connection._read_start(deadline_in(timeout))
+        connection._transport.close()
+        return connection.server_properties
+
+    @classmethod
+    def _connected(cls, address: Address, timeout: float | None, ssl_context: SSLContext | None) -> Self:
+        """With a transport, on which nothing has been said."""
         if ssl_context is not None and not address.is_tls:
             raise ValueError(f"{address} is not encrypted although an ssl_context is given: write amqps://")
         if address.is_tls and ssl_context is None:
             import ssl
 
             ssl_context = ssl.create_default_context()
-        identity = {"connection_name": name} if name else {}
-        properties = Table({**CLIENT_PROPERTIES, **identity, **(client_properties or {})})
-        transport = Transport.connect(address.host, address.port, timeout, ssl_context, str(address))
-        connection = cls(transport, timeout)
+        return cls(Transport.connect(address.host, address.port, timeout, ssl_context, str(address)), timeout)
+
+    @contextmanager
+    def _refused_by(self, address: Address) -> Iterator[None]:
+        """What fails in the block says who refused, and leaves no transport open."""
         try:
-            connection._shake_hands(address, mechanism, properties, frame_max, authorization_identity)
+            yield
         except ClientError as error:
-            connection._fail(error)
+            self._fail(error)
             if error.reply_code:
                 raise ConnectFailed(f"{address} refuses", error.reply_code, error.reply_text) from error
             raise ConnectFailed(f"no connection to {address}: {error}") from error
         except BaseException:
-            transport.close()
+            self._transport.close()
             raise
-        return connection
+
+    def _read_start(self, deadline: float) -> m.ConnectionStart:
+        self._unsent += c.PROTOCOL_HEADER
+        start = self._wait_for_reply(deadline, "connection.start", m.ConnectionStart)
+        self.server_properties = start.server_properties
+        return start
 
     def _shake_hands(
         self, address: Address, mechanism: str, properties: Table, frame_max: int, identity: str
     ) -> None:
         """AMQP 0-9-1 §2.2.4: header, start, tune, open."""
         deadline = deadline_in(self.timeout)
-        self._unsent += c.PROTOCOL_HEADER
-        start = self._wait_for_reply(deadline, "connection.start", m.ConnectionStart)
-        self.server_properties = start.server_properties
+        start = self._read_start(deadline)
         offered = start.mechanisms.decode("ascii", "replace").split()
         if mechanism not in offered:
             raise ClientError(f"mechanism {mechanism} is not among those offered: {' '.join(offered)}")

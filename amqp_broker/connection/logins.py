@@ -24,6 +24,7 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import STARTING
 from amqp_broker.settings.log_format import about
+from amqp_broker.turn.completion import Completion
 
 if TYPE_CHECKING:
     from amqp_broker.audit.audit_log import AuditLog
@@ -88,29 +89,13 @@ class ClientLogin(PasswordCheck):
         return bool(self.connection.state == STARTING)
 
 
-class AskedLogin(PasswordCheck):
-    """One that is asked about, for somebody who comes another way; an Awaited (turn/task.py) whose result is the
-    outcome, or None where `refusal` says more."""
+class AskedLogin(PasswordCheck, Completion[LoginOutcome | None]):
+    """One that is asked about, for somebody who comes another way. result: the outcome, or None where `refusal` says
+    more."""
 
     def __init__(self, user: str, password: str, host: str) -> None:
-        super().__init__(user, password, host)
-        self.is_done = False
-        self.outcome: LoginOutcome | None = None
-        self._then: list[Callable[[LoginOutcome | None], None]] = []
-
-    def when_done(self, then: Callable[[LoginOutcome | None], None]) -> None:
-        """Call `then(outcome)`; at once if it is done already."""
-        if self.is_done:
-            then(self.outcome)
-        else:
-            self._then.append(then)
-
-    def settle(self, outcome: LoginOutcome | None) -> None:
-        """It is decided."""
-        self.is_done, self.outcome = True, outcome
-        then, self._then = self._then, []
-        for each in then:
-            each(outcome)
+        PasswordCheck.__init__(self, user, password, host)
+        Completion.__init__(self)
 
 
 class Logins:
@@ -214,7 +199,7 @@ class Logins:
             log.warning("login over HTTP from %s refused: %s", check.host, why, extra=fields)
             self._audit.refuse(Actor(check.user, "", check.host, VIA_HTTP), "login", why)
         self.count(HTTP, outcome is LoginOutcome.ACCEPTED)
-        check.settle(outcome)
+        check.complete(outcome)
 
     def count(self, protocol: str, is_accepted: bool) -> None:
         """A login was decided on."""

@@ -118,7 +118,7 @@ class AccountVerbs:
             raise ValueError("field password is empty, with which nobody gets in; give another")
         check = self._logins.ask(name, old, request.text("as_host", _OWN_HOST))
         yield check
-        if check.outcome is not LoginOutcome.ACCEPTED:
+        if check.result is not LoginOutcome.ACCEPTED:
             more = {"retry_after_ms": check.wait_ms} if check.wait_ms else {}
             text = f"the old password of user '{name}' is another one"
             raise Refused(NOT_AUTHORISED, text, reason="Not_Authorized", **more)

@@ -132,6 +132,7 @@ class ClusterVerbs:
             "commit_index": state.commit_index,
             "applied_index": state.last_applied,
             "last_index": state.last_index,
+            "checkpoint_index": state.checkpoint_index,
             "voters": list(state.voters),
             "learners": list(state.learners),
             "lag": {peer.name: peer.lag for peer in state.peers},

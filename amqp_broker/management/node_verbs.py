@@ -69,7 +69,7 @@ class NodeVerbs:
     def _decide(self, check: AskedLogin) -> Steps:
         user, host = check.user, check.host
         yield check
-        if check.outcome is not LoginOutcome.ACCEPTED:
+        if check.result is not LoginOutcome.ACCEPTED:
             more = {"retry_after_ms": check.wait_ms} if check.wait_ms else {}
             text = f"login of user '{user}' from {host} refused"
             raise Refused(NOT_AUTHORISED, text, reason="Not_Authorized", **more)

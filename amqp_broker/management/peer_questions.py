@@ -23,6 +23,7 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.management.access import Asker
 from amqp_broker.management.request import Request, encode
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
@@ -50,31 +51,19 @@ class PeerAnswer(NamedTuple):
     text: str
 
 
-class _Open:
-    """A question that is not answered; an Awaited (turn/task.py)."""
+class _Open(Completion[PeerAnswer | None]):
+    """A question that is not answered. Its result: the answer, None where there is none."""
 
     def __init__(self, node: str) -> None:
+        super().__init__()
         self.node = node
-        self.is_done = False
-        self.result: PeerAnswer | None = None
         self.timer: Timer | None = None
-        self._then: list[Callable[[object], None]] = []
-
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """Call `then(answer)`, None where there is none; at once if it is done already."""
-        if self.is_done:
-            then(self.result)
-        else:
-            self._then.append(then)
 
     def finish(self, result: PeerAnswer | None) -> None:
         """It is answered, or will not be."""
         if self.timer is not None:
             self.timer.cancel()
-        self.is_done, self.result = True, result
-        then, self._then = self._then, []
-        for each in then:
-            each(result)
+        self.complete(result)
 
 
 class PeerQuestions:

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from amqp_broker.protocol.constants import MOVED_BY
 from amqp_broker.protocol.fields import RawValue, Table, encode_value, join_table, split_table
 from amqp_broker.protocol.properties import read_property, replace_properties
 
-#: Who has moved a message last; brokers take one that has it for no duplicate of itself.
-MOVED_BY: Final = "x-moved-by"
 _RENAMED: Final = {"CC": "x-moved-cc", "BCC": "x-moved-bcc"}
 _MOVED_USER: Final = "x-moved-user-id"
 _LEFT_OUT: Final = frozenset({MOVED_BY, "x-delivery-count"})

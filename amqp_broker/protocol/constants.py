@@ -35,6 +35,9 @@ HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 MAX_SHORT_STRING: Final = 255
 MAX_CHANNEL: Final = 65535
+MOVED_BY: Final = "x-moved-by"
+"""A header: who has moved the message last, from queue to queue. A broker takes one that has it for no duplicate of
+itself."""
 DELIVERY_MODE_TRANSIENT: Final = 1
 DELIVERY_MODE_PERSISTENT: Final = 2
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeAlias
 
+from amqp_broker.turn.completion import Completion
 from queues.background import Background
 from storage.errors import StorageError
 
@@ -42,31 +43,22 @@ class Awaited(Protocol):
 Steps: TypeAlias = Generator[Awaited | None, Any, Any]  # see above
 
 
-class Task:
+class Task(Completion[Any]):  # see above
     """Steps on their way; itself an Awaited. on_progress: called after each slice. error: what ended it, if it is not
     a result."""
 
     def __init__(self, background: Background, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
-        self.is_done = False
-        self.result: Any = None  # of whatever class its steps return
+        super().__init__()
         self.error: Exception | None = None
         self.on_progress = on_progress
         self._background = background
         self._steps = steps
         self._value: object = None
-        self._then: list[Callable[[object], None]] = []
         background.add(self._slice)
 
     def tell_progress(self, told: Callable[[], None]) -> None:
         """Call `told()` after each slice."""
         self.on_progress = told
-
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """Call `then(result)`; at once if it is done already."""
-        if self.is_done:
-            then(self.result)
-        else:
-            self._then.append(then)
 
     def _slice(self, now: int) -> bool:
         value, self._value = self._value, None
@@ -95,8 +87,6 @@ class Task:
         self._background.add(self._slice)
 
     def _finish(self, result: object, error: Exception | None) -> None:
-        self.is_done, self.result, self.error = True, result, error
+        self.error = error
         self._steps.close()
-        then, self._then = self._then, []
-        for each in then:
-            each(result)
+        self.complete(result)

@@ -323,8 +323,8 @@ def test_whoever_reads_finds_what_was_done_before(driver: NodeDriver) -> None:
     write.run()
     driver.node.checked(write, driver.now)
     driver.turn()
-    assert read.found is not None
-    assert [json.loads(line)["what"] for _, line in read.found.lines] == ["second", "first"]
+    assert read.result is not None
+    assert [json.loads(line)["what"] for _, line in read.result.lines] == ["second", "first"]
 
 
 def test_no_more_than_so_many_read_it_at_once(driver: NodeDriver) -> None:

@@ -24,6 +24,7 @@ from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.frames import FrameParser, encode_content, encode_frame, encode_method_frame
 from amqp_broker.protocol.methods import Method
 from amqp_broker.protocol.properties import NO_PROPERTIES
+from tests.examples import examples
 
 CHANNEL = 1
 HEARTBEAT = constants.HEARTBEAT_FRAME
@@ -96,7 +97,7 @@ def test_deliveries_are_counted_however_they_are_cut(sizes: list[int], cuts: lis
     assert consumer.state == State.LOST  # the peer has closed, nobody had said stop
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_acks_come_in_batches_and_for_the_rest_when_nothing_more_comes(count: int, ack_every: int) -> None:
     tags = list(range(ack_every, count + 1, ack_every))
@@ -223,7 +224,7 @@ def test_a_quota_is_published_and_stamped() -> None:
     assert (producer.published, producer.state) == (1000, State.FINISHED)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.data())
 def test_confirms_settle_in_any_order(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))

@@ -378,3 +378,10 @@ def test_the_client_is_light_to_import() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_greeting_needs_no_login_and_somebody_who_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ConnectFailed, match=r"connection\.start"):
+            Connection.greet(f"amqp://127.0.0.1:{port}", timeout=0.05)

@@ -38,12 +38,12 @@ VARIABLES = {
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
 _DOTTED = re.compile(r"(?<![\w./:@-])([a-z_]+)\.([a-z_][a-z_-]*)(?![\w./(-])")
 _FOLDERS = (
-    "amqp_broker|examples|exchanges|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests"
+    "amqp_broker|examples|exchanges|queues|raft|storage|spark_connector|tests|docs|benchmarks|interop_tests|packaging"
 )
 _FILE = re.compile(rf"(?<![\w/.])((?:{_FOLDERS})/[\w./-]*\w)")
 _EXAMPLE = re.compile(r"NN|my_type|/_core")  # names of what somebody may make, or only a wheel has
 _LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-_SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "service", "d", "zip")
+_SUFFIXES = ("py", "pxd", "md", "toml", "json", "log", "seg", "so", "pem", "yml", "yaml", "service", "d", "zip")
 
 
 def name_of(path: Path) -> str:

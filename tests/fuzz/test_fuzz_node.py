@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.frames import encode_content, encode_frame
+from tests.examples import examples
 from tests.fuzz.conversation import conversation
 from tests.fuzz.found_inputs import FOUND
 from tests.fuzz.harness import attack, handshake, on_channel
@@ -26,7 +27,7 @@ def _few_words(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 VALID = b"".join(
     (
@@ -112,7 +113,7 @@ def test_a_conversation_with_a_hole(start: int, end: int, at: list[int]) -> None
     attack(cut(VALID[: min(start, end)] + VALID[max(start, end) :], at))
 
 
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=examples(400))
 @given(st.binary(max_size=150), st.booleans())
 def test_conversations_from_programs(program: bytes, waits: bool) -> None:
     """Sensible and senseless steps in any order (conversation.py), and then some time."""

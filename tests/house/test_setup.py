@@ -49,6 +49,8 @@ def write_checkout(folder: Path) -> None:
         shutil.copy(ROOT / name, folder / name)
     for name in ("amqp_broker/__init__.py", "amqp_broker/version.py"):
         shutil.copy(ROOT / name, folder / name)
+    for name in ("docs/man", "packaging"):  # what a wheel has besides modules
+        shutil.copytree(ROOT / name, folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +166,7 @@ def test_a_wheel_is_made_of_all_or_none(how: str, built: Path, giving_up: Path) 
     hot = ["amqp_broker/_core/queues/place", "amqp_broker/octets/buffer", "amqp_broker/octets/index"]
     assert modules == (hot if how == "works" else [])
     assert {"amqp_broker/_core/queues/py.typed", "amqp_broker/octets/py.typed"} <= {*names}, "type checkers look for it"
-    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name and ".data/data/share/" not in name}
     assert tops == {"amqp_broker", "pyspark_amqp.py"}, "other names are other people's"
 
 

@@ -12,6 +12,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from tests.examples import examples
 from tests.management.users import USER, add_user, log_in
 from tests.node.node_driver import NodeDriver, consume, declare
 from tests.node.system_service import SystemService
@@ -174,7 +175,7 @@ def test_a_page_costs_the_same_wherever_it_begins(driver: NodeDriver, service: S
 CHANGES = st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.sets(st.integers(0, 40), max_size=30),
     st.lists(CHANGES, min_size=1, max_size=12),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.protocol import methods
+from tests.examples import examples
 from tests.management.test_peek import PLACES
 from tests.node.node_driver import NodeDriver, consume, declare, small_config
 from tests.node.system_service import SystemService
@@ -103,7 +104,7 @@ class _Life:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("queue_type", ["classic", "quorum"])
 @given(done=operations)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_whoever_looks_changes_nothing(queue_type: str, place: str, done: list[tuple[str, int]]) -> None:
     lives = [_Life(queue_type, place, looks) for looks in (True, False)]
     for what, number in done:

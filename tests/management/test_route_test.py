@@ -15,6 +15,7 @@ from amqp_broker.protocol.fields import Table
 from exchanges.bindings import Destination
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import EXCHANGE_TYPES
+from tests.examples import examples
 from tests.management.publishing import publish
 from tests.management.users import TaggedDesk, add_user
 from tests.node.node_driver import NodeDriver, consume, declare
@@ -212,7 +213,7 @@ KEYS = st.sampled_from(["", "a", "a.b", "#", "*.b", "a.#", "5"])
 TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-modulus-hash"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), KEYS, st.booleans()), max_size=12),
     st.lists(st.sampled_from(TYPES), min_size=5, max_size=5),

@@ -15,10 +15,11 @@ from amqp_broker.protocol import grammar, methods
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties, read_property
+from tests.examples import examples
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 from tests.protocol.protocol_strategies import LEAVES, TABLES
 
-MANY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 TOP_LEVEL = {f"x-{which}-death-{name}" for which in ("first", "last") for name in ("reason", "queue", "exchange")}
 OURS = {"CC", "BCC", "x-death", "x-delivery-count", "x-delay"} | TOP_LEVEL
 Fields = list[dict[str, Any]]
@@ -117,7 +118,7 @@ def test_every_type_letter_is_tried() -> None:
     def note(value: Any) -> None:
         seen.add(value["kind"].decode())
 
-    given(LEAVES)(settings(max_examples=500, derandomize=True)(note))()
+    given(LEAVES)(settings(max_examples=examples(500), derandomize=True)(note))()
     assert seen >= set("tbBsuIilLfdDSxTV")
 
 
@@ -338,7 +339,7 @@ def test_the_arguments_of_what_is_declared() -> None:
     rng = random.Random(5)
     tables: list[bytes] = []
 
-    @settings(deadline=None, max_examples=40, derandomize=True)
+    @settings(deadline=None, max_examples=examples(40), derandomize=True)
     @given(TABLES)
     def collect(fields: Fields) -> None:
         theirs = [{**field, "key": f"my-{field['key']}"[:60]} for field in fields]

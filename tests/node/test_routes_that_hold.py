@@ -15,6 +15,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from tests.examples import examples
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, small_config
 from tests.simulation.settings import USER
 
@@ -142,7 +143,7 @@ SETTLED = [
 ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(changes, published), min_size=3, max_size=15))
 def test_a_message_goes_where_it_would_if_nothing_were_remembered(history: list[tuple[Any, list[Any]]]) -> None:
     world = World()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from amqp_broker.auth.passwords import verify_password
 from amqp_broker.metadata.entities import User
+from tests.examples import examples
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
@@ -207,7 +208,7 @@ def shared_driver() -> NodeDriver:
     return NodeDriver()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(requests(), min_size=1, max_size=3))
 def test_any_value_in_any_field_of_any_verb_is_answered(asked: list[tuple[str, bytes]]) -> None:
     driver = shared_driver()

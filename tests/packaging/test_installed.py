@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import zipfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -19,28 +18,35 @@ from pathlib import Path
 import pytest
 
 from tests.packaging import stranger
-from tests.packaging.environment import OURS, Environment, outside
+from tests.packaging.building import PLAIN, build, copy_sources
+from tests.packaging.environment import OURS, Environment
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
 TOPS = {"amqp_broker", "spark_connector", "pyspark_amqp.py"}
+#: What a wheel puts into share/, and the file that it is.
+SHARED = {
+    "man/man1/amqp-broker.1": "docs/man/amqp-broker.1",
+    "bash-completion/completions/amqp-broker": "packaging/completion/amqp-broker",
+    "zsh/site-functions/_amqp-broker": "packaging/completion/_amqp-broker",
+    "fish/vendor_completions.d/amqp-broker.fish": "packaging/completion/amqp-broker.fish",
+    "amqp-broker/grafana/overview.json": "packaging/grafana/overview.json",
+    "amqp-broker/prometheus/alerts.yaml": "packaging/prometheus/alerts.yaml",
+    "amqp-broker/prometheus/prometheus.yaml": "packaging/prometheus/prometheus.yaml",
+    "amqp-broker/systemd/amqp-broker.service": "packaging/systemd/amqp-broker.service",
+    "amqp-broker/amqp-broker.toml": "packaging/amqp-broker.toml",
+}
 THEIRS = {*stranger.PACKAGES, "stranger.pth"}
 SUFFIX = EXTENSION_SUFFIXES[0]
-HOW = {"plain": {"AMQP_BROKER_NO_COMPILE": "1"}, "compiled": {"BUILD_OPTIMISATION": "-O0"}}
+HOW = {"plain": PLAIN, "compiled": {"BUILD_OPTIMISATION": "-O0"}}
 NO_COMPILER = {"CC": "/bin/false"}
 
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources as they are, with nothing that was built."""
-    folder = tmp_path_factory.mktemp("checkout")
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pyspark_amqp.py"):
-        shutil.copy(ROOT / name, folder / name)
-    built = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=built)
-    return folder
+    return copy_sources(tmp_path_factory.mktemp("checkout"))
 
 
 @pytest.fixture
@@ -48,24 +54,6 @@ def environment(tmp_path: Path) -> Environment:
     """With the stranger's distribution in it."""
     made = Environment(tmp_path / "environment")
     made.install(stranger.write_wheel(tmp_path))
-    return made
-
-
-def build(checkout: Path, form: str, folder: Path, **variables: str) -> Path:
-    """A wheel or an sdist of the checkout."""
-    command = {
-        "wheel": ["-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--no-build-isolation", "-w"],
-        "sdist": ["setup.py", "--quiet", "sdist", "-d"],
-    }[form]
-    done = subprocess.run(
-        [sys.executable, *command, folder, *(["."] if form == "wheel" else [])],
-        cwd=checkout,
-        env=outside() | variables,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    (made,) = folder.iterdir()
     return made
 
 
@@ -85,6 +73,8 @@ def see_what_lies_there(environment: Environment, kind: str) -> None:
     assert (info / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert (environment.site / "amqp_broker" / "py.typed").exists()
     assert (environment.site / "spark_connector" / "py.typed").exists()
+    for name, source in SHARED.items():
+        assert (environment.folder / "share" / name).read_bytes() == (ROOT / source).read_bytes()
     pages = ROOT / "amqp_broker" / "web" / "static"
     for path in pages.rglob("*.*"):
         assert (environment.site / path.relative_to(ROOT)).read_bytes() == path.read_bytes()
@@ -138,6 +128,7 @@ def see_the_types(environment: Environment) -> None:
 
 def see_it_go(environment: Environment) -> None:
     environment.pip("uninstall", "--yes", OURS)
+    assert not any((environment.folder / "share" / name).exists() for name in SHARED)
     left = list((environment.site / "amqp_broker").rglob("*"))
     assert environment.tops() == THEIRS, left
     assert not list(environment.site.glob(f"{OURS}*"))
@@ -148,8 +139,9 @@ def see_it_go(environment: Environment) -> None:
 
 def test_a_plain_wheel_beside_a_stranger(checkout: Path, environment: Environment, tmp_path: Path) -> None:
     wheel = build(checkout, "wheel", tmp_path / "built", **HOW["plain"])
-    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {name for name in tops if not name.endswith(".dist-info")} == TOPS
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {name for name in tops if not name.endswith((".dist-info", ".data"))} == TOPS
     environment.install(wheel)
     see_what_lies_there(environment, "plain")
     see_the_application_run(environment, "plain")

@@ -16,6 +16,7 @@ from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.errors import EncodeError, MethodDecodeError, UnknownMethod
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.grammar import METHODS, MethodGrammar, TableContents
+from tests.examples import examples
 from tests.protocol.protocol_strategies import arguments_of, plain_table, same
 
 BY_INDEX = {method.index: method for method in METHODS}
@@ -40,7 +41,7 @@ def test_class_names() -> None:
 
 
 @pytest.mark.parametrize("declared", METHODS, ids=IDS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(data=st.data())
 def test_equals_the_grammar_both_ways(declared: MethodGrammar, data: st.DataObject) -> None:
     arguments = data.draw(arguments_of(declared))

@@ -36,6 +36,7 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.reader import Malformed
+from tests.examples import examples
 from tests.queues.queue_world import message_named
 from tests.queues.test_page import facts, messages
 
@@ -179,7 +180,7 @@ def test_any_octets_are_a_frame_or_malformed(data: bytes) -> None:
 
 
 @given(position=st.integers(0, 1 << 16), octets=st.binary(max_size=9), cut=st.integers(0, 9))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_changed_octets_are_a_frame_or_malformed(position: int, octets: bytes, cut: int) -> None:
     for data, check in (
         (sample_effects(), check_effects),

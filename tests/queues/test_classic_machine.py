@@ -14,6 +14,7 @@ from queues.arguments import Overflow, QueueArguments
 from queues.classic import ClassicQueue
 from queues.message import Entry, Message
 from queues.ready import Ready
+from tests.examples import examples
 from tests.queues.queue_model import Known, QueueModel, Taker
 from tests.queues.queue_world import JOURNAL_LIMIT_BYTES, JOURNAL_SEGMENT_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -373,7 +374,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=50,
     deadline=None,
     # Shrinking takes many minutes here; the steps of a failure can be read as they are.

@@ -16,6 +16,7 @@ from raft.journal_records import RAFT_ENTRY, RAFT_STATE
 from raft.log import GroupLog
 from raft.recovery import RecoveredGroup
 from storage.journal import Journal
+from tests.examples import examples
 from tests.raft.raft_node import JournalPort
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
@@ -159,7 +160,7 @@ def play(seed: int) -> None:
     life.open()
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(st.integers(0, 2**64))
 def test_the_log_survives_a_crash_at_any_write(seed: int) -> None:
     play(seed)

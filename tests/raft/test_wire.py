@@ -24,6 +24,7 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.wire import decode, encode
+from tests.examples import examples
 
 groups = st.integers(0, 2**32 - 1)
 counts = st.integers(0, 2**32 - 1)
@@ -88,14 +89,14 @@ def survives(frame: bytes) -> None:
     assert encode(message) == frame
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.binary(max_size=200))
 def test_noise_is_refused(noise: bytes) -> None:
     survives(noise)
     survives(b"\x01" + noise)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(messages, st.data())
 def test_damage_is_refused_or_means_something_else(message: Message, data: st.DataObject) -> None:
     frame = bytearray(encode(message))
@@ -141,7 +142,7 @@ def test_a_configuration_is_decoded(configuration: Configuration) -> None:
     assert decode_configuration(configuration.encode()) == configuration
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=40))
 def test_noise_is_no_configuration(noise: bytes) -> None:
     for octets in (noise, b"\x01" + noise):

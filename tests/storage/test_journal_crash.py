@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.journal import Journal
+from tests.examples import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import Entry, append, open_journal
 
@@ -83,7 +84,7 @@ def play(seed: int) -> None:
     model.accept(found)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.integers(0, 2**64))
 def test_nothing_synced_is_lost_or_changed_by_a_crash(seed: int) -> None:
     play(seed)

@@ -13,6 +13,7 @@ from storage.disk import FileDisk
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation, PageStore
 from storage.records import HEADER_BYTES
+from tests.examples import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import new_disk
 
@@ -286,7 +287,7 @@ def test_many_queues_need_few_descriptors(tmp_path_factory: pytest.TempPathFacto
     disk.close()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.integers(0, 2**64))
 def test_against_a_dictionary_with_crashes(seed: int) -> None:
     """Pages come, are synced and released; whenever a crash comes, what was synced is there."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from storage.errors import CorruptRecord
 from storage.inspect import inspect_folder
 from storage.records import SEGMENT_BYTES
+from tests.examples import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import Entry, flush, joined, new_disk, open_journal, write
 
@@ -137,7 +138,7 @@ def is_subsequence(found: list[Entry], whole: list[Entry]) -> bool:
     return all(entry in rest for entry in found)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.integers(0, 2**64))
 def test_any_damage_is_seen_and_can_be_recovered_from(seed: int) -> None:
     chance = random.Random(seed)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from storage.disk import Disk, FileDisk
 from storage.errors import SyncFailed
+from tests.examples import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
 
@@ -110,7 +111,7 @@ def test_it_can_be_full_fail_and_stall() -> None:
         disk.append("file", [b"x"])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 2**32))
 def test_without_a_crash_it_does_what_a_real_disk_does(
     tmp_path_factory: pytest.TempPathFactory, seed: int

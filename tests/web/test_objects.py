@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
+from tests.examples import examples
 from tests.web.http_client import Http, segment
 
 #: One broker for all of them.
@@ -22,7 +23,7 @@ ANY_NAME = (
     # Declarations leave out line ends, as RabbitMQ's do.
     .filter(lambda name: not name.startswith("amq.") and not {"\0", "\r", "\n"} & {*name})
 )
-few = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
 
 

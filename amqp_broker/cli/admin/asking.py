@@ -71,6 +71,13 @@ def asking(url: str) -> Iterator[SystemClient]:
         yield client
 
 
+def greeted(url: str) -> None:
+    """Without a login: the broker answers whoever comes."""
+    _checked(url)
+    with _told_in_one_line(url):
+        Connection.greet(url, ssl_context=tls_context(url))
+
+
 @contextmanager
 def speaking(url: str, vhost: str | None) -> Iterator[Channel]:
     """A channel in a virtual host (None: the URL's), for what AMQP has methods for."""

@@ -1,4 +1,8 @@
-"""`amqp-broker health`: what a probe or a script asks of a node: a line for each check, and an exit status."""
+"""`amqp-broker health`: what a probe or a script asks of a node: a line for each check, and an exit status.
+
+`alive`, by itself, needs no login: the node's loop greets whoever comes. It is what a restart can help against, and
+nothing else is: alarms, a lost majority or a node that is drained are left out of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, asking
+from amqp_broker.cli.admin.asking import add_url_options, asking, greeted
 from amqp_broker.cli.admin.cells import shown
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 STATUS_BAD = 1
 _LISTED_QUEUES = 5
 _QUORUM_CRITICAL = "quorum-critical"
+_ALIVE = "alive"
 
 
 def _alarms(said: JsonObject) -> str:
@@ -40,22 +45,28 @@ CHECKS: dict[str, Callable[[JsonObject], str]] = {
     "connection-limit": lambda said: "" if said["below_connection_limit"] else "no more connections are accepted",
     "leaders": lambda said: ", ".join(f"group {each} has no leader" for each in said["leaderless_groups"]),
     _QUORUM_CRITICAL: _critical,
+    _ALIVE: lambda said: "",  # it has answered
 }
-#: A cluster of two always is; asked for by name, before a node is stopped.
-USUAL = tuple(name for name in CHECKS if name != _QUORUM_CRITICAL)
+#: Asked for by name: a cluster of two always is critical, and who answers the others is alive.
+_BY_NAME = (_ALIVE, _QUORUM_CRITICAL)
+USUAL = tuple(name for name in CHECKS if name not in _BY_NAME)
 
 
 @click.command()
 @click.option(
     "--check", "names", multiple=True, type=click.Choice(tuple(CHECKS)),
-    help=f"Only this check; may be repeated. [all but {_QUORUM_CRITICAL}]",
+    help=f"Only this check; may be repeated; {_ALIVE} alone needs no login. [all but {' and '.join(_BY_NAME)}]",
 )  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object: what is wrong, by check.")
 @add_url_options
 def health(names: tuple[str, ...], is_json: bool, url: str) -> int:
     """Check a node. Exit status 0: all is well; 1: something is not, or the node does not answer."""
-    with asking(url) as client:
-        said = client.request("health")
+    said: JsonObject = {}
+    if set(names) == {_ALIVE}:
+        greeted(url)
+    else:
+        with asking(url) as client:
+            said = client.request("health")
     found = {name: CHECKS[name](said) for name in names or USUAL}
     if is_json:
         click.echo(json.dumps({"is_well": not any(found.values()), "checks": found}, indent=2))

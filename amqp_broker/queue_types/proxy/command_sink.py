@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts
+from amqp_broker.protocol.constants import MOVED_BY
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from queues.background import Background
@@ -58,8 +59,6 @@ PRODUCER_ID = "x-producer-id"
 #: As a producer of its dead letters a queue has this name, with its id.
 LETTERS_OF = b"\x00letters of "
 PRODUCER_SEQUENCE = "x-producer-sequence"
-#: Who has moved a message here from another queue (amqp_broker/moving/copies.py).
-MOVED_BY = "x-moved-by"
 #: What is longer cannot be remembered by a queue.
 _MOST_OCTETS = 255
 _MOST_SEQUENCE = (1 << 64) - 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from amqp_broker.turn.completion import Completion
 
 if TYPE_CHECKING:
     from queues.queue import Queue
@@ -13,13 +14,12 @@ if TYPE_CHECKING:
 PATIENCE_MS = 1000
 
 
-class RemoteCounts:
+class RemoteCounts(Completion[None]):
     """`ask` for each queue, then `asked`. Done when all have counted, or cannot, or the time is over; at once where
     nobody has to be waited for."""
 
     def __init__(self, timers: Timers, now: int) -> None:
-        self.is_done = False
-        self._then: list[Callable[[object], None]] = []
+        super().__init__()
         self._left = 1
         self._timer: Timer | None = None
         self._timers = timers
@@ -34,26 +34,12 @@ class RemoteCounts:
         """That were all."""
         self._counted(None)
         if not self.is_done:
-            self._timer = self._timers.at(self._until, lambda now: self._finish())
+            self._timer = self._timers.at(self._until, lambda now: self.complete(None))
         return self
-
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """Call `then`; at once if it is done already."""
-        if self.is_done:
-            then(None)
-        else:
-            self._then.append(then)
 
     def _counted(self, refusal: object) -> None:
         self._left -= 1
         if not self._left:
-            self._finish()
-
-    def _finish(self) -> None:
-        if not self.is_done:
-            self.is_done = True
             if self._timer is not None:
                 self._timer.cancel()
-            then, self._then = self._then, []
-            for each in then:
-                each(None)
+            self.complete(None)

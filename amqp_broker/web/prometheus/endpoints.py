@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -19,6 +20,7 @@ from amqp_broker.web.listing import safe_pattern
 from amqp_broker.web.machine import Usage, usage_of
 from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.objects import (
+    AGES,
     GROUPS,
     Chosen,
     cluster_families,
@@ -37,6 +39,7 @@ from amqp_broker.web.prometheus.whole import (
     number,
     persister,
     process,
+    service,
     simple,
 )
 
@@ -59,21 +62,21 @@ _EMPTY: Final = frozenset(
 
 
 def show_totals(asked: Asked) -> Answer:
-    return _text(asked, "aggregated", (*_whole(asked), *raft_families(asked.services, PREFIX, by_group=False)))
+    return _text(asked, "aggregated", chain(_whole(asked), raft_families(asked.services, PREFIX, by_group=False)))
 
 
 def show_objects(asked: Asked) -> Answer:
     """The totals that have no objects, and the rest by object."""
     objects = _objects(asked, tuple(GROUPS), PREFIX, Chosen())
     groups = raft_families(asked.services, PREFIX, by_group=True)
-    return _text(asked, "per-object", (*_without_objects(asked), *objects, *groups))
+    return _text(asked, "per-object", chain(_without_objects(asked), objects, groups))
 
 
 def show_detailed(asked: Asked) -> Answer:
     """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
     asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
     wanted = asked_for.get("family", [])
-    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY}
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY, AGES}
     unknown = [each for each in wanted if each not in known]
     if unknown:
         raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
@@ -97,6 +100,8 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
         yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)
     if any(GROUPS[name].kind == "queues" for name in groups):
         yield queue_infos(asked.services, DETAILED_PREFIX, chosen)
+    if AGES in wanted:
+        yield from oldest_ages(asked.services, chosen)
     yield from cluster_families(asked.services, set(wanted), chosen)
     if FAMILY in wanted:
         yield from raft_families(asked.services, DETAILED_PREFIX, by_group=True)
@@ -120,6 +125,7 @@ def show_memory(asked: Asked) -> Answer:
 
 
 def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
+    """families: made when they are asked for here, so that the time they take is counted."""
     began = time.monotonic()
     node = str(asked.services.totals.read().get("node", ""))
     found = [*identity(node, cluster_name_of(asked), endpoint), *families]
@@ -144,7 +150,9 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     yield from _process(asked, facts)
     yield from persister(totals)
     unreachable = len(facts.get("members", ())) - len(facts.get("running", ()))
-    yield from alarms(services.node.request("health"), unreachable)
+    health = services.node.request("health")
+    yield from alarms(health, unreachable)
+    yield from service(health)
     yield from globals_of(totals)
     yield from simple(OWN_PREFIX, n.OWN, totals)
 

@@ -17,6 +17,9 @@ from amqp_broker.web.services import Services
 #: So many objects of a kind have samples of their own in a scrape.
 MOST_OBJECTS: Final = 20_000
 
+#: A family of `/metrics/detailed` that RabbitMQ has not: how old messages are.
+AGES: Final = "oldest_ages"
+
 Row = Mapping[str, JsonValue]
 
 
@@ -103,16 +106,19 @@ def queue_infos(services: Services, prefix: str, chosen: Chosen) -> Family:
 
 
 def oldest_ages(services: Services, chosen: Chosen) -> Iterator[Family]:
-    """How long the oldest message of a queue has been there, and the oldest that a consumer holds."""
-    rows = [row for row in services.objects.read("queues", None).rows if chosen.takes("queues", row)]
-    for field, name in (
-        ("oldest_message_age_ms", "queue_oldest_message_age_seconds"),
-        ("oldest_unacked_age_ms", "queue_oldest_unacked_age_seconds"),
-    ):
-        family = Family(OWN_PREFIX + name, GAUGE, "Age of the oldest message")
+    """How long the oldest message of a queue has been there, and the oldest delivery that a channel holds."""
+    for kind, field, name, text, labels in (
+        ("queues", "oldest_message_age_ms", "queue_oldest_message_age_seconds", "Age of the oldest message", _queue),
+        (
+            "channels", "oldest_unacked_message_age_ms", "channel_oldest_unacked_age_seconds",
+            "Age of the oldest message that is unacknowledged", _channel,
+        ),
+    ):  # fmt: skip
+        rows = [row for row in services.objects.read(kind, None).rows if chosen.takes(kind, row)]
+        family = Family(OWN_PREFIX + name, GAUGE, text)
         for row in rows[:MOST_OBJECTS]:
             if isinstance(row.get(field), (int, float)):
-                family.add(row[field] / 1000, _queue(row))
+                family.add(row[field] / 1000, labels(row))
         yield family
 
 

@@ -21,6 +21,7 @@ _NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
     "term": ("raft_term", "raft_term_total", "Current term of a group"),
     "commit_index": ("raft_commit_index", "raft_log_commit_index", "Up to which entry a group has decided"),
     "applied_index": ("raft_last_applied", "raft_log_last_applied_index", "Up to which entry this node has applied"),
+    "checkpoint_index": ("raft_snapshot_index", "raft_log_snapshot_index", "Up to which entry the state is stored"),
     "last_index": ("raft_last_written_index", "raft_log_last_written_index", "The last entry in the log of this node"),
 }
 

@@ -113,6 +113,22 @@ def alarms(health: Mapping[str, JsonValue], unreachable: int) -> Iterator[Family
     yield _one("unreachable_cluster_peers_count", GAUGE, "Members that do not answer", unreachable)
 
 
+def service(health: Mapping[str, JsonValue]) -> Iterator[Family]:
+    """Whether the node serves, and what of the cluster it cannot, or could not with one member less."""
+    counts = {
+        "ready": (int(bool(health.get("ready"))), "Whether the node serves clients"),
+        "draining": (int(bool(health.get("is_draining"))), "Whether the node is being drained"),
+        "groups_without_leader": (len(health.get("leaderless_groups") or ()), "Groups that nobody leads"),
+        "queues_quorum_critical": (
+            len(health.get("quorum_critical") or ()), "Queues that stand still with one member less",
+        ),
+    }  # fmt: skip
+    for name, (value, text) in counts.items():
+        family = Family(OWN_PREFIX + name, GAUGE, text)
+        family.add(value)
+        yield family
+
+
 def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
     """Counters of the node by protocol and type of queue."""
     for metric in n.GLOBAL:

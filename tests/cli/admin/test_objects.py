@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.cli.admin.health import CHECKS, USUAL
+from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ConnectionClosed, ConsumerCancelled
 from amqp_broker.protocol import methods as m
@@ -94,14 +95,26 @@ def test_consumers_are_cancelled_and_connections_closed(command: Command) -> Non
     assert "name one connection" in command.refusal("connection", "close", "c", "--user", "dora", status=2)
 
 
+def test_the_environment_says_where_the_broker_is(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMQP_BROKER_MANAGEMENT_URL", command.url)
+    for arguments in (["status"], ["cluster", "status"], ["definitions", "export"]):
+        assert main(arguments) == 0, capsys.readouterr().err
+
+
 def test_health(command: Command) -> None:
     assert command.out("health").splitlines() == [f"{name}: ok" for name in USUAL]
     assert command.out("health", "--check", "quorum-critical") == "quorum-critical: ok\n"
     said = json.loads(command.out("health", "--json", "--check", "alarms", "--check", "ready"))
     assert said == {"is_well": True, "checks": {"alarms": "", "ready": ""}}
     assert "'nix' is not one of" in command.refusal("health", "--check", "nix", status=2)
+    command.url = command.url.replace("guest:guest", "nobody:wrong")
+    assert command.out("health", "--check", "alive") == "alive: ok\n"
+    assert "refuses" in command.refusal("health", "--check", "alive", "--check", "ready")
     command.url = "amqp://guest:guest@127.0.0.1:1/%2F"
     assert "Connection refused" in command.refusal("health")
+    assert "Connection refused" in command.refusal("health", "--check", "alive")
 
 
 def test_what_is_wrong_is_said() -> None:

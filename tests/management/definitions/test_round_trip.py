@@ -17,6 +17,7 @@ from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table, encode_table, typed
 from exchanges.bindings import identity
 from exchanges.registry import EXCHANGE_TYPES, create_exchange
+from tests.examples import examples
 from tests.management.definitions.test_definitions import imported, read, zeros
 
 QUORUM_EXPORT = "rabbitmq_3_10_8_quorum.json"
@@ -215,7 +216,7 @@ def is_possible(metadata: Metadata, command: Command) -> bool:
     return True
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(declared, max_size=25))
 def test_export_import_export_is_a_fixed_point(history: list[Command]) -> None:
     metadata = Metadata()

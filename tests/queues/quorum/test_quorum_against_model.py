@@ -33,6 +33,7 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.settings import QuorumSettings
+from tests.examples import examples
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.quorum_model import QueueModel, Taker
 from tests.queues.quorum.quorum_world import (
@@ -272,6 +273,6 @@ class QuorumMachine(RuleBasedStateMachine):
 
 
 QuorumMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestQuorumMachine = QuorumMachine.TestCase

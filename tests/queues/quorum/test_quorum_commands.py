@@ -47,6 +47,7 @@ from queues.stream.commands import (
     Trim,
 )
 from queues.stream.settings import StreamSettings
+from tests.examples import examples
 from tests.queues.queue_world import message_named
 from tests.queues.stream.stream_world import chunk_of
 from tests.queues.test_page import facts, messages
@@ -159,7 +160,7 @@ def test_any_octets_are_a_batch_or_malformed(data: bytes) -> None:
 
 
 @given(position=st.integers(0, 1 << 16), octets=st.binary(max_size=9), cut=st.integers(0, 9))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_a_batch_with_changed_octets_is_a_batch_or_malformed(position: int, octets: bytes, cut: int) -> None:
     data = encode_batch(sample())
     position %= len(data)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import How
+from tests.examples import examples
 from tests.queues.rules.hosts import BareHost, ClassicHost
 
 ARGUMENTS = st.builds(
@@ -97,7 +98,7 @@ class Pair:
 
 
 @given(arguments=ARGUMENTS, steps=st.lists(STEPS, max_size=40))
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 def test_short_cuts_come_to_what_the_rules_say(arguments: QueueArguments, steps: list[tuple[str, Any, Any]]) -> None:
     pair = Pair(arguments)
     for kind, first, second in steps:
