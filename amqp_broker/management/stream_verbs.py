@@ -1,4 +1,5 @@
-"""StreamVerbs: `stream.stat`, `stream.find` and `stream.trim`: a stream by its offsets, for operators and tools.
+"""StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
+and its groups of readers, for operators and tools.
 
 Every node has the stream, and answers from what it has applied.
 """
@@ -11,38 +12,17 @@ from typing import TYPE_CHECKING
 from amqp_broker.management.refused import FAILED, Refused, not_found
 from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
-    from queues.stream.source import StreamSource
+    from queues.stream.source import Changed, StreamSource
 
 _MOST_OFFSET = (1 << 63) - 1
 _MOST_TIME = 1 << 62
-
-
-class _Trimmed:
-    """The answer to a trim: an Awaited."""
-
-    def __init__(self, source: StreamSource, first: int) -> None:
-        self.is_done = False
-        self._found: tuple[Exception | None, int] | None = None
-        self._then: Callable[[object], None] | None = None
-        source.trim(first, self._trimmed)
-
-    def _trimmed(self, refusal: Exception | None, first: int) -> None:
-        self.is_done, self._found = True, (refusal, first)
-        if self._then is not None:
-            self._then(self._found)
-
-    def when_done(self, then: Callable[[object], None]) -> None:
-        """See Awaited."""
-        if self.is_done:
-            then(self._found)
-        else:
-            self._then = then
 
 
 class StreamVerbs:
@@ -54,6 +34,8 @@ class StreamVerbs:
             "stream.stat": self._stat,
             "stream.find": self._find,
             "stream.trim": self._trim,
+            "stream.seek": self._seek,
+            "stream.forget": self._forget,
         }
 
     def _source(self, request: Request) -> tuple[Queue, StreamSource]:
@@ -90,6 +72,10 @@ class StreamVerbs:
             "first_time": figures.first_time or None,
             "last_time": figures.last_time or None,
             "producers": figures.producers,
+            "groups": [
+                {"name": name, **group._asdict(), "lag": max(0, figures.next - group.position)}
+                for name, group in figures.groups.items()
+            ],
             "holds": [{"name": name, **hold._asdict()} for name, hold in figures.holds.items()],
             "max_length_bytes": settings.max_length_bytes,
             "max_age_ms": settings.max_age,
@@ -110,7 +96,25 @@ class StreamVerbs:
     def _trim(self, request: Request) -> Steps:
         first = request.number("before", None, 0, _MOST_OFFSET)
         _, source = self._source(request)
-        refusal, offset = yield _Trimmed(source, first)
-        if refusal is not None:
-            raise Refused(FAILED, str(refusal))
-        return {"first_offset": offset}
+        return {"first_offset": (yield from _changed(lambda then: source.trim(first, then)))}
+
+    def _seek(self, request: Request) -> Steps:
+        group, offset = request.text("group"), request.number("offset", None, 0, _MOST_OFFSET)
+        _, source = self._source(request)
+        return {"position": (yield from _changed(lambda then: source.seek(group, offset, then)))}
+
+    def _forget(self, request: Request) -> Steps:
+        group = request.text("group")
+        _, source = self._source(request)
+        yield from _changed(lambda then: source.forget(group, then))
+        return {}
+
+
+def _changed(change: Callable[[Changed], None]) -> Steps:
+    """Wait for a change. Returns the offset that came of it. Raises Refused."""
+    done: Completion[tuple[Exception | None, int]] = Completion()
+    change(lambda refusal, offset: done.complete((refusal, offset)))
+    refusal, offset = yield done
+    if refusal is not None:
+        raise Refused(FAILED, str(refusal))
+    return offset

@@ -139,7 +139,8 @@ class RunningCluster(Startable):
                 if all((member["speaks_level"] or 0) <= status["level"] for member in status["members"]):
                     return
                 time.sleep(_LOOK_S)
-        raise BrokerStartError("the members of the cluster have not told each other what they speak: see their logs")
+        logs = "\n".join(node.logs for node in self.nodes)
+        raise BrokerStartError("the nodes have not agreed on a level", None, logs)
 
     def add_node(self) -> ClusterNode:
         """Adds one node more, and waits until it accepts clients; it has a vote a moment later. Raises

@@ -1,4 +1,5 @@
-"""StreamSource: what tools ask of a stream, wherever its log is: figures, offsets by time, the end of what is old."""
+"""StreamSource: what tools ask of a stream, wherever its log is: figures, offsets by time, the end of what is old,
+where groups of readers go on."""
 
 from __future__ import annotations
 
@@ -8,14 +9,23 @@ from typing import NamedTuple, Protocol
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Hold
 
-#: Why not, or None; and the first offset then.
-Trimmed = Callable[[Exception | None, int], None]
+#: Why not, or None; and the stream's first offset, or that of a group, then.
+Changed = Callable[[Exception | None, int], None]
+
+
+class GroupFigures(NamedTuple):
+    """position: everything before it is settled. reader: the node of who reads, "" for nobody. members: how many
+    consumers would."""
+
+    position: int
+    reader: str
+    members: int
 
 
 class StreamFigures(NamedTuple):
     """first, next: offsets; equal where it is empty. octets: what it keeps. first_time, last_time: of its oldest and
     its newest chunk, milliseconds since the epoch, 0 where it is empty. producers: how many are remembered. holds: by
-    name."""
+    name. groups: the same."""
 
     first: int
     next: int
@@ -25,6 +35,7 @@ class StreamFigures(NamedTuple):
     settings: StreamSettings
     producers: int
     holds: Mapping[str, Hold]
+    groups: Mapping[str, GroupFigures]
 
 
 class StreamSource(Protocol):
@@ -37,5 +48,11 @@ class StreamSource(Protocol):
         """The first offset from a time on, milliseconds since the epoch; the next one if there is none. It may be a
         little earlier. Raises CorruptRecord, OSError."""
 
-    def trim(self, first: int, then: Trimmed) -> None:
+    def trim(self, first: int, then: Changed) -> None:
         """What is before this offset goes, on all members."""
+
+    def seek(self, group: str, position: int, then: Changed) -> None:
+        """A group goes on there, whether or not it was there before; at the end, if it is beyond that."""
+
+    def forget(self, group: str, then: Changed) -> None:
+        """Nobody will go on with this group. Refused while it has members, and where there is none."""

@@ -147,6 +147,11 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "stream.stat": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "stream.find": ({"vhost": "/", "name": "q", "time": 1}, {"vhost": _TEXT, "name": _TEXT, "time": _NUMBER}),
     "stream.trim": ({"vhost": "/", "name": "q", "before": 1}, {"vhost": _TEXT, "name": _TEXT, "before": _NUMBER}),
+    "stream.seek": (
+        {"vhost": "/", "name": "q", "group": "g", "offset": 1},
+        {"vhost": _TEXT, "name": _TEXT, "group": _TEXT, "offset": _NUMBER},
+    ),
+    "stream.forget": ({"vhost": "/", "name": "q", "group": "g"}, {"vhost": _TEXT, "name": _TEXT, "group": _TEXT}),
     "quorum.view": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "tap.open": (
         {"kind": "trace", "vhost": "/"},

@@ -36,6 +36,9 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         say(f"kept: {size(found['max_length_bytes'])} (max-length-bytes)")
     if found.get("max_age_ms") is not None:
         say(f"kept: for {duration(found['max_age_ms'])} (max-age)")
+    for group in found.get("groups", ()):
+        who = f"read at {group['reader']}" if group["reader"] else "nobody reads"
+        say(f"group {group['name']}: at offset {group['position']}, {group['lag']} behind, {who}")
     for hold in found.get("holds", ()):
         say(f"held from offset {hold['offset']} on, for {hold['name']}")
 
@@ -62,3 +65,28 @@ def trim_command(name: str, before: int, vhost: str | None, url: str) -> None:
     with asking(url) as client:
         found = client.request("stream.trim", vhost=vhost_of(url, vhost), name=name, before=before)
     say(f"the stream '{name}' begins at offset {found['first_offset']}")
+
+
+@stream.command("seek")
+@click.argument("name")
+@click.argument("group")
+@click.option("--to", "offset", type=click.IntRange(0), required=True, help="The offset that it reads next.")
+@vhost_option
+@add_url_options
+def seek_command(name: str, group: str, offset: int, vhost: str | None, url: str) -> None:
+    """Have the readers of a GROUP of the stream NAME go on at an offset, forwards or back."""
+    with asking(url) as client:
+        found = client.request("stream.seek", vhost=vhost_of(url, vhost), name=name, group=group, offset=offset)
+    say(f"group '{group}' of the stream '{name}' goes on at offset {found['position']}")
+
+
+@stream.command("forget")
+@click.argument("name")
+@click.argument("group")
+@vhost_option
+@add_url_options
+def forget_command(name: str, group: str, vhost: str | None, url: str) -> None:
+    """Forget how far a GROUP of the stream NAME is. It must have no consumers."""
+    with asking(url) as client:
+        client.request("stream.forget", vhost=vhost_of(url, vhost), name=name, group=group)
+    say(f"group '{group}' of the stream '{name}' is forgotten")

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.errors import ConnectionException
-from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
-from queues.stream.commands import Trim
-from queues.stream.source import StreamFigures, Trimmed
+from queues.stream.commands import ForgetGroup, SeekGroup, Trim
+from queues.stream.groups import MOST_GROUPS
+from queues.stream.source import Changed, GroupFigures, StreamFigures
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
+    from queues.quorum.commands import Command
+    from queues.stream.stream import Stream
+
+_NOT_TAKEN = "its log did not take it: look, and try again"
+_REFUSED = {
+    Refusal.FULL: f"it has {MOST_GROUPS} groups already: forget one before another begins",
+    Refusal.EXCLUSIVE: "there is no such group, or consumers read with it: cancel them before it is forgotten",
+}
 
 
 class StreamOperations:
@@ -36,6 +45,10 @@ class StreamOperations:
         return StreamFigures(
             stream.first, stream.next, log.octets, first_time, last_time, stream.settings, len(stream.producers),
             stream.holds,
+            {
+                name: GroupFigures(group.position, group.reader.node if group.reader else "", len(group.members))
+                for name, group in stream.groups
+            },
         )  # fmt: skip
 
     def find(self, time: int) -> int:
@@ -43,19 +56,32 @@ class StreamOperations:
         stream = self._queue.stream()
         return stream.log.offset_at(time) if stream is not None else 0
 
-    def trim(self, first: int, then: Trimmed) -> None:
+    def trim(self, first: int, then: Changed) -> None:
         """See StreamSource."""
+        self._submit(Trim(self._queue.queue_id, first), then, lambda stream: stream.first)
+
+    def seek(self, group: str, position: int, then: Changed) -> None:
+        """See StreamSource."""
+        stream = self._queue.stream()
+        position = min(position, stream.next) if stream is not None else 0
+        self._submit(SeekGroup(self._queue.queue_id, group, position), then, lambda stream: position)
+
+    def forget(self, group: str, then: Changed) -> None:
+        """See StreamSource."""
+        self._submit(ForgetGroup(self._queue.queue_id, group), then, lambda stream: 0)
+
+    def _submit(self, command: Command, then: Changed, found: Callable[[Stream], int]) -> None:
         queue = self._queue
         queue.prepare()
         receipt = JointReceipt()
-        queue.group.submit(Trim(queue.queue_id, first), receipt)
+        queue.group.submit(command, receipt)
 
         def done(refusals: list[Refusal]) -> None:
-            if refusals:
-                text = f"queue '{queue.name}': its log did not take it ({refusals[0].name}): look, and try again"
-                then(ConnectionException(ReplyCode.INTERNAL_ERROR, text), 0)
-                return
             stream = queue.stream()
-            then(None, stream.first if stream is not None else 0)
+            if refusals or stream is None:
+                why = _REFUSED.get(refusals[0], _NOT_TAKEN) if refusals else _NOT_TAKEN
+                then(precondition_failed(f"queue '{queue.name}': {why}"), 0)
+            else:
+                then(None, found(stream))
 
         receipt.seal(done)

@@ -192,3 +192,28 @@ def test_after_a_crash_what_may_have_been_delivered_is_marked(driver: NodeDriver
     driver.crash()
     again = member(driver)
     assert got(again) == [(1, True, b"0"), (2, True, b"1"), (3, True, b"2")]
+
+
+def test_who_seeks_has_the_reader_go_on_there(driver: NodeDriver) -> None:
+    publisher = a_stream(driver)
+    fill(driver, publisher, *numbers(0, 6))
+    reader = member(driver)
+    assert bodies(reader) == numbers(0, 6)
+    source = driver.queue("s").stream_source()
+    said: list[tuple[Exception | None, int]] = []
+    source.seek("g", 4, lambda refusal, position: said.append((refusal, position)))
+    driver.settle()
+    assert said == [(None, 4)]
+    assert got(reader) == [(7, False, b"4"), (8, False, b"5")]
+    reader.send(1, methods.BasicAck(6, True))  # of before: credit, and nothing else
+    driver.settle()
+    assert group_of(driver).position == 4
+    source.forget("g", lambda refusal, position: said.append((refusal, position)))
+    driver.settle()
+    assert "consumers read with it" in str(said[-1][0])
+    driver.lose(reader)
+    driver.settle()
+    source.forget("g", lambda refusal, position: said.append((refusal, position)))
+    driver.settle()
+    assert said[-1] == (None, 0)
+    assert source.figures().groups == {}
