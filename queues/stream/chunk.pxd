@@ -14,7 +14,7 @@ cdef class ChunkBuilder:
     cdef list _runs
     cdef dict _values
 
-    cpdef int add(self, Message message, unsigned int key_hash, unsigned int filter_hash, int flags=*) except -1
+    cpdef Py_ssize_t add(self, Message message, unsigned int key_hash, unsigned int filter_hash, int flags=*) except -1
     cpdef int produced(self, bytes producer, object sequence) except -1
     cpdef bytes seal(self)
 

@@ -59,17 +59,14 @@ class ChunkBuilder:
         self._runs: list[Run] = []
         self._values: dict[int, None] = {}
 
-    @property
-    def octets(self) -> int:
-        """Of the records so far."""
-        return self._buffer.length
-
-    def add(self, message: Message, key_hash: int, filter_hash: int, flags: int = 0) -> None:
-        """One more message. Raises ValueError for one whose properties are cut; nothing was added then."""
+    def add(self, message: Message, key_hash: int, filter_hash: int, flags: int = 0) -> int:
+        """One more message. Returns the octets of the records so far. Raises ValueError for one whose properties are
+        cut; nothing was added then."""
         put_record(self._buffer, message, self.records, key_hash, filter_hash, flags)
         self.records += 1
         if filter_hash:
             self._values[filter_hash] = None
+        return self._buffer.length
 
     def produced(self, producer: bytes, sequence: int) -> None:
         """The message that was added last has this producer and number."""
