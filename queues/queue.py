@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from queues.lease_source import LeasedAt, LeaseSource
     from queues.peeking import PeekSteps, PeekWish
     from queues.sizes import QueueSizes
+    from queues.stream.source import StreamSource
 
 
 class Queue:
@@ -162,6 +163,10 @@ class Queue:
 
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""
+        return None
+
+    def stream_source(self) -> StreamSource | None:
+        """Its messages by offset; None where its type has no offsets."""
         return None
 
     # -- looking -------------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ COMMANDS = {
     "route": f"{_ADMIN}.route:route",
     "serve": "amqp_broker.cli.serve:serve",
     "status": f"{_ADMIN}.status:status",
+    "stream": f"{_ADMIN}.streams:stream",
     "tail": f"{_ADMIN}.taps:tail",
     "top": f"{_ADMIN}.top:top",
     "topic-permission": f"{_ADMIN}.topic_permissions:topic_permission",

@@ -48,6 +48,8 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "node": MONITORING,
     "route.test": MANAGEMENT,
     "quorum.view": VIEWER,
+    "stream.stat": VIEWER,
+    "stream.find": VIEWER,
     "node.guard": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
@@ -60,7 +62,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
-    "definitions.diff", "policy.preview",
+    "definitions.diff", "policy.preview", "stream.stat", "stream.find",
 })  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request, encode, encode_value, list_of
 from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.management.stream_verbs import StreamVerbs
 from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
 from amqp_broker.protocol.json_values import JsonObject
@@ -111,6 +112,7 @@ class System:
             **NodeVerbs(counts, replication, peers).verbs,
             **RouteTest(broker).verbs,
             **TapVerbs(counts, peers).verbs,
+            **StreamVerbs(broker).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
         }

@@ -15,9 +15,9 @@ from tests.house.test_imports import ROOT
 
 #: Where the types are, and the classes of their queues.
 PACKAGES = ("amqp_broker/queue_types/", "queues/")
-CLASSES = {"ClassicQueue", "QueueProxy", "QuorumQueue", "RemoteQueue", "DelayQueue"}
+CLASSES = {"ClassicQueue", "QueueProxy", "QuorumQueue", "RemoteQueue", "DelayQueue", "StreamQueue"}
 #: Names of types and of their policies. The load generator has types of its own: the options of its command.
-NAMES = {"classic", "quorum", "stream", "classic_queues", "quorum_queues"}
+NAMES = {"classic", "quorum", "stream", "classic_queues", "quorum_queues", "streams"}
 ASKS_OF_ITSELF = "amqp_broker/bench/"
 
 

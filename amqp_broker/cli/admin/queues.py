@@ -31,7 +31,7 @@ for _command in (peek_command, move_command, replay_command):
 
 @queue.command("declare")
 @click.argument("name")
-@click.option("--type", "queue_type", metavar="TYPE", help="classic or quorum. [the virtual host's default]")
+@click.option("--type", "queue_type", metavar="TYPE", help="classic, quorum or stream. [the virtual host's default]")
 @click.option("--transient", is_flag=True, help="Gone when the broker stops.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
 @arguments_option

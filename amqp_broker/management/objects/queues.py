@@ -143,6 +143,9 @@ class Queues(VhostThings[Queue, Seen]):
             "online": self._online,
             "delivery_limit": _delivery_limit,
             "oldest_message_age_ms": self._oldest_age,
+            "first_offset": lambda one: _figure(one, "first_offset"),
+            "next_offset": lambda one: _figure(one, "next_offset"),
+            "stream_bytes": lambda one: _figure(one, "stream_bytes"),
         }
         self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
 

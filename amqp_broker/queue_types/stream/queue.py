@@ -25,6 +25,7 @@ from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arg
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.filters import parse_filter
 from amqp_broker.queue_types.stream.offsets import parse_offset
+from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
@@ -137,6 +138,10 @@ class StreamQueue(Queue):
         """See Queue."""
         self.add_gets(sums)
         sums.add_delivered(self.counts.delivered, self.counts.acked)
+
+    def stream_source(self) -> StreamOperations:
+        """See Queue."""
+        return StreamOperations(self)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

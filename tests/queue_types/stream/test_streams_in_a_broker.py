@@ -15,7 +15,7 @@ import pytest
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import BasicConsume, BasicQos, QueueDeclare
-from amqp_broker.system_client import SystemClient
+from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
 STREAM = {"x-queue-type": "stream"}
@@ -118,3 +118,32 @@ def test_it_outlives_a_kill_and_is_counted_in_a_stopped_folder(tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = {row["name"]: (row["kind"], row["messages"]) for row in json.loads(done.stdout)["queues"]}
     assert found["lasting"] == ("stream", 101)
+
+
+def test_its_offsets_are_looked_at_found_and_trimmed(broker: Broker, connection: Connection) -> None:
+    fill(connection, "trimmed", *[b"%d" % number for number in range(10)], x_max_age="7D")
+    named = {"vhost": "/", "name": "trimmed"}
+    with SystemClient(broker.url) as client:
+        found = client.request("stream.stat", **named)
+        assert (found["messages"], found["first_offset"], found["next_offset"]) == (10, 0, 10)
+        assert (found["max_age_ms"], found["max_length_bytes"]) == (7 * 86_400_000, None)
+        assert found["first_time"] <= found["last_time"]
+        assert client.request("stream.find", **named, time=0)["offset"] == 0
+        assert client.request("stream.find", **named, time=found["last_time"] + 1)["offset"] == 10
+        assert client.request("stream.trim", **named, before=4)["first_offset"] == 4
+        assert client.request("stream.trim", **named, before=2)["first_offset"] == 4
+        assert client.request("stream.stat", **named)["messages"] == 6
+        with connection.channel() as channel:
+            channel.call(QueueDeclare(0, "plain", False, True, False, False, False, Table()))
+        with pytest.raises(SystemRequestError, match="'plain' in vhost '/' is of type classic: it has no offsets"):
+            client.request("stream.stat", vhost="/", name="plain")
+    command = [sys.executable, "-m", "amqp_broker", "stream", "trim", "trimmed", "--before", "5", "--url", broker.url]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "the stream 'trimmed' begins at offset 5\n"
+    command[4:8] = ["stat", "trimmed"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith("5 messages, offsets from 5, next 10\n")
+    command[4:6] = ["find", "trimmed", "2001-01-01T00:00:00+0000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "5\n"
