@@ -9,6 +9,7 @@ cdef Py_ssize_t _LEAST_RECORD
 @cython.final
 cdef class ChunkBuilder:
     cdef readonly Py_ssize_t records
+    cdef readonly Py_ssize_t octets
     cdef Py_ssize_t _filter_bytes
     cdef Buffer _buffer
     cdef list _runs

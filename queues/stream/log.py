@@ -36,7 +36,7 @@ _NAME = struct.Struct(">LQQLQL")
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
-WARM_PAGES = 8
+WARM_PAGES = 16
 #: Pages that are fetched while one is read.
 _AHEAD = 2
 

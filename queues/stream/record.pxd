@@ -10,7 +10,8 @@ cdef bytes _FIELD, _TABLE
 
 @cython.locals(data="const unsigned char*", flags=int, position=Py_ssize_t)
 cpdef Py_ssize_t place_of_header(bytes content, Py_ssize_t header_end) except -1
-@cython.locals(raw=bytes, content=bytes, place=Py_ssize_t, table_flags=int, length=Py_ssize_t)
+@cython.locals(raw=bytes, content=bytes, place=Py_ssize_t, table_flags=int, length=Py_ssize_t, position=Py_ssize_t,
+               target="unsigned char*", source="const unsigned char*")
 cpdef int put_record(Buffer buffer, Message message, unsigned int number, unsigned int key_hash,
                      unsigned int filter_hash, int flags) except -1
 cpdef Py_ssize_t next_record(const unsigned char* octets, Py_ssize_t at) noexcept

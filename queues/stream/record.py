@@ -87,16 +87,24 @@ def put_record(buffer: Buffer, message: Message, number: int, key_hash: int, fil
         length += message.body_size
     if cython.compiled:
         buffer.reserve(length + 4)
-        buffer.put_u32(length)
-        buffer.put_u32(number)
-        buffer.put_u32(key_hash)
-        buffer.put_u32(filter_hash)
-        buffer.put_u8(flags)
-        buffer.put_u16(place)
-        buffer.put_u16(len(raw))
-        buffer.put_bytes(raw)
-        buffer.put_u8(0xCE)
-        buffer.put_bytes(content)
+        position = buffer.length
+        buffer.set_u32(position, length)
+        buffer.set_u32(position + 4, number)
+        buffer.set_u32(position + 8, key_hash)
+        buffer.set_u32(position + 12, filter_hash)
+        target: Pointer = buffer.data
+        target[position + 16] = flags
+        buffer.set_u16(position + 17, place)
+        buffer.set_u16(position + 19, len(raw))
+        position += _FIXED
+        source: Pointer = raw
+        memcpy(target + position, source, len(raw))
+        position += len(raw)
+        target[position] = 0xCE
+        position += 1
+        source = content
+        memcpy(target + position, source, len(content))
+        buffer.length = position + len(content)
     else:
         numbers = _pack_numbers(length, number, key_hash, filter_hash, flags, place, len(raw))
         buffer.put_joined((numbers, raw, b"\xce", content))

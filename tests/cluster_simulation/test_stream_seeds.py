@@ -39,7 +39,7 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert not failures_of(range(1, SEEDS + 1), SECONDS, counts), _REPLAY
     for what in (
         "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
-        "reads from last", "reads from next", "reads from 1s", "digests", "set back",
+        "reads from last", "reads from next", "reads from 1s", "digests",
     ):  # fmt: skip
         assert counts[what] > 0, what
     assert counts["confirmed"] > 5_000

@@ -1,19 +1,28 @@
 # C types of chunk_writer.py.
 cimport cython
 from queues.message cimport Message
+from queues.stream.chunk cimport ChunkBuilder
 from queues.write_group cimport WriteGroup
 from amqp_broker.queue_types.quorum.group cimport QueueGroup
+from amqp_broker.queue_types.receipts cimport Receipt
 
 cdef Py_ssize_t _CHUNK_BYTES, _FLAGS_AT
 cdef int _HAS_HEADERS, _TAKEN
 
+cdef class _ChunkReceipt(Receipt):
+    cdef list _receipts
+
+    cpdef void expect(self) except *
+    @cython.locals(receipt=Receipt)
+    cpdef void complete(self, object refusal) except *
+
 cdef class ChunkWriter(WriteGroup):
     cdef object _queue
     cdef QueueGroup _group
-    cdef object _builder
+    cdef ChunkBuilder _builder
     cdef list _receipts
 
-    @cython.locals(content=bytes, has_headers=int)
+    @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, waiter=Receipt)
     cpdef int publish(self, Message message, list queues, object receipt, bint is_again, long long now) except -1
     cdef void _add_with_headers(self, Message message) except *
     cpdef void seal(self) except *

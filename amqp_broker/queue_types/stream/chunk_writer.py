@@ -95,8 +95,9 @@ class ChunkWriter(WriteGroup):
             if marked.producer:
                 builder.produced(marked.producer, marked.producer_sequence)
         if receipt is not None:
-            receipt.expect()
-            self._receipts.append(receipt)
+            waiter = receipt
+            waiter.expect()
+            self._receipts.append(waiter)
         if builder.octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
