@@ -15,16 +15,6 @@ from tests.node.system_service import SystemService
 _BYTES = ("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged")
 
 
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
-
-
 def row(service: SystemService, kind: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = service.ask("object", kind=kind, vhost="/", name=name)["object"]
     return found

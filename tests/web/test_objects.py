@@ -343,3 +343,34 @@ def test_lists_are_paged_by_the_server(http: Http) -> None:
     assert "messages_details" not in plain[0]
     for number in range(12):
         http("DELETE", f"/queues/%2F/paged-{number:02}")
+
+
+def test_what_has_no_name_is_filtered_by_what_it_is_between(http: Http, broker: RunningBroker) -> None:
+    def found(path: str, name: str) -> int:
+        return int(http.get(f"{path}?page=1&name={name}")["filtered_count"])
+
+    http("PUT", "/queues/%2F/filtered", {"durable": True})
+    http("POST", "/bindings/%2F/e/amq.topic/q/filtered", {"routing_key": "key.of.it"})
+    http("PUT", "/users/filtered-user", {"password": "p", "tags": ""})
+    http("PUT", "/permissions/%2F/filtered-user", {"configure": "", "write": "", "read": ""})
+    http("PUT", "/topic-permissions/%2F/filtered-user", {"exchange": "amq.topic", "write": "", "read": ""})
+    http("PUT", "/user-limits/filtered-user/max-channels", {"value": 5})
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        channel.consume("filtered", consumer_tag="a-tag")
+        for name in ("a-tag", "filter", "guest"):
+            assert found("/consumers", name) == 1, name
+        assert found("/consumers", "nobody") == 0
+    for path, names in (
+        ("/bindings/%2F", ("KEY.of", "filtered&use_regex=true&sort=routing_key")),
+        ("/queues/%2F/filtered/bindings", ("amq.topic", "key")),
+        ("/exchanges/%2F/amq.topic/bindings/source", ("filtered", "of.it")),
+        ("/permissions", ("filtered-user",)),
+        ("/users/filtered-user/permissions", ("%2F",)),
+        ("/vhosts/%2F/permissions", ("filtered",)),
+        ("/topic-permissions", ("amq.topic", "filtered")),
+        ("/user-limits", ("filtered",)),
+    ):
+        assert all(found(path, name) for name in names), path
+        assert not found(path, "nothing-that-is"), path
+    http("DELETE", "/queues/%2F/filtered")
+    http("DELETE", "/users/filtered-user")

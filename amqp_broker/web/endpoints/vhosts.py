@@ -11,6 +11,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body, tags
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import is_there, show_rows
+from amqp_broker.web.endpoints.permissions import WHOSE
 from amqp_broker.web.errors import bad_request, object_not_found
 from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
 from amqp_broker.web.node_client import LONG_DEADLINE_S, NodeGone
@@ -109,7 +110,7 @@ def list_topic_permissions(asked: Asked) -> Answer:
 def _rows_of(asked: Asked, kind: str) -> Answer:
     name = asked.name("vhost")
     _require(asked, name)
-    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name])
+    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name], *WHOSE)
 
 
 def show_protection(asked: Asked) -> Answer:

@@ -17,16 +17,6 @@ from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
-
-
 def user(driver: NodeDriver, name: str) -> User:
     found = driver.node.broker.metadata.user(name)
     assert found is not None
