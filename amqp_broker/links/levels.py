@@ -26,6 +26,8 @@ LEVEL: Final = 2
 LEAST: Final = LEVEL - 1
 #: The first with entries in the journal for the dead letters of a queue that is deleted (queues/last_letters.py).
 LAST_LETTERS: Final = 2
+#: The first in which the metadata know virtual hosts that are protected from deletion.
+DELETION_PROTECTION: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.
 FOLDER_FORMATS: Final = {1: 5, 2: 6}
 

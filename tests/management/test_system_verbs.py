@@ -103,6 +103,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "queue.list": {"vhost": "/"},
     "vhost.create": {"name": "v", "description": "d", "permissions_for": USER},
     "vhost.delete": {"name": "v"},
+    "vhost.protect": {"name": "/", "protected": False},
     "vhost.limits": {"vhost": "/", "limits": {"max-queues": 100}},
     "user.put": {"name": "u", "password": "", "tags": ["x"]},
     "user.delete": {"name": "u"},

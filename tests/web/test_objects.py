@@ -242,6 +242,32 @@ def test_vhosts(http: Http) -> None:
     assert http("GET", "/queues/v").json == NOT_FOUND
 
 
+def test_a_protected_virtual_host_is_not_deleted(http: Http) -> None:
+    protection = "/vhosts/locked/deletion/protection"
+    for method in ("GET", "POST", "DELETE"):
+        assert http(method, protection).json == NOT_FOUND
+    http("PUT", "/vhosts/locked", {"description": "d"})
+    assert http.get(protection) == {"protected_from_deletion": False}
+    assert http("POST", protection).status == http("POST", protection).status == 204
+    refused = http("DELETE", "/vhosts/locked")
+    text = "Refusing to delete virtual host 'locked' because it is protected from deletion"
+    assert (refused.status, refused.json) == (412, {"error": "precondition_failed", "reason": text})
+    # What is said of it otherwise leaves that as it is.
+    assert http("PUT", "/vhosts/locked", {"description": "e"}).status == 204
+    vhost = http.get("/vhosts/locked")
+    assert (vhost["protected_from_deletion"], vhost["metadata"]["protected_from_deletion"]) == (True, True)
+    (exported,) = [each for each in http.get("/definitions")["vhosts"] if each["name"] == "locked"]
+    assert exported["metadata"]["protected_from_deletion"] is True
+    assert http("DELETE", protection).status == http("DELETE", protection).status == 204
+    assert "protected_from_deletion" not in http.get("/vhosts/locked")["metadata"]
+    assert http("POST", "/definitions", {"vhosts": [exported]}).status == 204
+    assert http("DELETE", "/vhosts/locked").status == 412
+    http("DELETE", protection)
+    assert http("DELETE", "/vhosts/locked").status == 204
+    whats = [line["what"] for line in http.get("/v1/audit?what=vhost.&name=locked&limit=2")["items"]]
+    assert whats == ["vhost.delete", "vhost.protect"]
+
+
 def test_connections_and_channels(http: Http, broker: RunningBroker) -> None:
     with Connection.open(broker.url, name="mine") as connection, connection.channel() as channel:
         http("PUT", "/queues/%2F/watched", {})

@@ -93,6 +93,26 @@ def change_command(
     say(f"virtual host '{name}' is changed")
 
 
+@vhost.command("protect")
+@click.argument("name")
+@add_url_options
+def protect_command(name: str, url: str) -> None:
+    """From now on the virtual host NAME is not deleted, whoever asks, until `unprotect`."""
+    with asking(url) as client:
+        client.request("vhost.protect", name=name, protected=True)
+    say(f"virtual host '{name}' is protected from deletion")
+
+
+@vhost.command("unprotect")
+@click.argument("name")
+@add_url_options
+def unprotect_command(name: str, url: str) -> None:
+    """The virtual host NAME may be deleted again."""
+    with asking(url) as client:
+        client.request("vhost.protect", name=name, protected=False)
+    say(f"virtual host '{name}' may be deleted")
+
+
 @vhost.command("delete")
 @click.argument("name")
 @add_url_options
