@@ -87,4 +87,4 @@ class SystemClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        self._connection.__exit__(kind, error, traceback)

@@ -175,6 +175,16 @@ def _get_chunks(blob: bytes, position: int, end: int) -> tuple[list[bytes], int]
     return chunks, position
 
 
+def first_record(octets: bytes | memoryview, start: int) -> tuple[int, bytes]:
+    """When the first message of a page came, milliseconds since the epoch, and its property section. Of the rest of it
+    nothing is read or copied: a list of queues asks each."""
+    message = start + 4 + _ENTRY_FIXED
+    content = message + _MESSAGE_FIXED + int.from_bytes(octets[message + 34 : message + 36])
+    header_end = int.from_bytes(octets[message + 26 : message + 30])
+    properties = bytes(octets[content + PROPERTIES_OFFSET : content + header_end - 1])
+    return int.from_bytes(octets[message + 10 : message + 18]), properties
+
+
 class Page:
     """A sealed page. `data` is None while it is only on disk; `location` is None while it is only in RAM.
 

@@ -147,10 +147,10 @@ class Queue:
         sums.got_no_ack += self.fetched_no_ack
         sums.got_nothing += self.fetched_nothing
 
-    def oldest_arrival(self) -> int:
-        """When the broker took the message that is ready first, milliseconds since the epoch; 0 where that is not
-        known, or nothing is ready."""
-        return 0
+    def first_messages(self) -> list[tuple[int, bytes]]:
+        """Of the first ready message of each priority, the highest last: when the broker took it, milliseconds since
+        the epoch, and its property section. Those that only the disk or another node has are left out."""
+        return []
 
     def sizes(self) -> QueueSizes | None:
         """What its messages take; None where that is not known here."""

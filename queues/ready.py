@@ -30,7 +30,7 @@ from typing import Any
 import cython
 
 from queues.message import Entry, Message
-from queues.page import Page, PageBuilder
+from queues.page import Page, PageBuilder, first_record
 from queues.pager import Pager
 
 if not cython.compiled:
@@ -192,6 +192,18 @@ class Ready:
         if not self.head and not self._refill():
             return None
         return self.head[0]
+
+    def first(self) -> tuple[int, bytes] | None:
+        """When the first message came, milliseconds since the epoch, and its property section. It stays where it is;
+        None where there is none, or only the disk has it."""
+        if self.head or not (self.pages or (self.tail is not None and self.tail.count)):
+            entry = self.head[0] if self.head else self.stragglers[0] if self.stragglers else None
+            return None if entry is None else (entry.message.timestamp, entry.message.properties())
+        if not self.pages:
+            with self.tail.buffer.view() as octets:
+                return first_record(octets, 0)
+        page = self.pages[0]
+        return None if page.data is None else first_record(page.data, page.start)
 
     def _refill(self) -> bool:
         """Unpack the next page into the empty head. Returns whether there is a message."""

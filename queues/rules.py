@@ -103,10 +103,9 @@ class QueueRules(Queue):
         """The runs of ready messages, one for each priority, the lowest first."""
         return self.ready.levels if isinstance(self.ready, PriorityReady) else [self.ready]
 
-    def oldest_arrival(self) -> int:
-        """See Queue. What is on a page is not unpacked for that."""
-        arrivals = [level.head[0].message.timestamp for level in self.levels() if level.head]
-        return int(min(arrivals)) if arrivals else 0
+    def first_messages(self) -> list[tuple[int, bytes]]:
+        """See Queue. Pages are not unpacked for that."""
+        return [first for first in (level.first() for level in self.levels()) if first is not None]
 
     def sizes(self) -> QueueSizes:
         """See Queue."""

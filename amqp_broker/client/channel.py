@@ -246,7 +246,7 @@ class Channel:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._connection.abort() if isinstance(error, KeyboardInterrupt) else self.close()
 
     def check_open(self) -> None:
         """Raises the error that closed the channel or its connection, if one did."""

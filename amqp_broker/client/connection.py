@@ -8,6 +8,8 @@ Invariants:
 1. Frames leave in the order in which they were asked for; answers that a received frame demands join the same
 queue.
 2. Once closed, for whatever reason, every call on it and on its channels raises the error that says why.
+3. KeyboardInterrupt may come between two octets: what is said behind that is nothing that the broker understands, and
+what is heard nothing that is understood here, so a `with` that ends by it aborts.
 """
 
 from __future__ import annotations
@@ -210,7 +212,7 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.abort() if isinstance(error, KeyboardInterrupt) else self.close()
 
     # For channels
 

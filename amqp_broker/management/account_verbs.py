@@ -9,9 +9,10 @@ from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.auth.service_account import check_user_name
 from amqp_broker.auth.users import LoginOutcome
+from amqp_broker.links.levels import DELETION_PROTECTION
 from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS
-from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, read_password_hash
+from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, NOT_PROTECTED_YET, read_password_hash
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found, precondition
 from amqp_broker.metadata import commands
 from amqp_broker.queue_types.register import DEFAULT_TYPE, QUEUE_TYPES
@@ -42,6 +43,7 @@ class AccountVerbs:
             "vhost.create": self._create_vhost,
             "vhost.delete": self._delete_vhost,
             "vhost.limits": self._limit_vhost,
+            "vhost.protect": self._protect_vhost,
             "user.put": self._put_user,
             "user.delete": self._delete_user,
             "user.limits": self._limit_user,
@@ -77,7 +79,24 @@ class AccountVerbs:
         return (yield from self._execute(put, *allow))
 
     def _delete_vhost(self, request: Request) -> Steps:
-        return self._execute(commands.delete_vhost(self._vhost(request, "name").name))
+        """One that is protected stays, also where that is so since a moment ago, and elsewhere."""
+        name = self._vhost(request, "name").name
+        yield from self._settled()
+        if not self._is_protected(name):
+            yield from self._execute(commands.delete_vhost(name))
+        if self._is_protected(name):
+            raise precondition(f"Refusing to delete virtual host '{name}' because it is protected from deletion")
+        return {}
+
+    def _is_protected(self, name: str) -> bool:
+        known = self._metadata.vhost(name)
+        return known is not None and known.is_protected
+
+    def _protect_vhost(self, request: Request) -> Steps:
+        name, is_protected = self._vhost(request, "name").name, request.flag("protected")
+        if is_protected and self._metadata.level < DELETION_PROTECTION:
+            raise precondition(NOT_PROTECTED_YET)
+        return self._execute(commands.protect_vhost(name, is_protected))
 
     def _limit_vhost(self, request: Request) -> Steps:
         limits = request.limits("limits", VHOST_LIMITS)

@@ -30,6 +30,7 @@ class DefinitionVerbs:
         self._broker = broker
         self._groups = groups
         self._execute = administration.carry_out
+        self._settled = administration.settled
         self._vhost = administration.vhost
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "definitions.export": self._export,
@@ -89,6 +90,7 @@ class DefinitionVerbs:
 
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""
+        yield from self._settled()
         plan = (yield from self._plan(definitions, vhost)).plan
         for start in range(0, len(plan.commands), BATCH_COMMANDS):
             yield from self._execute(*plan.commands[start : start + BATCH_COMMANDS])

@@ -117,6 +117,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "tracing": _FLAG,
     },
     "vhost.limits": {"vhost": _TEXT, "limits": _LIMITS},
+    "vhost.protect": {"vhost": _TEXT, "is_protected": _FLAG},
     "vhost.delete": {"vhost": _TEXT},
     "user.put": {"user": _TEXT, "password_hash": _TEXT, "tags": _TEXTS},
     "user.limits": {"user": _TEXT, "limits": _LIMITS},
@@ -233,7 +234,13 @@ def limit_vhost(vhost: str, limits: Mapping[str, int]) -> Command:
     return {"op": "vhost.limits", "vhost": vhost, "limits": dict(limits)}
 
 
+def protect_vhost(vhost: str, is_protected: bool) -> Command:
+    """Whether a vhost is not deleted, whoever asks. Of level `DELETION_PROTECTION`."""
+    return {"op": "vhost.protect", "vhost": vhost, "is_protected": is_protected}
+
+
 def delete_vhost(vhost: str) -> Command:
+    """One that is protected stays."""
     return {"op": "vhost.delete", "vhost": vhost}
 
 

@@ -19,7 +19,8 @@ DESTINATION_KINDS: Final = (QUEUE, EXCHANGE)
 
 @dataclass(frozen=True, slots=True)
 class VHost:
-    """`limits` has the keys max-connections and max-queues; a missing or negative one is no limit."""
+    """`limits` has the keys max-connections and max-queues; a missing or negative one is no limit.
+    is_protected: from deletion."""
 
     name: str
     description: str = ""
@@ -27,6 +28,7 @@ class VHost:
     default_queue_type: str = "classic"
     tracing: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
+    is_protected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

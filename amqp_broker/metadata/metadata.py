@@ -59,6 +59,7 @@ class Metadata(Access, AppRecords):
         self._handlers: dict[str, Callable[[Command], bool]] = {
             "vhost.put": self._put_vhost,
             "vhost.limits": self._limit_vhost,
+            "vhost.protect": self._protect_vhost,
             "vhost.delete": self._delete_vhost,
             **self.access_handlers(),
             "policy.set": self._set_policy,
@@ -157,6 +158,7 @@ class Metadata(Access, AppRecords):
             command["default_queue_type"],
             command["tracing"],
             state.vhost.limits if state else {},
+            state is not None and state.vhost.is_protected,
         )
         if state is None:
             self._vhosts[name] = VHostState(vhost)
@@ -172,11 +174,19 @@ class Metadata(Access, AppRecords):
         state.vhost = replace(state.vhost, limits=dict(command["limits"]))
         return True
 
+    def _protect_vhost(self, command: Command) -> bool:
+        state = self._vhosts.get(command["vhost"])
+        if state is None or state.vhost.is_protected == command["is_protected"]:
+            return False
+        state.vhost = replace(state.vhost, is_protected=command["is_protected"])
+        return True
+
     def _delete_vhost(self, command: Command) -> bool:
         name = command["vhost"]
-        state = self._vhosts.pop(name, None)
-        if state is None:
+        state = self._vhosts.get(name)
+        if state is None or state.vhost.is_protected:
             return False
+        del self._vhosts[name]
         for queue in state.queues.values():
             del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
         self.drop_permissions(1, name)

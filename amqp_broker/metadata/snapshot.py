@@ -90,6 +90,8 @@ def _describe_vhost(vhost: VHost) -> Iterable[Command]:
     )
     if vhost.limits:
         yield commands.limit_vhost(vhost.name, vhost.limits)
+    if vhost.is_protected:
+        yield commands.protect_vhost(vhost.name, True)
 
 
 def _describe_content(metadata: Metadata, vhost: str) -> Iterable[Command]:

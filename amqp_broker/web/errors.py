@@ -43,6 +43,10 @@ def kind_not_found(kind: str) -> ApiError:
     return ApiError(404, "not_found", f"{kind}_not_found")
 
 
+def precondition_failed(reason: str) -> ApiError:
+    return ApiError(412, "precondition_failed", reason)
+
+
 def not_authorised(reason: str) -> ApiError:
     """Who asks is known, and may not."""
     return ApiError(401, "not_authorised", reason, {"www-authenticate": 'Basic realm="RabbitMQ Management"'})

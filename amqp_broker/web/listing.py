@@ -20,6 +20,7 @@ MAX_PAGE_SIZE: Final = 500
 MAX_PATTERN_CHARACTERS: Final = 1024
 #: So long a regex may take with all names together, seconds.
 _MATCH_S: Final = 1.0
+_NAME: Final = ("name",)
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _INSIDE_GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()*+?{}|]|.", re.DOTALL)
 
@@ -63,16 +64,23 @@ def _as_it_is(row: Row) -> Row:
     return row
 
 
-def answer_list(rows: Iterable[Row], wanted: Wanted, finish: Callable[[Row], Row] = _as_it_is) -> JsonValue:
+def answer_list(
+    rows: Iterable[Row],
+    wanted: Wanted,
+    finish: Callable[[Row], Row] = _as_it_is,
+    names: tuple[tuple[str, ...], ...] = (_NAME,),
+) -> JsonValue:
     """The array, or the page with its counts. `finish` makes what is shown of a row: of all before they are sorted by
-    what only it adds, else of those alone that are shown."""
+    what only it adds, else of those alone that are shown. names: dotted paths, one of which has to fit a filter."""
     found = list(rows)
     if wanted.sort and found and wanted.sort[0] not in found[0]:
         found, finish = [finish(row) for row in found], _as_it_is
     if wanted.page is None:
         return [cut(finish(row), wanted.columns) for row in _sorted(found, wanted)]
     matches = wanted.matches
-    filtered = found if matches is None else [row for row in found if matches(str(row.get("name", "")))]
+    filtered = found
+    if matches is not None:
+        filtered = [row for row in found if any(matches(str(value_at(row, path) or "")) for path in names)]
     ordered = _sorted(filtered, wanted)
     start = (wanted.page - 1) * wanted.page_size
     items = ordered[start : start + wanted.page_size]

@@ -57,6 +57,18 @@ class NodeClient:
             self._give_back(client)
             return answer
 
+    def greet(self, deadline_s: float) -> None:
+        """Whether it lives: on a connection of its own, so that what others ask for is no reason why it does not. Raises
+        NodeGone."""
+        try:
+            with SystemClient(self.url, timeout=deadline_s) as client:
+                client.request("health")
+        except SystemRequestError:  # who refuses lives
+            return
+        except ClientError as error:
+            if not error.reply_code:
+                raise NodeGone(str(error)) from error
+
     @contextmanager
     def _turn(self, deadline_s: float) -> Iterator[None]:
         if not self._turns.acquire(timeout=deadline_s):

@@ -22,8 +22,8 @@ _ANY_BODY: Final[JsonObject] = {"content": {JSON: {"schema": {}}}}
 _WITH_BODY: Final = ("PUT", "POST")
 
 
-def describe(endpoints: Iterable[Endpoint], prefix: str) -> JsonObject:
-    """The document. prefix: before each path."""
+def describe(endpoints: Iterable[Endpoint], prefix: str, cookie: str) -> JsonObject:
+    """The document. prefix: before each path. cookie: the name of that which has a session."""
     found = list(endpoints)
     structs = {each.body: None for each in found if each.body is not None}
     schemas, components = msgspec.json.schema_components(structs, ref_template=_REF)
@@ -39,7 +39,7 @@ def describe(endpoints: Iterable[Endpoint], prefix: str) -> JsonObject:
             "schemas": components,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "amqp-broker-session-15672"},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
             },
         },
     }

@@ -6,7 +6,11 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -385,3 +389,62 @@ def test_a_greeting_needs_no_login_and_somebody_who_answers() -> None:
         port = silent.getsockname()[1]
         with pytest.raises(ConnectFailed, match=r"connection\.start"):
             Connection.greet(f"amqp://127.0.0.1:{port}", timeout=0.05)
+
+
+def interrupted_at(moment: int, run: Callable[[], object]) -> bool:
+    """Whether a Ctrl-C came at the client's line of that number."""
+    lines = 0
+
+    def on_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        if lines == moment and event == "line":
+            raise KeyboardInterrupt
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: object) -> Any:
+        return on_line if "/amqp_broker/client/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        run()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_whoever_is_interrupted_says_and_waits_for_nothing_more() -> None:
+    """Whenever that is: octets that were read are lost to it, and a goodbye would wait for its whole timeout."""
+    heard = b""
+    goodbye = m.encode_method(m.ConnectionClose(200, ""))[:4]
+
+    def script(peer: Peer) -> None:
+        nonlocal heard
+        peer.shake_hands()
+        heard = peer.socket.recv(65536)
+        answer = encode_method_frame(1, m.ChannelOpenOk())
+        with suppress(OSError):
+            peer.socket.sendall(answer[:5])
+            peer.socket.sendall(answer[5:])
+            while data := peer.socket.recv(65536):
+                heard += data
+                if goodbye in heard:
+                    peer.send(0, m.ConnectionCloseOk())
+
+    moment = 0
+    is_interrupted = True
+    while is_interrupted:
+        moment += 1
+        with scripted(script) as url:
+            connection = Connection.open(url)
+            with suppress(KeyboardInterrupt), connection:
+                is_interrupted = interrupted_at(moment, connection.channel)
+                if is_interrupted:
+                    raise KeyboardInterrupt
+            with pytest.raises(ConnectionClosed, match="aborted" if is_interrupted else "closed by this program"):
+                connection.channel()
+        assert (goodbye in heard) != is_interrupted, moment
+    assert moment > 50

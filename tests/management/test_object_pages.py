@@ -13,6 +13,7 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.examples import examples
+from tests.management.names import NAMES
 from tests.management.users import USER, add_user, log_in
 from tests.node.node_driver import NodeDriver, consume, declare
 from tests.node.system_service import SystemService
@@ -43,18 +44,6 @@ COLUMNS = {
     "parameters": "vhost component name value",
     "global_parameters": "name value",
 }
-#: Names that JSON, paths and UTF-8 may stumble over.
-NAMES = ["a", "/", "%2F", "~", "a+b c", "é\U0001f600", "\udcff\udc80", '"\\', "\x00\n", "<script>", "n" * 255]
-
-
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
 
 
 def pages(service: SystemService, kind: str, limit: int, **fields: object) -> list[dict[str, Any]]:
@@ -104,7 +93,7 @@ def fill(driver: NodeDriver, service: SystemService, names: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_names_of_any_octets_are_shown_as_they_are(driver: NodeDriver, service: SystemService, kind: str) -> None:
-    names = [name for name in NAMES if name != "/"]
+    names = [name for name in (*NAMES, "\x00\n") if name != "/"]
     fill(driver, service, names)
     rows = pages(service, kind, 3)
     assert rows

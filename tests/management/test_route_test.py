@@ -16,22 +16,11 @@ from exchanges.bindings import Destination
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import EXCHANGE_TYPES
 from tests.examples import examples
+from tests.management.names import NAMES
 from tests.management.publishing import publish
 from tests.management.users import TaggedDesk, add_user
 from tests.node.node_driver import NodeDriver, consume, declare
 from tests.node.system_service import SystemService
-
-NAMES = ["a", "%2F", "é\U0001f600", "\udcff\udc80", '"\\', "<script>", "n" * 255]
-
-
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
 
 
 def exchange(name: str, type_name: str, *, internal: bool = False, **arguments: object) -> Any:

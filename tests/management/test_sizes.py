@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,20 +10,11 @@ import pytest
 from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
+from tests.management.publishing import publish
 from tests.node.node_driver import NodeDriver, consume, declare, frame_octets, small_config
 from tests.node.system_service import SystemService
 
 _BYTES = ("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged")
-
-
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
 
 
 def row(service: SystemService, kind: str, name: str) -> dict[str, Any]:
@@ -128,3 +120,33 @@ def test_a_quorum_queue_counts_what_it_delivers(driver: NodeDriver, service: Sys
     driver.wait(FRESH_MS)
     after = service.ask("totals")
     assert all(after[name] >= sums[name] for name in ("deliver", "deliver_no_ack", "redeliver", "ack"))
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 3}, {"x_queue_type": "quorum"}])
+def test_the_first_message_is_known_wherever_it_is(arguments: dict[str, Any]) -> None:
+    """In the head, on a page in RAM, and in the page that is being filled."""
+    driver = NodeDriver(small_config(page_size_bytes=16_384))
+    service = SystemService(driver)
+    client = driver.client(1)
+    client.send(1, declare("q", **arguments))
+    driver.settle()
+    # The age is that of the message, however many are behind it, and its timestamp what its publisher has said.
+    began, messages = driver.now, 500
+    for number in range(messages):
+        publish(client, "", "q", b"x" * 2000, timestamp=datetime.fromtimestamp(number, UTC).replace(tzinfo=None))
+        driver.settle()
+        driver.wait(10)
+    arrived = [began + 10 * number for number in range(messages)]
+    places = set()
+    for number in range(messages):
+        found = row(service, "queues", "q")
+        rules = driver.node.broker.vhosts["/"].queues["q"]
+        level = (rules._state() if arguments.get("x_queue_type") else rules).levels()[0]
+        places.add("head" if level.head else "page" if level.pages else "tail")
+        assert found["head_message_timestamp"] == number
+        assert abs(driver.now - found["oldest_message_age_ms"] - arrived[number]) <= 20
+        client.send(1, methods.BasicGet(0, "q", True))
+        driver.settle()
+    assert places == {"head", "page", "tail"}
+    found = row(service, "queues", "q")
+    assert (found["head_message_timestamp"], found["oldest_message_age_ms"]) == (None, None)

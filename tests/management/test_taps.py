@@ -9,24 +9,13 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.routing.taps import BODY_BYTES, TAIL, Tap, TapFilter
+from tests.management.names import NAMES
 from tests.management.publishing import publish
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.management.users import TaggedDesk, add_user
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver, consume, declare, small_config
 from tests.node.system_service import SystemService
-
-NAMES = ["a", "%2F", "é\U0001f600", "\udcff\udc80", '"\\', "<script>", "n" * 255]
-
-
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
 
 
 def opened(service: SystemService, kind: str = "trace", **fields: object) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from amqp_broker.management.totals import COUNTERS, FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
@@ -13,16 +11,6 @@ from queues.background import Unhurried
 from tests.node.node_driver import NodeDriver, consume, declare, frame_octets
 from tests.node.one_slice import OneSlice
 from tests.node.system_service import SystemService
-
-
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
 
 
 def totals(driver: NodeDriver, service: SystemService) -> dict[str, Any]:

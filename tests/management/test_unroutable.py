@@ -8,14 +8,13 @@ import pytest
 
 from amqp_broker.metadata import commands
 from amqp_broker.routing.unroutable import UnroutableRing
+from tests.management.names import NAMES
 from tests.management.publishing import publish
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.management.users import TaggedDesk, add_user, log_in
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver, declare, small_config
 from tests.node.system_service import SystemService
-
-NAMES = ["a", "%2F", "é\U0001f600", "\udcff\udc80", '"\\', "\x00\n", "<script>", "n" * 255]
 
 
 def rows(service: SystemService, limit: int = 500, **fields: object) -> list[dict[str, Any]]:

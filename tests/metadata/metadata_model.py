@@ -73,13 +73,21 @@ class NaiveMetadata:
         if known is None:
             for name in PREDECLARED:
                 self.put("exchanges", (vhost, name), predeclared=True)
-        return self.put("vhosts", (vhost,), limits=known["limits"] if known else {}, **about)
+        kept = {"limits": known["limits"] if known else {}, "protected": known is not None and known["protected"]}
+        return self.put("vhosts", (vhost,), **kept, **about)
+
+    def vhost_protect(self, vhost: str, is_protected: bool) -> bool:
+        known = self.find("vhosts", vhost)
+        return known is not None and self.put("vhosts", (vhost,), **{**_content(known), "protected": is_protected})
 
     def vhost_limits(self, vhost: str, limits: object) -> bool:
         known = self.find("vhosts", vhost)
         return known is not None and self.put("vhosts", (vhost,), **{**_content(known), "limits": limits})
 
     def vhost_delete(self, vhost: str) -> bool:
+        known = self.find("vhosts", vhost)
+        if known is not None and known["protected"]:
+            return False
         for table in ("policies", "operator_policies", "parameters", "exchanges", "queues", "bindings", "apps"):
             self.drop(table, vhost)
         for table in ("permissions", "topic_permissions"):

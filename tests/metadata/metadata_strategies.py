@@ -82,6 +82,7 @@ any_command: st.SearchStrategy[Command] = st.one_of(
         tracing=flags,
     ),
     st.builds(commands.limit_vhost, vhosts, limits),
+    st.builds(commands.protect_vhost, vhosts, flags),
     st.builds(commands.delete_vhost, vhosts),
     st.builds(commands.put_user, users, names, tags),
     st.builds(commands.limit_user, users, limits),

@@ -15,6 +15,7 @@ from amqp_broker.metadata.metadata import Metadata
 EXAMPLES: list[Command] = [
     commands.put_vhost("v", description="d", tags=["t"], tracing=True),
     commands.limit_vhost("v", {"max-queues": 5}),
+    commands.protect_vhost("v", True),
     commands.delete_vhost("v"),
     commands.put_user("u", "", ["administrator"]),
     commands.limit_user("u", {"max-channels": 5}),

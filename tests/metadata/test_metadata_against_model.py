@@ -32,6 +32,7 @@ def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
                 "default_queue_type": vhost.default_queue_type,
                 "tracing": vhost.tracing,
                 "limits": dict(vhost.limits),
+                "protected": vhost.is_protected,
             }
         )
         add_vhost_contents(rows, metadata, vhost.name)

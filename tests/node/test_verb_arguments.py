@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         },
     ),
     "vhost.delete": ({"name": "/"}, {"name": _TEXT}),
+    "vhost.protect": ({"name": "/", "protected": False}, {"name": _TEXT, "protected": _FLAG}),
     "vhost.limits": ({"vhost": "/", "limits": {}}, {"vhost": _TEXT, "limits": _OBJECT}),
     "user.put": (
         {"name": "u", "password_hash": ""},

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
-from amqp_broker.links.levels import LAST_LETTERS, LEVEL, STREAMS
+from amqp_broker.links.levels import DELETION_PROTECTION, LAST_LETTERS, LEVEL, STREAMS
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS
 from tests.chaos.nodes import PROJECT_ROOT
 from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
 
 #: What is new in the metadata, and its level: commands, and fields of commands as "command field". `level.raise` is
 #: written when all members speak the level that it raises to.
-NEW_COMMANDS = {"level.raise": 2}
+NEW_COMMANDS = {"level.raise": 2, "vhost.protect": DELETION_PROTECTION}
 #: New kinds of entries of the journal.
 NEW_ENTRIES = {"LETTERS": LAST_LETTERS}
 

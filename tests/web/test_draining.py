@@ -20,7 +20,7 @@ def test_drained_and_revived(broker: RunningBroker, http: Http, by_tag: dict[str
     assert (said.status, said.json["is_draining"]) == (200, True)
     assert http("GET", "/readyz", prefix="").status == 503
     assert http("GET", "/health/checks/is-in-service").status == 503
-    assert http("GET", "/livez", prefix="").status == 200
+    assert http("GET", "/livez", prefix="").status == http("GET", "/livez/node", prefix="").status == 200
     assert by_tag["monitoring"].get(f"/v1/nodes/{node}/guard?wait=5")["is_draining"] is True
     with pytest.raises(ConnectFailed) as refused:
         Connection.open(broker.url)

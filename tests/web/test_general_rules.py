@@ -154,5 +154,5 @@ def test_health_checks(http: Http, broker: RunningBroker) -> None:
     assert http("GET", "/health/checks/certificate-expiration/1/x").status == 400
     assert http.get("/aliveness-test/%2F") == http.get("/healthchecks/node") == ok
     assert http("GET", "/aliveness-test/nowhere").status == 404
-    for probe in ("/livez", "/readyz", "/startupz"):
+    for probe in ("/livez", "/livez/node", "/readyz", "/startupz"):
         assert http("GET", probe, prefix="", authorization="").json == ok

@@ -84,3 +84,44 @@ def test_a_move_into_its_own_queue_ends(http: Http) -> None:
     job = ended(http, http("POST", "/v1/queues/%2F/round/move", {"to": {"queue": "round"}}))
     assert (job["state"], job["moved"]) == ("done", 3)
     assert [each["payload"] for each in http.get("/v1/queues/%2F/round/messages")["messages"]] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_a_job_that_is_cancelled_half_way_leaves_the_rest(http: Http, queue_type: str) -> None:
+    bodies = [b"%d" % number for number in range(60)]
+    fill(http, "half", *bodies, **{"x-queue-type": queue_type})
+    fill(http, "otherhalf")
+    said = http("POST", "/v1/queues/%2F/half/move", {"to": {"queue": "otherhalf"}, "rate": 20})
+    until = time.monotonic() + LONG_S
+    while http.get(f"/v1/jobs/{said.json['id']}")["moved"] < 5:
+        assert time.monotonic() < until
+    assert http("DELETE", f"/v1/jobs/{said.json['id']}").status == 204
+    job = ended(http, said)
+    assert (job["state"], 5 <= job["moved"] < 60) == ("cancelled", True)
+    moved, left = (
+        [each["payload"] for each in http.get(f"/v1/queues/%2F/{name}/messages?limit=100")["messages"]]
+        for name in ("otherhalf", "half")
+    )
+    assert len(moved) == job["moved"]
+    assert [*moved, *left] == [body.decode() for body in bodies], "each in one place, in order"
+    # What has ended is forgotten, and may be begun again.
+    assert http("DELETE", f"/v1/jobs/{said.json['id']}").status == 204
+    job = ended(http, http("POST", "/v1/queues/%2F/half/move", {"to": {"queue": "otherhalf"}}))
+    assert (job["state"], job["moved"]) == ("done", len(left))
+
+
+def test_what_comes_back_is_no_duplicate_of_itself(http: Http) -> None:
+    """A queue that remembers message ids takes a message that was moved away and back; a mere copy it drops."""
+    fill(http, "remembers", **{"x-queue-type": "quorum", "x-message-deduplication": True})
+    fill(http, "elsewhere")
+    message = {"properties": {"message_id": "once"}, "routing_key": "remembers", "payload": "1"}
+    for _ in range(2):
+        http("POST", "/exchanges/%2F/amq.default/publish", {**message, "payload_encoding": "string"})
+    assert len(http.get("/v1/queues/%2F/remembers/messages")["messages"]) == 1, "the second is a duplicate"
+    for source, goal in (("remembers", "elsewhere"), ("elsewhere", "remembers")):
+        job = ended(http, http("POST", f"/v1/queues/%2F/{source}/move", {"to": {"queue": goal}}))
+        assert (job["state"], job["moved"]) == ("done", 1)
+    (found,) = http.get("/v1/queues/%2F/remembers/messages")["messages"]
+    assert (found["properties"]["message_id"], found["payload"]) == ("once", "1")
+    assert "x-moved-by" in found["properties"]["headers"]
+    assert http.get("/v1/queues/%2F/elsewhere/messages")["messages"] == []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_broker.web.endpoint import Endpoint, Endpoints
+from amqp_broker.web.endpoints.all import api_endpoints
 from amqp_broker.web.path import encode, split_path
 from amqp_broker.web.properties_key import properties_key
+from tests.web.http_client import Http
 
 ANY_NAME = st.binary(min_size=1, max_size=255).map(lambda octets: octets.decode("utf-8", "surrogateescape"))
 
@@ -57,3 +60,26 @@ def test_two_bindings_have_two_names(one: str, other: str, arguments: dict[str, 
     if one != other:
         assert properties_key(one, arguments) != properties_key(other, arguments)
     assert split_path(encode(properties_key(one, arguments))) == (properties_key(one, arguments),)
+
+
+@pytest.mark.parametrize("method", sorted({each.method for each in api_endpoints().all}))
+def test_each_endpoint_takes_the_longest_names(http: Http, method: str) -> None:
+    """Each octet of them takes three in a path. Whatever is asked for is not there, or is no such thing: but it is
+    understood, and what may wait or stream is asked for nothing."""
+    name = "é" * 127 + "/"
+    found = {}
+    for each in api_endpoints().all:
+        if each.method != method or "{" not in each.path:
+            continue
+        segments = (encode(name) if part.startswith("{") else part for part in each.path.split("/"))
+        said = http(method, "/".join(segments), {} if method in ("PUT", "POST") else None)
+        found[each.path] = said.status
+        if said.body and said.headers.get("content-type", "").startswith("application/json"):
+            assert said.json is not None
+    assert len(found) >= 1
+    # There is no listener of such a protocol: that check fails.
+    assert found.pop("/health/checks/protocol-listener/{protocols}", 503) == 503
+    strange = {path: status for path, status in found.items() if status not in (200, 201, 204, 400, 404)}
+    assert not strange
+    http("DELETE", f"/vhosts/{encode(name)}")
+    http("DELETE", f"/users/{encode(name)}")

@@ -243,6 +243,32 @@ def test_vhosts(http: Http) -> None:
     assert http("GET", "/queues/v").json == NOT_FOUND
 
 
+def test_a_protected_virtual_host_is_not_deleted(http: Http) -> None:
+    protection = "/vhosts/locked/deletion/protection"
+    for method in ("GET", "POST", "DELETE"):
+        assert http(method, protection).json == NOT_FOUND
+    http("PUT", "/vhosts/locked", {"description": "d"})
+    assert http.get(protection) == {"protected_from_deletion": False}
+    assert http("POST", protection).status == http("POST", protection).status == 204
+    refused = http("DELETE", "/vhosts/locked")
+    text = "Refusing to delete virtual host 'locked' because it is protected from deletion"
+    assert (refused.status, refused.json) == (412, {"error": "precondition_failed", "reason": text})
+    # What is said of it otherwise leaves that as it is.
+    assert http("PUT", "/vhosts/locked", {"description": "e"}).status == 204
+    vhost = http.get("/vhosts/locked")
+    assert (vhost["protected_from_deletion"], vhost["metadata"]["protected_from_deletion"]) == (True, True)
+    (exported,) = [each for each in http.get("/definitions")["vhosts"] if each["name"] == "locked"]
+    assert exported["metadata"]["protected_from_deletion"] is True
+    assert http("DELETE", protection).status == http("DELETE", protection).status == 204
+    assert "protected_from_deletion" not in http.get("/vhosts/locked")["metadata"]
+    assert http("POST", "/definitions", {"vhosts": [exported]}).status == 204
+    assert http("DELETE", "/vhosts/locked").status == 412
+    http("DELETE", protection)
+    assert http("DELETE", "/vhosts/locked").status == 204
+    whats = [line["what"] for line in http.get("/v1/audit?what=vhost.&name=locked&limit=2")["items"]]
+    assert whats == ["vhost.delete", "vhost.protect"]
+
+
 def test_connections_and_channels(http: Http, broker: RunningBroker) -> None:
     with Connection.open(broker.url, name="mine") as connection, connection.channel() as channel:
         http("PUT", "/queues/%2F/watched", {})
@@ -344,3 +370,34 @@ def test_lists_are_paged_by_the_server(http: Http) -> None:
     assert "messages_details" not in plain[0]
     for number in range(12):
         http("DELETE", f"/queues/%2F/paged-{number:02}")
+
+
+def test_what_has_no_name_is_filtered_by_what_it_is_between(http: Http, broker: RunningBroker) -> None:
+    def found(path: str, name: str) -> int:
+        return int(http.get(f"{path}?page=1&name={name}")["filtered_count"])
+
+    http("PUT", "/queues/%2F/filtered", {"durable": True})
+    http("POST", "/bindings/%2F/e/amq.topic/q/filtered", {"routing_key": "key.of.it"})
+    http("PUT", "/users/filtered-user", {"password": "p", "tags": ""})
+    http("PUT", "/permissions/%2F/filtered-user", {"configure": "", "write": "", "read": ""})
+    http("PUT", "/topic-permissions/%2F/filtered-user", {"exchange": "amq.topic", "write": "", "read": ""})
+    http("PUT", "/user-limits/filtered-user/max-channels", {"value": 5})
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        channel.consume("filtered", consumer_tag="a-tag")
+        for name in ("a-tag", "filter", "guest"):
+            assert found("/consumers", name) == 1, name
+        assert found("/consumers", "nobody") == 0
+    for path, names in (
+        ("/bindings/%2F", ("KEY.of", "filtered&use_regex=true&sort=routing_key")),
+        ("/queues/%2F/filtered/bindings", ("amq.topic", "key")),
+        ("/exchanges/%2F/amq.topic/bindings/source", ("filtered", "of.it")),
+        ("/permissions", ("filtered-user",)),
+        ("/users/filtered-user/permissions", ("%2F",)),
+        ("/vhosts/%2F/permissions", ("filtered",)),
+        ("/topic-permissions", ("amq.topic", "filtered")),
+        ("/user-limits", ("filtered",)),
+    ):
+        assert all(found(path, name) for name in names), path
+        assert not found(path, "nothing-that-is"), path
+    http("DELETE", "/queues/%2F/filtered")
+    http("DELETE", "/users/filtered-user")

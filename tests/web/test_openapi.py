@@ -13,6 +13,8 @@ from amqp_broker.web.endpoints.all import api_endpoints
 from amqp_broker.web.openapi import describe
 from tests.web.http_client import Http
 
+FORM = "application/x-www-form-urlencoded"
+
 
 def structs() -> set[type[msgspec.Struct]]:
     found: set[type[msgspec.Struct]] = set()
@@ -28,7 +30,7 @@ def structs() -> set[type[msgspec.Struct]]:
 
 def test_every_endpoint_is_in_it() -> None:
     endpoints = api_endpoints().all
-    said = describe(endpoints, "/api")
+    said = describe(endpoints, "/api", "cookie")
     there = {(method.upper(), path) for path, methods in said["paths"].items() for method in methods}
     assert there == {(each.method, f"/api{each.path}") for each in endpoints}
     for path, methods in said["paths"].items():
@@ -45,13 +47,16 @@ def test_every_struct_is_in_it() -> None:
     assert wanted <= structs()
     # Those of which others are made are in the document as parts of them, or in their fields.
     whole = {each.__name__ for each in structs() if not each.__subclasses__()}
-    missing = whole - set(describe(api_endpoints().all, "")["components"]["schemas"])
+    missing = whole - set(describe(api_endpoints().all, "", "")["components"]["schemas"])
     assert not missing, f"name the struct in the table: Endpoint(..., body=...): {sorted(missing)}"
 
 
 def test_it_is_served(http: Http) -> None:
     said = http.get("/v1/openapi.json")
     assert said["openapi"].startswith("3.1")
+    login = http("POST", "/login", raw=b"username=guest&password=guest", prefix="", content_type=FORM)
+    cookie = login.headers["set-cookie"].partition("=")[0]
+    assert said["components"]["securitySchemes"]["session"]["name"] == cookie
     put = said["paths"]["/api/vhosts/{vhost}"]["put"]
     assert put["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/VhostBody"}
     assert (put["x-least-tag"], said["paths"]["/api/version"]["get"]["security"]) == ("administrator", [])

@@ -85,9 +85,11 @@ def test_a_node_that_stands_still_is_said_so() -> None:
             assert (said.status, said.json["error"]) == (503, "service_unavailable")
             assert http("GET", "/livez", prefix="").status == 200
             assert http("GET", "/readyz", prefix="").status == 503
+            assert http("GET", "/livez/node", prefix="").status == 503
         finally:
             os.kill(broker.process.pid, signal.SIGCONT)
         assert http("GET", "/queues").status == 200
+        assert http("GET", "/livez/node", prefix="").status == 200
         http.close()
 
 

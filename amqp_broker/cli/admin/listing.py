@@ -205,14 +205,18 @@ def _list(
     wish = Wish(() if named == ("all",) else named, vhost, sort, filter_text, limit)
     if sort and not wish.columns:
         raise click.UsageError("--sort needs the columns by name: write them in --columns")
-    with asking(url) as client:
-        ask = partial(read, client, kind, wish)
+    try:
+        with asking(url) as client:
+            ask = partial(read, client, kind, wish)
+            if watch_s is None:
+                _write(ask(), is_json, is_csv)
+            elif sys.stdout.isatty() and not is_json and not is_csv:
+                _watch_on_terminal(ask, watch_s)
+            else:
+                _watch_in_pipe(ask, watch_s, is_json, is_csv)
+    except KeyboardInterrupt:
         if watch_s is None:
-            _write(ask(), is_json, is_csv)
-        elif sys.stdout.isatty() and not is_json and not is_csv:
-            _watch_on_terminal(ask, watch_s)
-        else:
-            _watch_in_pipe(ask, watch_s, is_json, is_csv)
+            raise
 
 
 def _write(table: Table, is_json: bool, is_csv: bool) -> None:
@@ -229,28 +233,22 @@ def _write(table: Table, is_json: bool, is_csv: bool) -> None:
 
 
 def _watch_on_terminal(ask: Callable[[], Table], seconds: float) -> None:
-    try:
-        with Keys() as keys, Live(drawn(ask()), screen=True, auto_refresh=False) as live:
-            while "q" not in keys.wait(seconds):
-                live.update(drawn(ask()), refresh=True)
-    except KeyboardInterrupt:
-        return
+    with Keys() as keys, Live(drawn(ask()), screen=True, auto_refresh=False) as live:
+        while "q" not in keys.wait(seconds):
+            live.update(drawn(ask()), refresh=True)
 
 
 def _watch_in_pipe(ask: Callable[[], Table], seconds: float, is_json: bool, is_csv: bool) -> None:
     """One after the other: JSON on a line each, the rest with an empty line between."""
-    try:
-        while True:
-            table = ask()
-            if is_json:
-                click.echo(as_json(table, indent=None))
-            else:
-                _write(table, is_json, is_csv)
-                click.echo()
-            sys.stdout.flush()
-            time.sleep(seconds)
-    except KeyboardInterrupt:
-        return
+    while True:
+        table = ask()
+        if is_json:
+            click.echo(as_json(table, indent=None))
+        else:
+            _write(table, is_json, is_csv)
+            click.echo()
+        sys.stdout.flush()
+        time.sleep(seconds)
 
 
 for _name in KINDS:

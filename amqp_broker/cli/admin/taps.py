@@ -75,18 +75,21 @@ def _follow(
     fields["headers"] = read_pairs("--header", headers if isinstance(headers, tuple) else ())
     if seconds is not None:
         fields["seconds"] = seconds
-    with asking(url) as client, suppress(KeyboardInterrupt):
-        tap = client.request("tap.open", kind=kind, vhost=vhost_of(url, vhost), **fields)
-        for node in tap["stale"]:
-            click.echo(f"note: node {shown(node)} does not answer; what happens there is not seen", err=True)
-        try:
+    tap: JsonObject = {}
+    try:
+        with suppress(KeyboardInterrupt), asking(url) as client:
+            tap = client.request("tap.open", kind=kind, vhost=vhost_of(url, vhost), **fields)
+            for node in tap["stale"]:
+                click.echo(f"note: node {shown(node)} does not answer; what happens there is not seen", err=True)
             for number, event in enumerate(_events(client, str(tap["id"])), 1):
                 click.echo(json.dumps(event) if is_json else shown(_line(event)))
                 if count is not None and number >= count:
                     break
-        finally:
-            with suppress(SystemRequestError):  # it may be over
-                client.request("tap.close", id=tap["id"])
+    finally:
+        # On a connection of its own: the other one may have been interrupted in the middle of a word.
+        if tap:
+            with asking(url) as closing, suppress(SystemRequestError):  # it may be over
+                closing.request("tap.close", id=tap["id"])
 
 
 def _events(client: SystemClient, tap_id: str) -> Iterator[JsonObject]:

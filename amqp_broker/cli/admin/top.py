@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -183,16 +184,13 @@ def top(vhost: str | None, interval_s: float, url: str) -> None:
     """Watch a broker: rates, and the busiest queues and connections. Needs a terminal; q quits."""
     if not sys.stdout.isatty():
         raise click.UsageError("top needs a terminal; `amqp-broker list queues --watch` writes into a pipe")
-    with asking(url) as client:
+    with suppress(KeyboardInterrupt), asking(url) as client:
         shown = Top(client, vhost, interval_s)
         shown.look()
-        try:
-            with Keys() as keys, Live(shown.screen(), screen=True, auto_refresh=False) as live:
-                while (pressed := keys.wait(interval_s)) != "q":
-                    if pressed:
-                        shown.press(pressed)
-                    else:
-                        shown.look()
-                    live.update(shown.screen(), refresh=True)
-        except KeyboardInterrupt:
-            return
+        with Keys() as keys, Live(shown.screen(), screen=True, auto_refresh=False) as live:
+            while (pressed := keys.wait(interval_s)) != "q":
+                if pressed:
+                    shown.press(pressed)
+                else:
+                    shown.look()
+                live.update(shown.screen(), refresh=True)

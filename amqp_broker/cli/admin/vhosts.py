@@ -73,7 +73,7 @@ def add_command(
 @vhost.command("change")
 @click.argument("name")
 @_add_description
-@click.option("--tracing/--no-tracing", default=None, help="Publish copies of messages to amq.rabbitmq.trace.")
+@click.option("--tracing/--no-tracing", default=None, help="RabbitMQ's flag: kept and exported. Nothing is published here: see tail, trace.")
 @add_url_options
 def change_command(
     name: str,
@@ -91,6 +91,26 @@ def change_command(
         client.request("object", kind="vhosts", name=name)  # vhost.create would make one
         client.request("vhost.create", name=name, **changes)
     say(f"virtual host '{name}' is changed")
+
+
+@vhost.command("protect")
+@click.argument("name")
+@add_url_options
+def protect_command(name: str, url: str) -> None:
+    """From now on the virtual host NAME is not deleted, whoever asks, until `unprotect`."""
+    with asking(url) as client:
+        client.request("vhost.protect", name=name, protected=True)
+    say(f"virtual host '{name}' is protected from deletion")
+
+
+@vhost.command("unprotect")
+@click.argument("name")
+@add_url_options
+def unprotect_command(name: str, url: str) -> None:
+    """The virtual host NAME may be deleted again."""
+    with asking(url) as client:
+        client.request("vhost.protect", name=name, protected=False)
+    say(f"virtual host '{name}' may be deleted")
 
 
 @vhost.command("delete")

@@ -122,7 +122,8 @@ def _vhost(vhost: VHost) -> JsonObject:
         "tags": list(vhost.tags),
         "default_queue_type": vhost.default_queue_type,
     }
-    return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": copy.deepcopy(about)}
+    metadata = copy.deepcopy(about) | ({"protected_from_deletion": True} if vhost.is_protected else {})
+    return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": metadata}
 
 
 def _parameters(metadata: Metadata, vhost: VHost) -> list[JsonObject]:

@@ -26,6 +26,7 @@ from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.patterns import PatternError
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.auth.service_account import check_user_name
+from amqp_broker.links.levels import DELETION_PROTECTION
 from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY, SCRYPT_ALGORITHM
 from amqp_broker.management.definitions.reading import DefinitionsError, Entry
 from amqp_broker.metadata import commands
@@ -56,6 +57,12 @@ ADMINISTRATOR: Final = "administrator"
 _RESERVED_PREFIX: Final = "amq."
 _NOT_DURABLE: Final = "is not durable; whoever needs it declares it"
 _INSIDE_VHOSTS: Final = ("exchanges", "policies", "parameters", "queues", "bindings")
+#: The field of a virtual host, and why it may have to wait.
+PROTECTED: Final = "protected_from_deletion"
+NOT_PROTECTED_YET: Final = (
+    "a virtual host cannot be protected from deletion before all members of the cluster are of this version: upgrade "
+    "them, and ask again"
+)
 DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 
 End = tuple[str, str, str]
@@ -278,6 +285,15 @@ class Importer:
         )
         if entry.get("limits"):
             self._do(commands.limit_vhost(name, entry.limits("limits", VHOST_LIMITS)))
+        protected = [place for place in (entry, about) if PROTECTED in place]
+        if protected:
+            self._protect_vhost(entry, name, protected[0].flag(PROTECTED, False))
+
+    def _protect_vhost(self, entry: Entry, name: str, is_protected: bool) -> None:
+        if is_protected and self._state.level < DELETION_PROTECTION:
+            self._note(entry, NOT_PROTECTED_YET)
+            return
+        self._do(commands.protect_vhost(name, is_protected))
 
     def _pattern(self, entry: Entry, key: str) -> str:
         pattern = entry.text(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -11,7 +12,10 @@ from amqp_broker.management.objects.channels import connection_details
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
+from amqp_broker.protocol.errors import MalformedInput
+from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.protocol.properties import read_property
 from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
@@ -146,6 +150,7 @@ class Queues(VhostThings[Queue, Seen]):
             "first_offset": lambda one: _figure(one, "first_offset"),
             "next_offset": lambda one: _figure(one, "next_offset"),
             "stream_bytes": lambda one: _figure(one, "stream_bytes"),
+            "head_message_timestamp": _head_timestamp,
         }
         self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
 
@@ -251,8 +256,19 @@ class Queues(VhostThings[Queue, Seen]):
         return queue.last_used if is_idle else None
 
     def _oldest_age(self, queue: Queue) -> int | None:
-        arrived = queue.oldest_arrival()
+        arrived = min((at for at, _ in queue.first_messages() if at), default=0)
         return max(0, self.clock.now - arrived) if arrived else None
+
+
+def _head_timestamp(queue: Queue) -> int | None:
+    """What the message that is delivered next says in its property, seconds since the epoch."""
+    for _, properties in reversed(queue.first_messages()):
+        try:
+            said = read_property(properties, "timestamp")
+        except MalformedInput:
+            return None
+        return encode_timestamp(said) if isinstance(said, datetime | int) else None
+    return None
 
 
 def _figure(queue: Queue, name: str) -> int | None:

@@ -38,7 +38,7 @@ class VHosts(Kind[VHost, VHost]):
             "default_queue_type": lambda one: one.default_queue_type,
             "metadata": _metadata,
             "tracing": lambda one: one.tracing,
-            "protected_from_deletion": lambda one: False,
+            "protected_from_deletion": lambda one: one.is_protected,
             "cluster_state": lambda one: {self.node_name: "running"},
             "connections": lambda one: vhosts[one.name].connections,
             "queues": lambda one: len(vhosts[one.name].queues),
@@ -69,6 +69,7 @@ class VHosts(Kind[VHost, VHost]):
 def _metadata(one: VHost) -> JsonObject:
     return {
         "description": one.description, "tags": list(one.tags), "default_queue_type": one.default_queue_type,
+        **({"protected_from_deletion": True} if one.is_protected else {}),
     }  # fmt: skip
 
 

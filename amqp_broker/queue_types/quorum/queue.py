@@ -145,10 +145,10 @@ class QuorumQueue(QueueProxy):
         rules = self._state()
         return rules.would_deliver() if rules is not None else None
 
-    def oldest_arrival(self) -> int:
+    def first_messages(self) -> list[tuple[int, bytes]]:
         """See Queue."""
         rules = self._state()
-        return rules.oldest_arrival() if rules is not None else 0
+        return rules.first_messages() if rules is not None else []
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from amqp_broker.web.path import encode
 from amqp_broker.web.properties_key import properties_key
 
 QUEUE, EXCHANGE = "queue", "exchange"
+#: What a filter looks at.
+_NAMES = ("source", "destination", "routing_key")
 _KINDS = {QUEUE: "queues", EXCHANGE: "exchanges"}
 _BODY_LIMIT_BYTES = 5 * KIB
 
@@ -42,11 +44,11 @@ def _shown(row: Row) -> Row:
 
 
 def list_bindings(asked: Asked) -> Answer:
-    return show_rows(asked, map(_shown, read_objects(asked, "bindings").rows))
+    return show_rows(asked, map(_shown, read_objects(asked, "bindings").rows), *_NAMES)
 
 
 def _list_where(asked: Asked, is_wanted: Callable[[Row], bool]) -> Answer:
-    return show_rows(asked, [_shown(row) for row in read_objects(asked, "bindings").rows if is_wanted(row)])
+    return show_rows(asked, [_shown(row) for row in read_objects(asked, "bindings").rows if is_wanted(row)], *_NAMES)
 
 
 def list_of_queue(asked: Asked) -> Answer:
@@ -110,7 +112,7 @@ def _find(asked: Asked, kind: str) -> Row:
 
 
 def list_between(kind: str) -> Callable[[Asked], Answer]:
-    return lambda asked: show_rows(asked, map(_shown, _between(asked, kind)))
+    return lambda asked: show_rows(asked, map(_shown, _between(asked, kind)), *_NAMES)
 
 
 def show_binding(kind: str) -> Callable[[Asked], Answer]:

@@ -13,7 +13,8 @@ _DEFAULTS = {"active": True, "activity_status": "up", "arguments": {}, "exclusiv
 
 
 def list_consumers(asked: Asked) -> Answer:
-    return show_rows(asked, [{**_DEFAULTS, **row} for row in read_objects(asked, "consumers").rows])
+    rows = [{**_DEFAULTS, **row} for row in read_objects(asked, "consumers").rows]
+    return show_rows(asked, rows, "consumer_tag", "queue.name", "channel_details.name", "channel_details.user")
 
 
 def cancel_consumer(asked: Asked) -> Answer:

@@ -32,14 +32,14 @@ class LimitEndpoints:
     names: tuple[str, ...]
 
     def list_all(self, asked: Asked) -> Answer:
-        return show_rows(asked, asked.objects(self.kind).rows)
+        return show_rows(asked, asked.objects(self.kind).rows, self.of)
 
     def list_of(self, asked: Asked) -> Answer:
         name = asked.name(self.of)
         if self.of == "user" and name != asked.user.name:
             asked.require(Access.MONITORING)
         self._require(asked, name)
-        return show_rows(asked, [row for row in asked.objects(self.kind).rows if row[self.of] == name])
+        return show_rows(asked, [row for row in asked.objects(self.kind).rows if row[self.of] == name], self.of)
 
     def put(self, asked: Asked) -> Answer:
         value = integer(read_body(asked.body, LimitBody).value, "value")

@@ -56,9 +56,10 @@ def _first_page(asked: Asked, shape: Shape, wanted: Wanted, view: View) -> Answe
     )
 
 
-def show_rows(asked: Asked, rows: Iterable[Row]) -> Answer:
-    """A list of what has no statistics."""
-    return Answer(value=answer_list(rows, read_query(asked.query)))
+def show_rows(asked: Asked, rows: Iterable[Row], *names: str) -> Answer:
+    """A list of what has no statistics. names: dotted paths of what a filter looks at, where rows have no name."""
+    found = tuple(tuple(each.split(".")) for each in names or ("name",))
+    return Answer(value=answer_list(rows, read_query(asked.query), names=found))
 
 
 def read_objects(asked: Asked, kind: str) -> Objects:

@@ -15,6 +15,9 @@ from amqp_broker.web.endpoints.lists import find_row, show_rows
 from amqp_broker.web.errors import bad_request, object_not_found
 from amqp_broker.web.listing import cut, read_columns
 
+#: What a filter looks at; a topic permission has an exchange, too.
+WHOSE = ("user", "vhost", "exchange")
+
 
 class PermissionBody(msgspec.Struct):
     """Patterns of names."""
@@ -33,7 +36,7 @@ class TopicBody(msgspec.Struct):
 
 
 def list_permissions(asked: Asked) -> Answer:
-    return show_rows(asked, asked.objects("permissions").rows)
+    return show_rows(asked, asked.objects("permissions").rows, *WHOSE)
 
 
 def show_permission(asked: Asked) -> Answer:
@@ -56,7 +59,7 @@ def delete_permission(asked: Asked) -> Answer:
 
 
 def list_topic_permissions(asked: Asked) -> Answer:
-    return show_rows(asked, asked.objects("topic_permissions").rows)
+    return show_rows(asked, asked.objects("topic_permissions").rows, *WHOSE)
 
 
 def list_topic_permissions_of(asked: Asked) -> Answer:
@@ -65,7 +68,7 @@ def list_topic_permissions_of(asked: Asked) -> Answer:
     found = [row for row in rows if all(row[key] == value for key, value in where.items())]
     if not found:
         raise object_not_found()
-    return show_rows(asked, found)
+    return show_rows(asked, found, *WHOSE)
 
 
 def put_topic_permission(asked: Asked) -> Answer:

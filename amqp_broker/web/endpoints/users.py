@@ -16,6 +16,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body, tags
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, show_objects, show_rows
+from amqp_broker.web.endpoints.permissions import WHOSE
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.node_client import LONG_DEADLINE_S
@@ -127,7 +128,7 @@ def list_topic_permissions(asked: Asked) -> Answer:
 def _rows_of(asked: Asked, kind: str) -> Answer:
     name = asked.name("user")
     find_row(asked, "users", name=name)
-    return show_rows(asked, [row for row in asked.objects(kind).rows if row["user"] == name])
+    return show_rows(asked, [row for row in asked.objects(kind).rows if row["user"] == name], *WHOSE)
 
 
 def list_queues(asked: Asked) -> Answer:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body, tags
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import is_there, show_rows
-from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.endpoints.permissions import WHOSE
+from amqp_broker.web.errors import object_not_found, precondition_failed
 from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
 from amqp_broker.web.node_client import LONG_DEADLINE_S, NodeGone
 from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
@@ -92,6 +94,10 @@ def delete_vhost(asked: Asked) -> Answer:
     name = asked.name("vhost")
     try:
         asked.change("vhost.delete", deadline_s=LONG_DEADLINE_S, name=name)
+    except SystemRequestError as error:
+        if error.code != "precondition":
+            raise
+        raise precondition_failed(error.text.removeprefix("vhost.delete: ")) from None
     except NodeGone:
         if is_there(asked, "vhosts", name=name):
             raise
@@ -109,22 +115,26 @@ def list_topic_permissions(asked: Asked) -> Answer:
 def _rows_of(asked: Asked, kind: str) -> Answer:
     name = asked.name("vhost")
     _require(asked, name)
-    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name])
+    return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name], *WHOSE)
 
 
 def show_protection(asked: Asked) -> Answer:
-    """No virtual host is protected from deletion."""
-    _require(asked, asked.name("vhost"))
-    return Answer(value={"protected_from_deletion": False})
+    name = asked.name("vhost")
+    answer = asked.verb("object", kind="vhosts", name=name)
+    return Answer(value={"protected_from_deletion": answer["object"]["protected_from_deletion"]})
 
 
 def protect(asked: Asked) -> Answer:
-    _require(asked, asked.name("vhost"))
-    raise bad_request("virtual hosts cannot be protected from deletion here: keep the tag administrator to few users")
+    """From now on it is not deleted, whoever asks (412), until that is taken back."""
+    return _protect(asked, True)
 
 
 def unprotect(asked: Asked) -> Answer:
-    _require(asked, asked.name("vhost"))
+    return _protect(asked, False)
+
+
+def _protect(asked: Asked, is_protected: bool) -> Answer:
+    asked.change("vhost.protect", name=asked.name("vhost"), protected=is_protected)
     return no_content()
 
 

@@ -107,4 +107,7 @@ export async function logOut() {
 
 export const isAdministrator = () => session.tags.includes("administrator");
 export const isMonitor = () => isAdministrator() || session.tags.includes("monitoring");
+// Who is more than a viewer: the rest is a matter of permissions.
+export const mayChange = () => ["management", "policymaker", "monitoring", "administrator"].some((tag) => session.tags.includes(tag));
+export const mayClose = (user) => isAdministrator() || (mayChange() && user === session.user);
 export const isPolicymaker = () => isAdministrator() || session.tags.includes("policymaker");

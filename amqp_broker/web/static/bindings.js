@@ -1,6 +1,6 @@
 // Bindings, as a table with a form: those of a queue, and those from and to an exchange.
 
-import { path, post, remove } from "./api.js";
+import { mayChange, path, post, remove } from "./api.js";
 import { attempt, confirmName, formDialog } from "./dialog.js";
 import { h, link } from "./dom.js";
 import { json } from "./format.js";
@@ -36,9 +36,9 @@ export function addBinding(vhost, { exchange, name, kind }) {
   });
 }
 
-export function bindingTable(where, { vhost, add, isWith }) {
+export function bindingTable(where, { vhost, add, isWith, prefix = "" }) {
   const element = table({
-    path: () => where, isInAddress: false, filter: false,
+    path: () => where, prefix, filter: "Filter by exchange, queue or key",
     id: (row) => JSON.stringify([row.source, row.destination_type, row.destination, row.properties_key]),
     columns: [
       isWith === "source" ? null : { key: "source", title: "From exchange", render: source },
@@ -46,8 +46,8 @@ export function bindingTable(where, { vhost, add, isWith }) {
       { key: "routing_key", title: "Routing key", render: (row) => h("code", {}, row.routing_key) },
       { key: "arguments", title: "Arguments", sort: false, isWide: true, render: (row) => json(row.arguments) },
     ].filter(Boolean),
-    rowActions: [{ title: "Unbind", isFor: (row) => row.source !== "", run: unbind }],
-    buttons: add ? [h("button", { type: "button", onclick: async () => { if (await addBinding(vhost, add)) element.refresh(); } }, "Add a binding")] : [],
+    rowActions: mayChange() ? [{ title: "Unbind", isFor: (row) => row.source !== "", run: unbind }] : [],
+    buttons: add && mayChange() ? [h("button", { type: "button", onclick: async () => { if (await addBinding(vhost, add)) element.refresh(); } }, "Add a binding")] : [],
     empty: "No bindings.",
   });
   return element;

@@ -1,12 +1,19 @@
 // Dialogs: a form that stays open until the server has accepted it, questions before what cannot be undone, and notes.
 
-import { append, h } from "./dom.js";
+import { append, h, lines } from "./dom.js";
+import { here, setQuery } from "./router.js";
 
+const ASK = "What would happen?";
+
+// submit: {title, run(), isReady(), preview()}. With a preview the first press shows what would happen, the second does it;
+// whatever is typed in between has it shown again.
 function open(title, content, submit, { isDanger = false } = {}) {
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const button = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, submit.title);
+  const shown = h("div", { class: "preview", role: "status" });
+  let isShown = !submit.preview;
+  const button = h("button", { type: "submit", class: isDanger ? "danger" : "primary" }, isShown ? submit.title : ASK);
   const cancel = h("button", { type: "button" }, "Cancel");
-  const form = h("form", { method: "dialog" }, h("h2", {}, title), content, problem,
+  const form = h("form", { method: "dialog" }, h("h2", {}, title), content, shown, problem,
     h("footer", {}, cancel, button));
   const dialog = h("dialog", { "aria-label": title }, form);
   return new Promise((resolve) => {
@@ -21,8 +28,14 @@ function open(title, content, submit, { isDanger = false } = {}) {
       button.disabled = true;
       problem.hidden = true;
       try {
-        result = await submit.run() ?? true;
-        dialog.close();
+        if (isShown) {
+          result = await submit.run() ?? true;
+          dialog.close();
+        } else {
+          append(shown, [await submit.preview()]);
+          isShown = true;
+          button.textContent = submit.title;
+        }
       } catch (error) {
         problem.textContent = error.message;
         problem.hidden = false;
@@ -30,6 +43,13 @@ function open(title, content, submit, { isDanger = false } = {}) {
         button.disabled = submit.isReady ? !submit.isReady() : false;
       }
     });
+    if (submit.preview) {
+      form.addEventListener("input", () => {
+        isShown = false;
+        button.textContent = ASK;
+        shown.replaceChildren();
+      });
+    }
     if (submit.isReady) {
       button.disabled = true;
       form.addEventListener("input", () => { button.disabled = !submit.isReady(); });
@@ -101,10 +121,20 @@ function addKey(input, key) {
   input.focus();
 }
 
-export function formDialog(title, fields, { submit = "Save", run, note }) {
+// preview(values): what would happen, which is shown before `run` can be asked for. total: of how many `run` tells by its
+// second argument that one is done.
+export function formDialog(title, fields, { submit = "Save", run, note, preview, isDanger, total = 1 }) {
   const made = makeFields(fields);
-  const content = h("div", { class: "fields" }, note ? h("p", {}, note) : null, made.labels);
-  return open(title, content, { title: submit, run: () => run(made.read()) });
+  const [progress, advance, begin] = progressOf(total);
+  const content = h("div", { class: "fields" }, note ? h("p", {}, note) : null, made.labels, progress);
+  return open(title, content, {
+    title: submit, run: () => { begin(); return run(made.read(), advance); }, preview: preview && (() => preview(made.read())),
+  }, { isDanger });
+}
+
+function progressOf(total) {
+  const progress = h("progress", { max: total, value: 0, hidden: true });
+  return [progress, () => { progress.hidden = false; progress.value += 1; }, () => { progress.value = 0; }];
 }
 
 // What cannot be undone asks for the name.
@@ -115,19 +145,23 @@ export function confirmName(title, text, name, submit, run) {
   return open(title, content, { title: submit, run, isReady: () => input.value === name }, { isDanger: true });
 }
 
-// Before something is done to many: which they are, and how many; the number is typed.
-export function confirmMany(title, names, text, submit, run) {
-  const shown = names.slice(0, 12);
+// Before something is done to many: what would happen to each, and to how many; the number is typed.
+export function confirmMany(title, titles, rows, text, submit, run) {
   const input = h("input", { type: "text", name: "confirm", inputmode: "numeric", autocomplete: "off", "aria-label": "how many" });
-  const progress = h("progress", { max: names.length, value: 0, hidden: true });
-  const content = h("div", { class: "fields" }, h("p", {}, text),
-    h("ul", { class: "names" }, shown.map((name) => h("li", {}, name)),
-      names.length > shown.length ? h("li", { class: "quiet" }, `and ${names.length - shown.length} more`) : null),
-    h("p", {}, "Type ", h("code", { class: "name" }, names.length), " to go on."), h("label", {}, input), progress);
-  const advance = () => { progress.hidden = false; progress.value += 1; };
+  const [progress, advance, begin] = progressOf(rows.length);
+  const content = h("div", { class: "fields" }, h("p", {}, text), preview(titles, rows),
+    h("p", {}, "Type ", h("code", { class: "name" }, rows.length), " to go on."), h("label", {}, input), progress);
   return open(title, content, {
-    title: submit, run: () => { progress.value = 0; return run(advance); }, isReady: () => input.value.trim() === String(names.length),
+    title: submit, run: () => { begin(); return run(advance); }, isReady: () => input.value.trim() === String(rows.length),
   }, { isDanger: true });
+}
+
+const MOST_PREVIEWED = 12;
+
+// What would happen to each of many: the first ones, and how many more there are.
+export function preview(titles, rows) {
+  const more = rows.length - MOST_PREVIEWED;
+  return h("div", {}, rows.length ? lines(titles, rows.slice(0, MOST_PREVIEWED)) : null, more > 0 ? h("p", { class: "quiet" }, `and ${more} more`) : null);
 }
 
 export function sayDialog(title, ...content) {
@@ -160,8 +194,11 @@ export async function attempt(done, run) {
   }
 }
 
-export function inlineForm(title, fields, submit, run) {
+// isInAddress: what was asked stands there, and `refresh` asks it again for who comes by such an address.
+export function inlineForm(title, fields, submit, run, { isInAddress = false } = {}) {
   const made = makeFields(fields);
+  const present = () => JSON.stringify([...made.inputs.keys()].map((name) => here().query[name] ?? ""));
+  let asked = JSON.stringify([...made.inputs.keys()].map(() => ""));
   const output = h("div", { class: "output" });
   const button = h("button", { type: "submit" }, submit);
   const form = h("form", { class: "inline" }, title ? h("h3", {}, title) : null,
@@ -170,6 +207,10 @@ export function inlineForm(title, fields, submit, run) {
     event.preventDefault();
     button.disabled = true;
     output.replaceChildren();
+    if (isInAddress) {
+      setQuery(Object.fromEntries([...made.inputs].map(([name, [, input]]) => [name, input.value || null])), { isStep: false });
+      asked = present();
+    }
     try {
       append(output, [await run(made.read())]);
     } catch (error) {
@@ -178,5 +219,10 @@ export function inlineForm(title, fields, submit, run) {
       button.disabled = false;
     }
   });
+  form.refresh = () => {
+    if (asked === present()) return;
+    for (const [name, [, input]] of made.inputs) if (name in here().query) input.value = here().query[name];
+    form.requestSubmit();
+  };
   return form;
 }

@@ -40,3 +40,9 @@ export function badge(text, kind = "") {
 export function link(href, ...text) {
   return h("a", { href }, ...text);
 }
+
+// A table of what is at hand: texts and elements.
+export function lines(titles, rows) {
+  return h("div", { class: "frame" }, h("table", {}, h("thead", {}, h("tr", {}, titles.map((title) => h("th", {}, title)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
+}

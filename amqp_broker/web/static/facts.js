@@ -40,7 +40,7 @@ export function tabs(sections) {
   bar.addEventListener("click", (event) => {
     const key = event.target.closest("[data-tab]")?.dataset.tab;
     if (!key) return;
-    const others = Object.fromEntries(Object.keys(here().query).map((each) => [each, null]));
+    const others = Object.fromEntries(Object.keys(here().query).filter((each) => each !== "vhost").map((each) => [each, null]));
     setQuery({ ...others, tab: key });
     show();
     refresh();

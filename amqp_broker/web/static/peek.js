@@ -1,13 +1,12 @@
-// Messages of a queue, looked at without a trace, and moved: what would happen is shown before it is done.
+// Messages of a queue, looked at without a trace.
 
-import { get, path, post, query, remove } from "./api.js";
-import { attempt, confirmName, inlineForm } from "./dialog.js";
+import { get, path, query } from "./api.js";
+import { attempt, inlineForm } from "./dialog.js";
 import { h } from "./dom.js";
 import { count, duration, octets, pretty } from "./format.js";
-import { lines } from "./quorum.js";
 
 const PAGE = 20;
-const FILTER = { name: "filter", label: "Filter", placeholder: "routing_key=orders.* header.kind=invoice" };
+export const FILTER = { name: "filter", label: "Filter", placeholder: "routing_key=orders.* header.kind=invoice" };
 
 export function peekForm(vhost, queue) {
   const where = path`v1/queues/${vhost}/${queue}/messages`;
@@ -29,7 +28,7 @@ export function peekForm(vhost, queue) {
     const output = h("div", { id: "peeked" });
     await next({ ...values, limit: PAGE, max_body_bytes: 8192 }, output, null);
     return output;
-  });
+  }, { isInAddress: true });
 }
 
 function card(message, where, state) {
@@ -43,45 +42,4 @@ function card(message, where, state) {
     message.holder ? h("p", {}, "Held by ", [message.holder.consumer_tag, message.holder.user, message.holder.connection].filter(Boolean).join(", "), message.held_ms === null ? "" : ` for ${duration(message.held_ms)}`) : null,
     Object.keys(message.properties).length ? h("pre", {}, pretty(message.properties)) : null, h("pre", { class: "payload" }, message.payload),
     h("p", {}, h("a", { href: whole, download: `message-${message.position}` }, "The whole body")));
-}
-
-const WAYS = [["replay-queue", "back to the queue in which each died first"], ["replay-exchange", "back to the exchange to which each was published"], ["queue", "to the queue"], ["exchange", "to the exchange"]];
-
-export function moveForm(vhost, queue) {
-  const where = path`v1/queues/${vhost}/${queue}`;
-  const fields = [
-    { name: "way", label: "Where", type: "select", options: WAYS }, { name: "name", label: "Queue or exchange" }, { name: "key", label: "Routing key" }, FILTER,
-    { name: "limit", label: "At most", type: "number" }, { name: "rate", label: "A second, at most", type: "number" },
-  ];
-  return inlineForm("Move messages, or replay dead letters", fields, "What would happen?", async ({ way, name, key, filter, limit, rate }) => {
-    const [verb, into] = way.startsWith("replay") ? ["replay", { into: way.slice("replay-".length) }] : ["move", { to: way === "queue" ? { queue: name } : { exchange: name, routing_key: key } }];
-    const body = { ...into, filter, ...(limit === null ? {} : { limit }), ...(rate === null ? {} : { rate }) };
-    const found = await post(`${where}/${verb}`, { ...body, dry_run: true });
-    const begin = (output) => confirmName("Move the messages", `Up to ${count(limit === null ? found.moved : Math.min(limit, found.moved))} messages leave this queue, each when it is safe where it goes.`, queue, "Move", async () => {
-      output.replaceChildren(jobLine(await post(`${where}/${verb}`, body)));
-    });
-    const output = h("div", { id: "survey" },
-      h("p", {}, `${count(found.moved)} of ${count(found.messages_ready)} messages would be moved${found.is_all ? "" : ` (${count(found.looked_at)} were looked at)`}.`),
-      found.origins.length ? lines(["Died in", "Why", "Would go to", "Messages"], found.origins.map((each) => [each.queue, each.reason, each.to ?? "nowhere: stays", count(each.messages)])) : null,
-      found.moved ? h("button", { type: "button", class: "danger", id: "move", onclick: () => begin(output) }, "Move") : null);
-    return output;
-  });
-}
-
-// A job as it goes on, until it has ended or nobody looks at it any more.
-function jobLine(job) {
-  const at = path`v1/jobs/${job.id}`;
-  const said = h("span", { role: "status", id: "job" });
-  const cancel = h("button", { type: "button", class: "small", onclick: () => attempt("It ends soon.", () => remove(at)) }, "Cancel");
-  const show = (present) => {
-    said.textContent = `${present.state}: ${count(present.moved)} of ${count(present.messages_ready)} moved${present.reason ? `; ${present.reason}` : ""} `;
-    if (present.state !== "running") cancel.remove();
-    return present.state === "running";
-  };
-  const look = async () => {
-    const present = await get(at).catch((error) => ({ state: "unknown", moved: 0, messages_ready: 0, reason: error.message }));
-    if (show(present) && said.isConnected) setTimeout(look, 1000);
-  };
-  if (show(job)) setTimeout(look, 300);
-  return h("p", {}, said, cancel);
 }

@@ -1,7 +1,7 @@
 // The group behind a quorum queue: who leads, how far each member is, who led before and why.
 
 import { get, path } from "./api.js";
-import { badge, h, patch } from "./dom.js";
+import { badge, h, lines, patch } from "./dom.js";
 import { facts } from "./facts.js";
 import { count, octets, time } from "./format.js";
 
@@ -21,9 +21,4 @@ export function quorumPart(vhost, name) {
       lines(CHANGES, view.leader_changes.map((each) => [time(each.at), count(each.term), each.leader, each.before ?? "–", each.why, each.seen_by])));
   }
   return { node, refresh };
-}
-
-export function lines(titles, rows) {
-  return h("div", { class: "frame" }, h("table", {}, h("thead", {}, h("tr", {}, titles.map((title) => h("th", {}, title)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell) => h("td", {}, cell)))))));
 }

@@ -15,7 +15,7 @@ export function routeForm(vhost, exchange) {
   return inlineForm("Where would a message go? Nothing is published.", fields, "Try", async ({ routing_key: key, headers, user }) => {
     const body = { routing_key: key, headers, ...(user ? { user } : {}) };
     return show(vhost, await post(path`v1/exchanges/${vhost}/${exchange || "amq.default"}/route-test`, body));
-  });
+  }, { isInAddress: true });
 }
 
 function show(vhost, found) {

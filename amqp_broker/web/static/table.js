@@ -10,18 +10,18 @@ const PAGE_SIZES = [25, 50, 100, 200];
 const TYPING_MS = 250;
 
 // options: {name, path() , columns: [{key, title, render(row), sort, isNumber, isHidden}], id(row), href(row),
-//   filter, actions: [{title, isDanger, run(rows)}], rowActions: [{title, run(row)}], buttons, isInAddress, empty, query}
+//   filter, actions: [{title, isDanger, run(rows)}], rowActions: [{title, run(row)}], buttons, empty, query,
+//   prefix: of its keys in the address, where a page has two tables}
 class DataTable extends HTMLElement {
   #options;
   #selected = new Map();
   #rows = new Map();
-  #state = {};
   #typing = 0;
   #asked = 0;
   #filter; #regex; #pager; #head; #body; #many; #chooser; #message; #frame;
 
   set options(options) {
-    this.#options = { isInAddress: true, actions: [], rowActions: [], empty: "Nothing here.", ...options };
+    this.#options = { prefix: "", actions: [], rowActions: [], empty: "Nothing here.", ...options };
     this.#build();
   }
 
@@ -51,12 +51,11 @@ class DataTable extends HTMLElement {
   }
 
   #value(key) {
-    return this.#options.isInAddress ? here().query[key] : this.#state[key];
+    return here().query[this.#options.prefix + key];
   }
 
   #set(changes, options) {
-    if (this.#options.isInAddress) setQuery(changes, options);
-    else Object.assign(this.#state, changes);
+    setQuery(Object.fromEntries(Object.entries(changes).map(([key, value]) => [this.#options.prefix + key, value])), options);
     return this.refresh();
   }
 
@@ -128,7 +127,7 @@ class DataTable extends HTMLElement {
     }
     this.#rows = rows;
     const isFiltered = found.filtered_count !== found.total_count;
-    this.#say(found.items.length ? "" : isFiltered || this.#value("name") ? "No name fits the filter." : this.#options.empty);
+    this.#say(found.items.length ? "" : isFiltered || this.#value("name") ? "Nothing fits the filter." : this.#options.empty);
     this.#frame.hidden = !found.items.length;
     this.#showPager(found, isFiltered);
     this.#showMany();
@@ -189,6 +188,8 @@ class DataTable extends HTMLElement {
 
   #showMany() {
     const number = this.#selected.size;
+    const all = this.#head.querySelector(".tick input");
+    if (all) all.checked = this.#rows.size > 0 && [...this.#rows.keys()].every((id) => this.#selected.has(id));
     patch(this.#many, number ? [h("b", {}, `${count(number)} selected`), this.#options.actions.map((action) =>
       h("button", { type: "button", class: action.isDanger ? "danger small" : "small", "data-many": action.title }, action.title)),
       h("button", { type: "button", class: "small", "data-many": "" }, "None")] : null);
@@ -220,7 +221,8 @@ class DataTable extends HTMLElement {
       const next = !isSame ? [key, first] : (isReversed ? "true" : null) === first ? [key, first ? null : "true"] : [null, null];
       this.#set({ sort: next[0], sort_reverse: next[1], page: null });
     } else if (event.target.closest(".tick input")) {
-      for (const row of this.#rows.values()) this.#tick(row, event.target.checked);
+      const isTicked = event.target.checked;
+      for (const row of this.#rows.values()) this.#tick(row, isTicked);
     }
   }
 

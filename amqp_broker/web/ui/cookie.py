@@ -14,7 +14,7 @@ def read_cookie(headers: Mapping[str, str]) -> str:
         cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:
         return ""
-    found = cookies.get(_name(headers))
+    found = cookies.get(cookie_name(headers))
     return "" if found is None else found.value
 
 
@@ -22,9 +22,10 @@ def set_cookie(headers: Mapping[str, str], number: str) -> str:
     """The header that has the browser keep it until it is closed; an empty number takes it away."""
     secure = "; Secure" if headers.get("x-forwarded-proto") == "https" else ""
     ends = "" if number else "; Max-Age=0"
-    return f"{_name(headers)}={number}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
+    return f"{cookie_name(headers)}={number}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
 
 
-def _name(headers: Mapping[str, str]) -> str:
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """Of the host that a request names."""
     port = headers.get("host", "").rpartition(":")[2]
     return f"{_PREFIX}-{port}" if port.isascii() and port.isdigit() else _PREFIX

@@ -134,6 +134,10 @@ def test_virtual_hosts(command: Command) -> None:
     assert "nothing to change" in command.refusal("vhost", "change", "v1", status=2)
     assert "classic" in command.refusal("vhost", "change", "v1", "--default-queue-type", "nix")
     assert "no vhost 'v2'" in command.refusal("vhost", "change", "v2", "--description", "x")
+    command.out("vhost", "protect", "v1")
+    assert named(command.rows("vhosts", "--columns", "name,protected_from_deletion"), "v1")["protected_from_deletion"]
+    assert "protected from deletion" in command.refusal("vhost", "delete", "v1")
+    command.out("vhost", "unprotect", "v1")
     command.out("vhost", "delete", "v1")
     assert "no vhost 'v1'; `amqp-broker list vhosts`" in command.refusal("vhost", "delete", "v1")
 

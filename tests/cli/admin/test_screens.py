@@ -125,13 +125,19 @@ def test_a_password_is_asked_for_twice_and_not_shown(broker: RunningBroker, comm
 
 def test_watch_in_a_pipe_is_a_document_on_each_line(broker: RunningBroker) -> None:
     command = [sys.executable, "-m", "amqp_broker", "list", "nodes", "--json", "--watch", "0.1", "--url", broker.url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        found = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == 0
-    assert [rows[0]["name"] for rows in found] == ["solo", "solo"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(3)]
+    try:
+        for lines, process in enumerate(processes, 1):
+            assert process.stdout is not None
+            found = [json.loads(process.stdout.readline()) for _ in range(lines)]
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=DEADLINE_S)
+            assert (process.returncode, said) == (0, b"")
+            assert [rows[0]["name"] for rows in found] == ["solo"] * lines
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_top_needs_a_terminal(command: Command) -> None:

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 
 from amqp_broker.auth.passwords import hash_password, verify_password
+from amqp_broker.links.levels import LEVEL
 from amqp_broker.management.definitions import DefinitionsError, export, import_commands, plan_import
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
-from amqp_broker.metadata.entities import BindingRecord
+from amqp_broker.metadata.entities import BindingRecord, VHost
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table, encode_table, typed
 from tests.metadata import metadata_strategies
@@ -33,8 +34,15 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
+def latest() -> Metadata:
+    """With nothing in it, where all members are of this version."""
+    metadata = Metadata()
+    metadata.apply(commands.raise_level(LEVEL))
+    return metadata
+
+
 def imported(definitions: dict[str, Any], metadata: Metadata | None = None, **options: Any) -> Metadata:
-    metadata = metadata or Metadata()
+    metadata = metadata or latest()
     for command in import_commands(definitions, metadata, zeros, **options):
         assert metadata.apply(command), command
     return metadata
@@ -175,7 +183,7 @@ def test_our_export_imports_as_the_same(name: str) -> None:
 
 
 def test_a_round_trip_keeps_what_json_and_rabbitmq_lack() -> None:
-    metadata = Metadata()
+    metadata = latest()
     raw = encode_table({"when": datetime(2020, 1, 2), "blob": b"\x00\xff", "width": typed("s", 5)})
     for command in (
         commands.put_vhost("v", description="d", tags=["a", "b"], tracing=True),
@@ -257,6 +265,19 @@ def test_existing_queues_and_exchanges_stay_as_they_are() -> None:
     assert commands_for("queues", {"name": "q", "vhost": "v", "auto_delete": True}) == []
     assert commands_for("exchanges", {"name": "e", "vhost": "v", "type": "fanout"}) == []
     assert commands_for("exchanges", {"name": "amq.topic", "vhost": "v", "type": "topic"}) == []
+
+
+def test_a_virtual_host_is_protected_once_all_members_know_how() -> None:
+    definitions = {"vhosts": [{"name": "v", "metadata": {"protected_from_deletion": True}}]}
+    earlier = plan_import(definitions, Metadata(), zeros)
+    assert [command["op"] for command in earlier.commands] == ["vhost.put"]
+    assert ["before all members" in note for note in earlier.notes] == [True]
+    metadata = imported(definitions)
+    assert metadata.vhost("v") == VHost("v", is_protected=True)
+    # A file that says nothing of it leaves it as it is, one that says no takes it away.
+    assert import_commands({"vhosts": [{"name": "v"}]}, metadata, zeros) == []
+    taken = import_commands({"vhosts": [{"name": "v", "protected_from_deletion": False}]}, metadata, zeros)
+    assert taken == [commands.protect_vhost("v", False)]
 
 
 def test_existing_users_vhosts_and_policies_are_brought_up_to_date() -> None:

@@ -18,7 +18,7 @@ from amqp_broker.protocol.fields import decode_table, encode_table, typed
 from exchanges.bindings import identity
 from exchanges.registry import EXCHANGE_TYPES, create_exchange
 from tests.examples import examples
-from tests.management.definitions.test_definitions import imported, read, zeros
+from tests.management.definitions.test_definitions import imported, latest, read, zeros
 
 QUORUM_EXPORT = "rabbitmq_3_10_8_quorum.json"
 
@@ -176,6 +176,7 @@ declared = st.one_of(
         default_queue_type=st.sampled_from(["classic", "quorum"]), tracing=st.booleans(),
     ),
     st.builds(commands.limit_vhost, vhost_names, LIMITS),
+    st.builds(commands.protect_vhost, vhost_names, st.booleans()),
     st.builds(commands.put_user, user_names, st.sampled_from(HASHES), st.lists(st.just("administrator"), max_size=1)),
     st.builds(commands.limit_user, user_names, USER_LIMITS),
     st.builds(commands.set_permission, user_names, vhost_names, patterns, patterns, patterns),
@@ -219,7 +220,7 @@ def is_possible(metadata: Metadata, command: Command) -> bool:
 @settings(max_examples=examples(300))
 @given(st.lists(declared, max_size=25))
 def test_export_import_export_is_a_fixed_point(history: list[Command]) -> None:
-    metadata = Metadata()
+    metadata = latest()
     for command in [*SETTLED, *history]:
         if is_possible(metadata, command):
             metadata.apply(command)
@@ -229,7 +230,7 @@ def test_export_import_export_is_a_fixed_point(history: list[Command]) -> None:
     assert import_commands(first, metadata, zeros) == []
     for vhost in metadata.vhosts():
         told = json.loads(json.dumps(export(metadata, vhost.name)))
-        other = Metadata()
+        other = latest()
         other.apply(commands.put_vhost(vhost.name))
         for command in import_commands(told, other, zeros, vhost=vhost.name):
             other.apply(command)

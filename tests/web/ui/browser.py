@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,9 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 DEADLINE_S = 60.0
+SIZE = (1280, 900)
 _LOOK_S = 0.05
+_LOOKS_A_REFRESH = 20
 #: A browser says itself that an answer was no success; whether that was wanted, the tests know.
 NETWORK = "Failed to load resource"
 
@@ -34,14 +37,25 @@ def why_none() -> str:
 
 
 class Browser:
-    """One window at one management process."""
+    """One window. url: of the management process that it looks at; user: who has logged in there, if that is known."""
 
-    def __init__(self, driver: webdriver.Chrome, url: str) -> None:
+    def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
-        self.url = url.rstrip("/")
+        self.url = self.user = ""
+
+    def visit(self, url: str) -> None:
+        """As somebody who comes for the first time."""
+        self.url, self.user = url.rstrip("/"), ""
+        self.driver.get(f"{self.url}/")
+        self.find("body > *")
+        self.driver.delete_all_cookies()
+        self.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+        self.driver.set_window_size(*SIZE)
+        self.driver.get(f"{self.url}/")
+        self.driver.refresh()
 
     def log_in(self, user: str = "guest", password: str = "guest") -> None:
-        self.driver.get(f"{self.url}/")
+        self.user = user
         self.find("input[name=username]").send_keys(user)
         self.find("input[name=password]").send_keys(password + Keys.ENTER)
         self.find("#top")
@@ -77,10 +91,17 @@ class Browser:
         self.until(clicked, f"{selector} {text!r}")
 
     def until(self, look: Callable[[], T | None], what: str = "") -> T:
-        """What `look` finds at last."""
+        """What `look` finds at last. Pages refresh themselves in seconds; meanwhile they are asked to."""
         waiting = WebDriverWait(self.driver, DEADLINE_S, _LOOK_S, [StaleElementReferenceException])
+        looks = count(1)
+
+        def seen(_: webdriver.Chrome) -> T | bool:
+            if next(looks) % _LOOKS_A_REFRESH == 0:
+                self.driver.execute_script("document.dispatchEvent(new CustomEvent('refresh'))")
+            return look() or False
+
         try:
-            found = waiting.until(lambda _: look() or False)
+            found = waiting.until(seen)
         except TimeoutException:
             body = self.driver.find_element(By.TAG_NAME, "body").text[:2000]
             said = f"not seen in {DEADLINE_S} s: {what}\n{body}\n{self.complaints(True)}"
@@ -96,16 +117,16 @@ class Browser:
 
 
 @contextmanager
-def browser(url: str, profile: Path, width: int = 1280, height: int = 900) -> Iterator[Browser]:
+def browser(profile: Path) -> Iterator[Browser]:
     """A fresh profile each."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={SIZE[0]},{SIZE[1]}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)
     try:
-        yield Browser(driver, url)
+        yield Browser(driver)
     finally:
         driver.quit()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http, segment
-from tests.web.ui.browser import browser, why_none
+from tests.web.ui.browser import why_none
 
 pytest.importorskip("selenium")
 #: One broker and one browser for all of them.
@@ -252,7 +251,7 @@ def test_thousands_of_queues_are_a_page_of_rows(window: Browser, http: Http, bro
     window.until(lambda: len(window.all("main tbody tr")) == 10)
     window.click("thead .tick input")
     window.click(".many button", "Delete")
-    window.until(lambda: len(window.texts("dialog .names li")) == 10)
+    window.until(lambda: len(window.texts("dialog tbody tr")) == 10)
     window.find("dialog input").send_keys("10")
     window.click("dialog button.danger")
     window.until(lambda: http.get("/queues?page=1&name=many.0120")["filtered_count"] == 0)
@@ -265,52 +264,101 @@ def test_thousands_of_queues_are_a_page_of_rows(window: Browser, http: Http, bro
     window.until(lambda: any("2,09" in each for each in window.texts(".figures a")))
 
 
-def test_somebody_who_may_less_is_shown_less(broker: RunningBroker, http: Http, tmp_path: Path) -> None:
-    http("PUT", "/users/looker", {"password": "looker", "tags": "management"})
-    http("PUT", "/permissions/%2F/looker", {"configure": "", "write": "", "read": ".*"})
-    with browser(broker.management_url, tmp_path / "profile", 375, 800) as window:
-        window.log_in("looker", "looker")
-        for place in PLACES:
-            if place != "users/guest":
-                window.go(place)
-                window.find("main h1")
-        width = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-        whole, seen = window.driver.execute_script(width)
-        assert whole <= seen, "nothing is wider than a telephone"
-        assert window.complaints() == []
-        http("PUT", "/users/looker", {"password": "other", "tags": "management"})
-        window.find("form.login")
-        assert window.complaints() == []
+ROLES = ("viewer", "management", "policymaker", "monitoring")
+#: What each of them is not shown on these pages.
+CHANGES = {
+    "queues": "#add, thead .tick",
+    "exchanges": "#add",
+    "connections": "thead .tick",
+    "exchanges/%2F/amq.topic": ".bar button",
+    "queues/%2F/shown": "[data-tab=messages], [data-tab=danger]",
+    "queues/%2F/shown?tab=bindings": ".bar button, td button",
+    "exchanges/%2F/amq.direct": "[data-tab=publish], [data-tab=route], [data-tab=danger]",
+    "messages": "[data-tab=jobs]",
+}
+ADMINISTRATION = {
+    "admin": "[data-tab=users], [data-tab=definitions]",
+    "admin?tab=vhosts": ".bar button",
+    "admin?tab=operator": ".bar button",
+    "admin?tab=limits": ".bar button",
+    "vhosts/%2F": "button:not(.series)",
+    "consumers": "td button",
+    "messages": "[data-tab=trace]",
+    "cluster": "button",
+    "cluster/NODE": "#drain",
+}
 
 
-def test_a_wrong_password_and_logging_out(broker: RunningBroker, tmp_path: Path) -> None:
-    with browser(broker.management_url, tmp_path / "profile") as window:
-        window.driver.get(f"{window.url}/")
-        window.find("input[name=username]").send_keys("guest")
-        window.find("input[name=password]").send_keys("wrong\n")
-        window.until(lambda: window.texts(".problem:not([hidden])") == ["Name or password are not right."])
-        window.log_in()
-        assert window.driver.execute_script("return document.cookie") == ""
-        window.find("#logout").click()
-        window.find("form.login")
-        stored = "return JSON.stringify([{...localStorage}, {...sessionStorage}])"
-        assert "guest" not in window.driver.execute_script(stored)
-        assert window.complaints() == []
+@pytest.fixture
+def by_role(http: Http) -> None:
+    for role in ROLES:
+        http("PUT", f"/users/{role}", {"password": role, "tags": role})
+        http("PUT", f"/permissions/%2F/{role}", {"configure": "", "write": "", "read": ".*"})
 
 
-def test_the_node_goes_and_comes_back(tmp_path: Path) -> None:
-    with (
-        amqp_broker.running(management=True, log_level="warning") as broker,
-        browser(broker.management_url, tmp_path / "profile") as window,
-    ):
-        window.log_in()
-        window.go("queues")
-        window.find("main .message")
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.usefixtures("by_role")
+def test_somebody_who_may_less_is_shown_less(
+    newcomer: Browser, http: Http, held: Connection, role: str
+) -> None:
+    http("PUT", "/queues/%2F/shown", {"durable": True})
+    http("POST", "/bindings/%2F/e/amq.topic/q/shown", {"routing_key": "k"})
+    held.channel().consume("shown")
+    newcomer.driver.set_window_size(375, 800)
+    newcomer.log_in(role, role)
+    may = {} if role == "viewer" else CHANGES
+    if role == "policymaker":
+        may = {**may, "admin?tab=policies": ".bar button"}
+    may_not = [*ADMINISTRATION.items(), *(CHANGES.items() if role == "viewer" else ())]
+    node = segment(http.get("/overview")["node"])
+    for place, hidden in may_not:
+        if role == "monitoring" or not place.startswith("cluster/"):
+            newcomer.go(place.replace("NODE", node))
+            newcomer.find("main h1")
+            assert [each for each in newcomer.all(f"main :is({hidden})") if each.is_displayed()] == [], place
+    for place, shown in may.items():
+        newcomer.go(place)
+        newcomer.until(lambda shown=shown: newcomer.all(f"main :is({shown})"), f"{place} {shown}")
+    if role != "policymaker":
+        newcomer.go("admin?tab=policies")
+        newcomer.find("main .message")
+        assert newcomer.all("main .bar button") == []
+    width = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    whole, seen = newcomer.driver.execute_script(width)
+    assert whole <= seen, "nothing is wider than a telephone"
+    if role == "management":
+        http("PUT", "/users/management", {"password": "other", "tags": "management"})
+        newcomer.find("form.login")
+    http("DELETE", "/queues/%2F/shown")
+
+
+def test_a_wrong_password_and_logging_out(newcomer: Browser) -> None:
+    window = newcomer
+    window.find("input[name=username]").send_keys("guest")
+    window.find("input[name=password]").send_keys("wrong\n")
+    window.until(lambda: window.texts(".problem:not([hidden])") == ["Name or password are not right."])
+    window.visit(window.url)
+    window.log_in()
+    assert window.driver.execute_script("return document.cookie") == ""
+    window.find("#logout").click()
+    window.find("form.login")
+    stored = "return JSON.stringify([{...localStorage}, {...sessionStorage}])"
+    assert "guest" not in window.driver.execute_script(stored)
+    window.user = ""
+
+
+def test_the_node_goes_and_comes_back(opened: Browser) -> None:
+    with amqp_broker.running(management=True, log_level="warning") as broker:
+        opened.visit(broker.management_url)
+        opened.log_in()
+        opened.go("queues")
+        opened.find("main .message")
         os.kill(broker.process.pid, signal.SIGSTOP)
         try:
-            window.until(lambda: any("does not answer" in each for each in window.texts("#state:not([hidden])")))
+            opened.until(lambda: any("does not answer" in each for each in opened.texts("#state:not([hidden])")))
         finally:
             os.kill(broker.process.pid, signal.SIGCONT)
-        window.until(lambda: not window.texts("#state:not([hidden])"))
-        assert window.texts("main h1") == ["Queues"]
-        assert window.complaints() == []
+        opened.until(lambda: not opened.texts("#state:not([hidden])"))
+        assert opened.texts("main h1") == ["Queues"]
+        # Nobody looks any more when it ends.
+        opened.driver.get("about:blank")

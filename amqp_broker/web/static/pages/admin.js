@@ -1,10 +1,11 @@
 // Administration: users, virtual hosts, policies, limits, definitions.
 
 import { isAdministrator, isPolicymaker, path, post, put, remove } from "../api.js";
-import { attempt, confirmName, formDialog } from "../dialog.js";
+import { confirmName, formDialog, preview } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading, tabs } from "../facts.js";
 import { count, json } from "../format.js";
+import { definitionsPart } from "../importing.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
 import { listPath, vhostField } from "../vhosts.js";
@@ -19,7 +20,7 @@ function adder(title, list, run) {
 
 function users() {
   const list = table({
-    name: "users", path: () => "users", isInAddress: false, id: (row) => row.name, href: (row) => to.user(row.name),
+    name: "users", path: () => "users", id: (row) => row.name, href: (row) => to.user(row.name),
     columns: [{ key: "name", title: "Name", isWide: true, render: (row) => link(to.user(row.name), row.name) }, { key: "tags", title: "Tags", sort: false, render: (row) => row.tags.map((tag) => badge(tag)) },
       { key: "password", title: "Password", sort: false, render: (row) => row.password_hash ? "set" : "none" }, { key: "limits", title: "Limits", sort: false, render: (row) => json(row.limits) }],
     buttons: [adder("Add a user", () => list, () => formDialog("Add a user", [{ name: "name", label: "Name", required: true }, { name: "password", label: "Password", type: "password", required: true },
@@ -32,8 +33,8 @@ function users() {
 function vhosts() {
   const number = (key, title) => ({ key, title, isNumber: true, render: (row) => count(row[key]) });
   const list = table({
-    name: "vhosts", path: () => "vhosts", isInAddress: false, id: (row) => row.name, href: (row) => to.vhost(row.name),
-    columns: [{ key: "name", title: "Name", isWide: true, render: (row) => link(to.vhost(row.name), row.name) }, { key: "description", title: "Description", render: (row) => row.description },
+    name: "vhosts", path: () => "vhosts", id: (row) => row.name, href: (row) => to.vhost(row.name),
+    columns: [{ key: "name", title: "Name", isWide: true, render: (row) => [link(to.vhost(row.name), row.name), " ", row.protected_from_deletion ? badge("protected", "good") : null] }, { key: "description", title: "Description", render: (row) => row.description },
       number("queues", "Queues"), number("connections", "Connections"), number("messages", "Messages"), { key: "default_queue_type", title: "Queue type", render: (row) => row.default_queue_type }],
     buttons: isAdministrator() ? [adder("Add a virtual host", () => list, () => formDialog("Add a virtual host", [{ name: "name", label: "Name", required: true }, { name: "description", label: "Description" },
       { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum", "stream"] }], { submit: "Add", run: ({ name, ...body }) => put(path`vhosts/${name}`, body) }))] : [],
@@ -41,7 +42,16 @@ function vhosts() {
   return list;
 }
 
+// What a policy would match, and to how much of that it would apply.
+async function foresee(policy) {
+  const { queues, exchanges } = await post("v1/policies/preview", policy);
+  const names = [...queues.names.map((name) => ["queue", name]), ...exchanges.names.map((name) => ["exchange", name])];
+  const tell = (found, what) => `${count(found.matched)} ${what} match, it would apply to ${count(found.applied)}`;
+  return h("div", {}, h("p", {}, `${tell(queues, "queues")}; ${tell(exchanges, "exchanges")}. Where it does not apply, a stronger one does.`), preview(["What", "Name"], names));
+}
+
 function policies(kind, title, isAllowed) {
+  const operator = kind === "operator-policies";
   const edit = async (row) => {
     const fields = [row ? null : await vhostField(), row ? null : { name: "name", label: "Name", required: true },
       { name: "pattern", label: "Pattern of names", value: row?.pattern ?? "^", required: true },
@@ -50,11 +60,15 @@ function policies(kind, title, isAllowed) {
       { name: "definition", label: "Definition (JSON)", type: "json", keys: POLICY_KEYS, value: row ? JSON.stringify(row.definition, null, 1) : "" }].filter(Boolean);
     return formDialog(row ? `${title} ${row.name}` : `Add: ${title}`, fields, {
       run: ({ vhost, name, ...body }) => put(path`${kind}/${vhost ?? row.vhost}/${name ?? row.name}`, body),
+      preview: ({ vhost, name, ...body }) => foresee({ vhost: row?.vhost ?? vhost, name: row?.name ?? name, ...body, operator }),
     });
   };
-  const end = (row) => confirmName(`Remove: ${title}`, "What it set is set no more.", row.name, "Remove", () => remove(path`${kind}/${row.vhost}/${row.name}`));
+  const end = async (row) => {
+    const { queues, exchanges } = await post("v1/policies/preview", { ...row, operator });
+    return confirmName(`Remove: ${title}`, `What it set is set no more, for ${count(queues.applied)} queues and ${count(exchanges.applied)} exchanges.`, row.name, "Remove", () => remove(path`${kind}/${row.vhost}/${row.name}`));
+  };
   const list = table({
-    name: kind, path: () => listPath(kind), isInAddress: false, empty: "None.",
+    name: kind, path: () => listPath(kind), empty: "None.",
     columns: [{ key: "name", title: "Name", isWide: true, render: (row) => row.name }, { key: "vhost", title: "Virtual host", render: (row) => row.vhost }, { key: "pattern", title: "Pattern", render: (row) => h("code", {}, row.pattern) },
       { key: "apply-to", title: "Applies to", render: (row) => row["apply-to"] }, { key: "priority", title: "Priority", isNumber: true, render: (row) => count(row.priority) },
       { key: "definition", title: "Definition", sort: false, isWide: true, render: (row) => json(row.definition) }],
@@ -67,7 +81,7 @@ function policies(kind, title, isAllowed) {
 function limits() {
   const set = (kind, of, names) => {
     const list = table({
-      path: () => kind, isInAddress: false, filter: false, id: (row) => row[of], empty: "No limits.",
+      path: () => kind, prefix: of === "user" ? "user." : "", filter: `Filter by ${of === "vhost" ? "virtual host" : "user"}`, id: (row) => row[of], empty: "No limits.",
       columns: [{ key: of, title: of === "vhost" ? "Virtual host" : "User", render: (row) => row[of] }, { key: "value", title: "Limits", sort: false, render: (row) => json(row.value) }],
       rowActions: isAdministrator() ? [{ title: "Remove", run: (row) => confirmName("Remove limits", "There is no limit any more.", row[of], "Remove", () => Promise.all(Object.keys(row.value).map((name) => remove(path`${kind}/${row[of]}/${name}`)))) }] : [],
       buttons: isAdministrator() ? [adder("Set a limit", () => list, async () => formDialog("Set a limit", [of === "vhost" ? await vhostField() : { name: "user", label: "User", required: true },
@@ -81,22 +95,6 @@ function limits() {
   return [h("div", {}, h("h2", {}, "Virtual hosts"), ofVhosts, h("h2", {}, "Users"), ofUsers), () => Promise.all([ofVhosts.refresh(), ofUsers.refresh()])];
 }
 
-function definitions() {
-  const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "file with definitions" });
-  const take = async () => {
-    const [chosen] = file.files;
-    if (!chosen) return;
-    let whole;
-    const isRead = await attempt("", async () => { whole = JSON.parse(await chosen.text()); });
-    if (!isRead) return;
-    const kinds = ["users", "vhosts", "policies", "queues", "exchanges", "bindings"];
-    const text = `It has ${kinds.map((kind) => `${count(whole[kind]?.length ?? 0)} ${kind}`).join(", ")}. What is there already stays; users and policies of the same name are replaced.`;
-    await confirmName("Import definitions", text, chosen.name, "Import", () => post("definitions", whole));
-  };
-  return h("div", {}, h("h2", {}, "Export"), h("p", {}, link("api/definitions?download=definitions.json", "definitions.json"), ": users, virtual hosts, permissions, policies, queues, exchanges and bindings; no messages."),
-    h("h2", {}, "Import"), h("p", {}, file, " ", h("button", { type: "button", onclick: take }, "Import")));
-}
-
 export function adminPage() {
   const sections = [];
   const add = (key, title, list) => sections.push([key, title, list, () => list.refresh()]);
@@ -105,7 +103,7 @@ export function adminPage() {
   add("policies", "Policies", policies("policies", "Policy", isPolicymaker()));
   add("operator", "Operator policies", policies("operator-policies", "Operator policy", isAdministrator()));
   sections.push(["limits", "Limits", ...limits()]);
-  if (isAdministrator()) sections.push(["definitions", "Definitions", definitions()]);
+  if (isAdministrator()) sections.push(["definitions", "Definitions", definitionsPart()]);
   const made = tabs(sections);
   return { node: h("div", {}, heading("Admin"), made.node), refresh: made.refresh };
 }

@@ -4,6 +4,7 @@ import { get, query } from "../api.js";
 import { badge, h, patch } from "../dom.js";
 import { heading } from "../facts.js";
 import { json } from "../format.js";
+import { here, setQuery } from "../router.js";
 
 const SIZE = 50;
 const FILTERS = [["user", "User"], ["what", "What (or how it begins)"], ["vhost", "Virtual host"], ["name", "Name"], ["from", "From (or how it begins)"]];
@@ -14,11 +15,13 @@ export function auditPage() {
   const more = h("button", { type: "button", onclick: () => older() }, "Older");
   const fields = FILTERS.map(([name, title]) => h("input", { name, placeholder: title, "aria-label": title, spellcheck: "false", autocomplete: "off" }));
   const outcome = h("select", { name: "outcome", "aria-label": "outcome" }, [["", "done and refused"], ["done", "done"], ["refused", "refused"]].map(([value, title]) => h("option", { value }, title)));
-  const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); refresh(); } }, fields, outcome, h("button", {}, "Filter"));
+  const form = h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); setQuery(Object.fromEntries([...fields, outcome].map((field) => [field.name, field.value || null]))); refresh(); } }, fields, outcome, h("button", {}, "Filter"));
   let shown = [];
+  let last = "";
   let next = null;
 
-  const asked = () => Object.fromEntries([...fields, outcome].map((field) => [field.name, field.value]));
+  // What the address says: back and links have it.
+  const asked = () => Object.fromEntries([...fields, outcome].map((field) => [field.name, here().query[field.name] ?? ""]));
   const ask = (before) => get(`v1/audit${query({ ...asked(), limit: SIZE, before })}`);
 
   function row(line) {
@@ -45,7 +48,10 @@ export function auditPage() {
 
   // Whoever has gone back to older lines is not taken away from them.
   async function refresh(isAsked = true) {
-    if (!isAsked && shown.length > SIZE) return;
+    const wanted = JSON.stringify(asked());
+    if (!isAsked && wanted === last && shown.length > SIZE) return;
+    if (wanted !== last) for (const field of [...fields, outcome]) field.value = here().query[field.name] ?? "";
+    last = wanted;
     const found = await ask(null);
     shown = found.items;
     next = found.next;

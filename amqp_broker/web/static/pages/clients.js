@@ -1,6 +1,7 @@
 // Who is there: connections, channels and consumers.
 
-import { isAdministrator, path, remove } from "../api.js";
+import { get, isAdministrator, mayChange, mayClose, path, remove } from "../api.js";
+import { doToMany, lookAtMany } from "../bulk.js";
 import { confirmMany, confirmName } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading } from "../facts.js";
@@ -8,7 +9,7 @@ import { count, json, octets, rate, time } from "../format.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
 import { chosenVhost, listPath } from "../vhosts.js";
-import { doToMany, stateBadge } from "./queues.js";
+import { stateBadge } from "./queues.js";
 
 const CONNECTIONS = [
   { key: "name", title: "Name", isWide: true, render: (row) => link(to.connection(row.name), row.name) },
@@ -25,13 +26,20 @@ const CONNECTIONS = [
   { key: "protocol", isForRoom: true, title: "Protocol", isHidden: true, render: (row) => row.protocol },
 ];
 
+// Others' connections are closed by administrators only.
+async function closeMany(rows) {
+  const seen = await lookAtMany(rows, (row) => get(path`connections/${row.name}?columns=name,user,channels,user_provided_name`));
+  const tell = ({ found, error }) => error ? error : mayClose(found.user) ? `${count(found.channels)} channels end` : "stays: it is somebody else's";
+  const lists = seen.map((each) => [each.row.name, each.found?.user_provided_name ?? "", each.row.user, tell(each)]);
+  const own = seen.filter(({ found }) => found && mayClose(found.user)).map(({ row }) => row);
+  return confirmMany(`Close ${rows.length} connections`, ["Connection", "Client", "User", "What happens"], lists, `${count(own.length)} are closed. Clients that are well written come back at once; what they held goes back to its queues.`, "Close",
+    (advance) => doToMany(own, (row) => remove(path`connections/${row.name}`, { "x-reason": "closed by hand" }), advance));
+}
+
 export function connectionsPage() {
   const list = table({
     name: "connections", path: () => listPath("connections"), columns: CONNECTIONS, href: (row) => to.connection(row.name), empty: "Nobody is connected.",
-    actions: [{
-      title: "Close", isDanger: true, run: (rows) => confirmMany(`Close ${rows.length} connections`, rows.map((row) => row.name), "Clients that are well written come back at once.", "Close",
-        (advance) => doToMany(rows, (row) => remove(path`connections/${row.name}`, { "x-reason": "closed by hand" }), advance)),
-    }],
+    actions: mayChange() ? [{ title: "Close", isDanger: true, run: closeMany }] : [],
   });
   return { node: h("div", {}, heading("Connections"), list), refresh: () => list.refresh() };
 }
@@ -74,7 +82,7 @@ export function consumersPage() {
   const cancel = (row) => confirmName("Cancel a consumer", `The queue ${row.queue.name} gives it nothing more; the client is told.`, row.consumer_tag, "Cancel it",
     () => remove(path`consumers/${row.queue.vhost}/${row.channel_details.connection_name}/${row.channel_details.number}/${row.consumer_tag}`));
   const list = table({
-    name: "consumers", path: () => listPath("consumers"), columns: CONSUMERS, filter: false, id: (row) => `${row.channel_details.name}\0${row.consumer_tag}`,
+    name: "consumers", path: () => listPath("consumers"), columns: CONSUMERS, filter: "Filter by tag, queue, channel or user", id: (row) => `${row.channel_details.name}\0${row.consumer_tag}`,
     href: (row) => to.queue(row.queue), rowActions: isAdministrator() ? [{ title: "Cancel", run: cancel }] : [],
     empty: chosenVhost() ? "No consumers in this virtual host." : "No consumers.",
   });

@@ -1,6 +1,6 @@
 // One connection: who it is, what it moves, its channels, and its end.
 
-import { get, path, remove } from "../api.js";
+import { get, mayClose, path, remove } from "../api.js";
 import { chart } from "../chart.js";
 import { formDialog } from "../dialog.js";
 import { h, link, patch } from "../dom.js";
@@ -21,13 +21,15 @@ export function connectionPage(name) {
     submit: "Close it", note: name, run: ({ reason }) => remove(where, { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") }),
   }).then((done) => done && go(href(["connections"])));
   const channels = table({
-    path: () => `${where}/channels`, columns: CHANNELS.filter((each) => !["vhost", "user"].includes(each.key)), href: (row) => to.channel(row.name), isInAddress: false, filter: false, empty: "No channels are open.",
+    path: () => `${where}/channels`, columns: CHANNELS.filter((each) => !["vhost", "user"].includes(each.key)), href: (row) => to.channel(row.name), filter: false, empty: "No channels are open.",
   });
+  const danger = h("section", { class: "danger-zone", hidden: true }, h("p", {}, h("button", { type: "button", class: "danger", id: "close", onclick: end }, "Close"), " The connection, with a reason."));
   const node = h("div", {}, head, h("section", { class: "charts" }, rates), about, h("h2", {}, "Channels"), channels,
-    h("section", { class: "danger-zone" }, h("p", {}, h("button", { type: "button", class: "danger", id: "close", onclick: end }, "Close"), " The connection, with a reason.")));
+    danger);
 
   async function refresh() {
     const found = await get(where);
+    danger.hidden = !mayClose(found.user);
     recordPoint(where, { recv: found.recv_oct_details?.rate, send: found.send_oct_details?.rate });
     patch(head, crumbs("Connections", "connections"), heading(name, stateBadge(found.state)));
     rates.data = recorded(where, "Octets a second", { recv: "from client", send: "to client" }, octets);

@@ -1,6 +1,6 @@
 // One exchange: rates, bindings both ways, publish, and its end.
 
-import { get, path, remove } from "../api.js";
+import { get, mayChange, path, remove } from "../api.js";
 import { bindingTable } from "../bindings.js";
 import { chart } from "../chart.js";
 import { confirmName } from "../dialog.js";
@@ -21,15 +21,16 @@ export function exchangePage(vhost, given) {
   const rates = chart();
   const about = h("section");
   const from = bindingTable(`${where}/bindings/source`, { vhost, isWith: "source", add: name ? { exchange: name } : null });
-  const toward = name ? bindingTable(`${where}/bindings/destination`, { vhost, isWith: "destination", add: { name, kind: "exchange" } }) : null;
+  const toward = name ? bindingTable(`${where}/bindings/destination`, { vhost, isWith: "destination", add: { name, kind: "exchange" }, prefix: "to." }) : null;
   const bindings = h("div", {}, h("h2", {}, "From here"), from, toward ? [h("h2", {}, "To here"), toward] : null);
   const end = () => confirmName("Delete the exchange", "It is gone with its bindings; publishers to it are refused.", name, "Delete", () => remove(where)).then((done) => done && go(href(["exchanges"])));
   const danger = h("section", { class: "danger-zone" }, name && !name.startsWith("amq.")
     ? h("p", {}, h("button", { type: "button", class: "danger", id: "delete", onclick: end }, "Delete"), " The exchange and its bindings.")
     : h("p", {}, "This exchange belongs to the broker."));
+  const route = routeForm(vhost, name);
   const sections = tabs([
     ["bindings", "Bindings", bindings, () => Promise.all([from.refresh(), toward?.refresh()])], ["overview", "Overview", h("div", {}, h("section", { class: "charts" }, rates), about)],
-    ["publish", "Publish", publishForm(vhost, name)], ["route", "Route test", routeForm(vhost, name)], ["danger", "Danger", danger],
+    ...mayChange() ? [["publish", "Publish", publishForm(vhost, name)], ["route", "Route test", route, () => route.refresh()], ["danger", "Danger", danger]] : [],
   ]);
 
   async function refresh() {

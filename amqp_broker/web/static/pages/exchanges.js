@@ -1,6 +1,6 @@
 // Exchanges: the list, and a new one.
 
-import { path, put } from "../api.js";
+import { mayChange, path, put } from "../api.js";
 import { formDialog } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading } from "../facts.js";
@@ -40,7 +40,7 @@ async function addExchange() {
 export function exchangesPage() {
   const list = table({
     name: "exchanges", path: () => listPath("exchanges"), columns: COLUMNS, href: to.exchange,
-    buttons: [h("button", { type: "button", id: "add", onclick: async () => { if (await addExchange()) list.refresh(); } }, "Add an exchange")],
+    buttons: mayChange() ? [h("button", { type: "button", id: "add", onclick: async () => { if (await addExchange()) list.refresh(); } }, "Add an exchange")] : [],
   });
   return { node: h("div", {}, heading("Exchanges"), list), refresh: () => list.refresh() };
 }

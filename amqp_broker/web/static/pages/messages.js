@@ -1,11 +1,11 @@
 // Where messages are: those that went to no queue, copies of what goes by, and what happens to them.
 
-import { get, isAdministrator, path, post, query, remove } from "../api.js";
+import { get, isAdministrator, mayChange, path, post, query, remove } from "../api.js";
 import { attempt, inlineForm } from "../dialog.js";
-import { h, link, patch } from "../dom.js";
+import { h, lines, link, patch } from "../dom.js";
 import { heading, tabs } from "../facts.js";
 import { count, octets, time } from "../format.js";
-import { lines } from "../quorum.js";
+import { told } from "../moving.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
 import { chosenVhost } from "../vhosts.js";
@@ -92,9 +92,22 @@ function traces() {
   return [h("div", {}, form, list, shown), refresh];
 }
 
+function jobs() {
+  const node = h("section");
+  const end = (job) => attempt(job.state === "running" ? "It ends soon." : "Forgotten.", () => remove(path`v1/jobs/${job.id}`)).then(refresh);
+  async function refresh() {
+    const found = await get("v1/jobs");
+    node.replaceChildren(found.length ? lines(["Begun", "What", "Virtual host", "Queue", "User", "So far", ""], found.map((job) => [time(job.began_at), job.kind, job.vhost,
+      link(to.queue({ vhost: job.vhost, name: job.queue }), job.queue), job.user, told(job), h("button", { type: "button", class: "small", onclick: () => end(job) }, job.state === "running" ? "Cancel" : "Forget")]))
+      : h("p", { class: "message" }, "No messages were moved since these pages are there. Moving begins at a queue, or at several in their list."));
+  }
+  return [node, refresh];
+}
+
 export function messagesPage() {
   const list = unroutable();
   const sections = [["unroutable", "Went nowhere", list, () => list.refresh()]];
+  if (mayChange()) sections.push(["jobs", "Moves", ...jobs()]);
   if (isAdministrator()) sections.push(["tail", "Live", tail()], ["trace", "Trace", ...traces()]);
   const made = tabs(sections);
   return { node: h("div", {}, heading("Messages"), made.node), refresh: made.refresh };

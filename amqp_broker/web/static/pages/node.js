@@ -3,6 +3,7 @@
 import { get, path } from "../api.js";
 import { chart } from "../chart.js";
 import { h, patch } from "../dom.js";
+import { drainPart } from "../drain.js";
 import { crumbs, facts, heading, meter } from "../facts.js";
 import { count, duration, octets } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
@@ -14,10 +15,12 @@ export function nodePage(name) {
   const about = h("section");
   const memory = chart();
   const descriptors = chart();
+  const draining = drainPart(name);
 
   async function refresh() {
     const found = await get(`${where}?memory=true`);
     patch(head, crumbs("Cluster", "cluster"), heading(name, nodeState(found)));
+    if (found.running) await draining.refresh();
     if (!found.running || !found.os_pid) {
       patch(about, h("p", { class: "message" }, found.running ? "Ask that node itself for more: each knows its own machine." : "This node does not run."));
       return;
@@ -33,5 +36,5 @@ export function nodePage(name) {
     classes.length ? [h("h2", {}, "Memory"), facts(classes.map(([key, value]) => [key.replaceAll("_", " "), octets(value)]))] : null,
     h("h2", {}, "Logins"), facts(found.auth_mechanisms?.map((each) => [each.name, each.description]) ?? []));
   }
-  return { node: h("div", {}, head, h("section", { class: "charts" }, memory, descriptors), about), refresh };
+  return { node: h("div", {}, head, h("section", { class: "charts" }, memory, descriptors), about, draining.node), refresh };
 }

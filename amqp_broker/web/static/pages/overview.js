@@ -6,12 +6,14 @@ import { h, link, patch } from "../dom.js";
 import { facts, figures, heading, meter } from "../facts.js";
 import { count, duration, octets, rate, short } from "../format.js";
 import { remember, remembered } from "../preferences.js";
-import { href, to } from "../router.js";
+import { here, href, setQuery, to } from "../router.js";
 
 const RANGES = [[300, 5, "5 minutes"], [900, 5, "15 minutes"], [3600, 10, "1 hour"]];
 const LENGTHS = { messages_ready: "ready", messages_unacknowledged: "unacknowledged", messages: "all" };
 const RATES = { publish: "published", confirm: "confirmed", deliver_get: "delivered", ack: "acknowledged", redeliver: "redelivered", drop_unroutable: "unroutable" };
 const CHURN = [["connection", "Connections"], ["channel", "Channels"], ["queue", "Queues"]];
+
+const chosenRange = () => Number(here().query.range ?? remembered("range", 300));
 
 export function overviewPage() {
   const queued = chart();
@@ -19,14 +21,15 @@ export function overviewPage() {
   const totals = h("section");
   const nodes = h("section");
   const below = h("section", { class: "columns" });
-  const range = h("select", { "aria-label": "time shown", onchange: () => { remember("range", Number(range.value)); refresh(); } },
-    RANGES.map(([seconds, , title]) => h("option", { value: seconds, selected: seconds === remembered("range", 300) }, title)));
+  const range = h("select", { "aria-label": "time shown", onchange: () => { remember("range", Number(range.value)); setQuery({ range: range.value }); refresh(); } },
+    RANGES.map(([seconds, , title]) => h("option", { value: seconds, selected: seconds === chosenRange() }, title)));
   const title = h("span", { class: "quiet" });
   const node = h("div", {}, heading("Overview", title, h("span", { class: "gap" }), range), totals,
     h("section", { class: "charts" }, queued, rates), nodes, below);
 
   async function refresh() {
-    const [age, step] = RANGES.find(([seconds]) => seconds === remembered("range", 300)) ?? RANGES[0];
+    range.value = chosenRange();
+    const [age, step] = RANGES.find(([seconds]) => seconds === chosenRange()) ?? RANGES[0];
     const [whole, members] = await Promise.all([
       get(`overview?lengths_age=${age}&lengths_incr=${step}&msg_rates_age=${age}&msg_rates_incr=${step}`),
       isMonitor() ? get("nodes?page=1&page_size=50") : { items: [] },

@@ -1,6 +1,6 @@
 // One queue: what it holds and does, its messages, consumers and bindings, how it is configured, and its end.
 
-import { get, path, remove } from "../api.js";
+import { get, mayChange, path, remove } from "../api.js";
 import { bindingTable } from "../bindings.js";
 import { chart } from "../chart.js";
 import { attempt, confirmName } from "../dialog.js";
@@ -9,7 +9,8 @@ import { crumbs, facts, figures, heading, tabs } from "../facts.js";
 import { count, duration, json, octets, rate, short, time } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { publishForm, getForm } from "../messages.js";
-import { moveForm, peekForm } from "../peek.js";
+import { moveForm } from "../moving.js";
+import { peekForm } from "../peek.js";
 import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
 import { stateBadge } from "./queues.js";
@@ -23,14 +24,15 @@ export function queuePage(vhost, name) {
   const parts = { figures: h("section"), queued: chart(), rates: chart(), facts: h("section"), consumers: h("section"), configuration: h("section"), danger: h("section") };
   const bindings = bindingTable(`${where}/bindings`, { vhost, isWith: "destination", add: { name, kind: "queue" } });
   const overview = h("div", {}, parts.figures, h("section", { class: "charts" }, parts.queued, parts.rates), parts.facts);
-  const messages = h("div", { class: "columns" }, peekForm(vhost, name), moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
+  const peek = peekForm(vhost, name);
+  const messages = h("div", { class: "columns" }, peek, moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
   const danger = dangerPart(where, name);
   const quorum = quorumPart(vhost, name);
   let isQuorum = false;
   const group = h("div", {}, h("p", { class: "message" }, "A queue of this type is on one node only."));
   const sections = tabs([
-    ["overview", "Overview", overview], ["messages", "Messages", messages], ["consumers", "Consumers", parts.consumers],
-    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null], ["danger", "Danger", danger.node],
+    ["overview", "Overview", overview], ...mayChange() ? [["messages", "Messages", messages, () => peek.refresh()]] : [], ["consumers", "Consumers", parts.consumers],
+    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null], ...mayChange() ? [["danger", "Danger", danger.node]] : [],
   ]);
 
   async function refresh() {

@@ -1,17 +1,18 @@
 // Queues: the list, what is done to many of them, and a new one.
 
-import { path, put, remove } from "../api.js";
-import { attempt, confirmMany, formDialog, note } from "../dialog.js";
+import { get, mayChange, path, put, remove } from "../api.js";
+import { doToMany, lookAtMany } from "../bulk.js";
+import { attempt, confirmMany, formDialog } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading } from "../facts.js";
 import { count, octets, rate, json } from "../format.js";
+import { moveMany } from "../moving.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
 import { listPath, vhostField } from "../vhosts.js";
 
 const ARGUMENTS = ["x-max-length=1000", "x-max-length-bytes=1048576", "x-overflow=\"reject-publish\"", "x-message-ttl=60000", "x-expires=1800000",
   "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-priority=10", "x-single-active-consumer=true", "x-delivery-limit=20"];
-const AT_ONCE = 4;
 
 const stat = (row, name) => row.message_stats?.[`${name}_details`]?.rate ?? 0;
 const number = (key, title, read, isHidden = false, sort = key) => ({ key, title, isNumber: true, isHidden, sort, render: read });
@@ -44,34 +45,24 @@ const COLUMNS = [
   { key: "node", isForRoom: true, title: "Node", isHidden: true, render: (row) => row.node },
 ];
 
-// Does the same to many, a few at a time; what fails is told at the end and the rest is done.
-export async function doToMany(rows, run, advance) {
-  const failures = [];
-  const left = [...rows];
-  const work = async () => {
-    for (let row = left.pop(); row; row = left.pop()) {
-      try {
-        await run(row);
-      } catch (error) {
-        failures.push(`${row.name}: ${error.message}`);
-      }
-      advance();
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
-  if (failures.length) note(`${failures.length} of ${rows.length} failed. ${failures.slice(0, 3).join("; ")}`, "problem");
-  return true;
-}
-
-function many(title, text, run) {
+// Purge and Delete: what is in each now, and what becomes of it.
+function many(title, tell, act) {
   return {
     title, isDanger: true,
-    run: (rows) => confirmMany(`${title} ${rows.length} queues`, rows.map((row) => row.name), text(rows), title, (advance) => doToMany(rows, run, advance)),
+    run: async (rows) => {
+      const seen = await lookAtMany(rows, (row) => get(path`queues/${row.vhost}/${row.name}?columns=messages_ready,messages_unacknowledged,consumers`));
+      const sum = (name) => count(seen.reduce((all, { found }) => all + (found?.[name] ?? 0), 0));
+      const lists = seen.map(({ row, found, error }) => found ? [row.name, count(found.messages_ready), count(found.messages_unacknowledged), count(found.consumers)] : [row.name, error, "", ""]);
+      return confirmMany(`${title} ${rows.length} queues`, ["Queue", "Ready", "Unacked", "Consumers"], lists, tell(sum), title, (advance) => doToMany(rows, act, advance));
+    },
   };
 }
 
-const total = (rows) => count(rows.reduce((sum, row) => sum + (row.messages ?? 0), 0));
-const consumers = (rows) => count(rows.reduce((sum, row) => sum + (row.consumers ?? 0), 0));
+const ACTIONS = [
+  { title: "Move messages", run: moveMany },
+  many("Purge", (sum) => `${sum("messages_ready")} messages are thrown away; ${sum("messages_unacknowledged")} that consumers hold stay.`, (row) => remove(path`queues/${row.vhost}/${row.name}/contents`)),
+  many("Delete", (sum) => `The queues are gone with ${sum("messages_ready")} messages that are ready and ${sum("messages_unacknowledged")} that are held; ${sum("consumers")} consumers are cancelled.`, (row) => remove(path`queues/${row.vhost}/${row.name}`)),
+];
 
 async function addQueue() {
   const fields = [
@@ -93,11 +84,8 @@ async function addQueue() {
 export function queuesPage() {
   const list = table({
     name: "queues", path: () => listPath("queues"), columns: COLUMNS, href: to.queue, empty: "No queues yet. Clients declare them, or you do.",
-    actions: [
-      many("Purge", (rows) => `${total(rows)} messages are thrown away; those that consumers hold stay.`, (row) => remove(path`queues/${row.vhost}/${row.name}/contents`)),
-      many("Delete", (rows) => `The queues are gone with ${total(rows)} messages; ${consumers(rows)} consumers are cancelled.`, (row) => remove(path`queues/${row.vhost}/${row.name}`)),
-    ],
-    buttons: [h("button", { type: "button", id: "add", onclick: async () => { if (await addQueue()) await attempt("Declared.", () => list.refresh()); } }, "Add a queue")],
+    actions: mayChange() ? ACTIONS : [],
+    buttons: mayChange() ? [h("button", { type: "button", id: "add", onclick: async () => { if (await addQueue()) await attempt("Declared.", () => list.refresh()); } }, "Add a queue")] : [],
   });
   return { node: h("div", {}, heading("Queues"), list), refresh: () => list.refresh() };
 }

@@ -20,7 +20,7 @@ export function permissionTable(where, vhostOf, userOf) {
   });
   const end = (row) => confirmName("Take a permission away", `${row.user} may not enter ${row.vhost} any more.`, vhostOf ? row.user : row.vhost, "Take away", () => remove(path`permissions/${row.vhost}/${row.user}`));
   const list = table({
-    path: () => where, isInAddress: false, filter: false, id: (row) => JSON.stringify([row.vhost, row.user]), empty: "No permissions.",
+    path: () => where, filter: "Filter by user or virtual host", id: (row) => JSON.stringify([row.vhost, row.user]), empty: "No permissions.",
     columns: [vhostOf ? { key: "user", title: "User", render: (row) => link(to.user(row.user), row.user) } : { key: "vhost", title: "Virtual host", render: (row) => link(to.vhost(row.vhost), row.vhost) }, regex("configure"), regex("write"), regex("read")],
     rowActions: [{ title: "Edit", run: edit }, { title: "Take away", run: end }],
     buttons: [h("button", { type: "button", onclick: async () => { if (await edit(null)) list.refresh(); } }, "Give a permission")],
@@ -33,7 +33,7 @@ function topicTable(user) {
     run: ({ vhost, ...body }) => put(path`topic-permissions/${row?.vhost ?? vhost}/${user}`, { exchange: row?.exchange, ...body }),
   });
   const list = table({
-    path: () => path`users/${user}/topic-permissions`, isInAddress: false, filter: false, id: (row) => JSON.stringify([row.vhost, row.exchange]), empty: "No topic permissions: routing keys are not looked at.",
+    path: () => path`users/${user}/topic-permissions`, prefix: "topics.", filter: "Filter by exchange or virtual host", id: (row) => JSON.stringify([row.vhost, row.exchange]), empty: "No topic permissions: routing keys are not looked at.",
     columns: [{ key: "vhost", title: "Virtual host", render: (row) => row.vhost }, { key: "exchange", title: "Exchange", render: (row) => row.exchange }, regex("write"), regex("read")],
     rowActions: [{ title: "Edit", run: edit }, { title: "Take away", run: (row) => confirmName("Take a topic permission away", "Routing keys are not looked at any more.", row.exchange, "Take away", () => remove(path`topic-permissions/${row.vhost}/${user}/${row.exchange}`)) }],
     buttons: [h("button", { type: "button", onclick: async () => { if (await edit(null)) list.refresh(); } }, "Add a topic permission")],

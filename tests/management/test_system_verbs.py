@@ -18,16 +18,6 @@ from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
 
-@pytest.fixture
-def driver() -> NodeDriver:
-    return NodeDriver()
-
-
-@pytest.fixture
-def service(driver: NodeDriver) -> SystemService:
-    return SystemService(driver)
-
-
 def user(driver: NodeDriver, name: str) -> User:
     found = driver.node.broker.metadata.user(name)
     assert found is not None
@@ -114,6 +104,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "queue.list": {"vhost": "/"},
     "vhost.create": {"name": "v", "description": "d", "permissions_for": USER},
     "vhost.delete": {"name": "v"},
+    "vhost.protect": {"name": "/", "protected": False},
     "vhost.limits": {"vhost": "/", "limits": {"max-queues": 100}},
     "user.put": {"name": "u", "password": "", "tags": ["x"]},
     "user.delete": {"name": "u"},

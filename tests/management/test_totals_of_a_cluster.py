@@ -1,0 +1,84 @@
+"""What nodes of a cluster count never falls, whoever leads, and whatever is deleted and made again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from amqp_broker.management.totals import COUNTERS, FRESH_MS
+from amqp_broker.protocol import methods
+from tests.management.test_objects_of_a_cluster import ClusterDesk
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import Client, consume, declare
+
+NODES = ("n1", "n2", "n3")
+#: Of one queue, as the node that is asked counts them.
+OF_A_QUEUE = ("publish", "deliver", "redeliver", "ack")
+
+
+class Watched:
+    """The counters of all nodes, which are compared each time that they are read."""
+
+    def __init__(self, desk: ClusterDesk) -> None:
+        self._desk = desk
+        self._before: dict[tuple[str, str], int] = {}
+
+    def look(self, *, has_queue: bool = True) -> dict[str, dict[str, Any]]:
+        self._desk.cluster.run(2 * FRESH_MS)
+        seen = {}
+        for node in NODES:
+            totals = seen[node] = self._desk.ask(node, "totals")
+            counted = {name: totals[name] for name in COUNTERS}
+            if has_queue:
+                row = self._desk.ask(node, "object", kind="queues", vhost="/", name="q")["object"]
+                counted |= {f"q {name}": row[name] for name in OF_A_QUEUE}
+            for name, value in counted.items():
+                assert value >= self._before.get((node, name), 0), (node, name)
+                self._before[node, name] = value
+        return seen
+
+    def forget_queue(self) -> None:
+        """One that is made again begins anew; what was counted of the one before stays in the totals."""
+        self._before = {key: value for key, value in self._before.items() if not key[1].startswith("q ")}
+
+
+def load(cluster: NodeCluster, client: Client, tag: str) -> None:
+    client.send(1, consume("q", tag))
+    for number in range(5):
+        client.publish(1, "q", b"%d" % number)
+    cluster.run(500)
+    heard = [event for event in client.take() if event.method.name == "basic.deliver"]
+    assert len(heard) == 5
+    client.send(1, methods.BasicAck(heard[-1].method.delivery_tag, True), methods.BasicCancel(tag, False))
+    cluster.run(500)
+
+
+def test_no_counter_falls_when_others_lead_and_queues_come_again() -> None:
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    desk = ClusterDesk(cluster)
+    watched = Watched(desk)
+    clients = {name: driver.client(1) for name, driver in cluster.nodes.items()}
+    clients["n1"].send(1, declare("q", x_queue_type="quorum"))
+    cluster.run(500)
+    for name, client in clients.items():
+        load(cluster, client, f"first {name}")
+    before = watched.look()
+    assert [before[node]["ack"] for node in NODES] == [5, 5, 5]
+    for target in NODES:
+        desk.desks["n1"].send("cluster.transfer", json.dumps({"vhost": "/", "queue": "q", "node": target}).encode())
+        cluster.run(3000)
+        desk.desks["n1"].answers()
+        assert desk.ask("n1", "quorum.view", vhost="/", name="q")["leader"] == target
+        watched.look()
+        load(cluster, clients["n2"], f"led by {target}")
+        watched.look()
+    clients["n3"].send(1, methods.QueueDelete(0, "q", False, False, False))
+    cluster.run(500)
+    watched.look(has_queue=False)
+    clients["n3"].send(1, declare("q", x_queue_type="quorum"))
+    cluster.run(500)
+    watched.forget_queue()
+    load(cluster, clients["n3"], "again")
+    after = watched.look()
+    assert sum(after[node]["ack"] for node in NODES) == 35
