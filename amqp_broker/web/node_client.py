@@ -58,7 +58,7 @@ class NodeClient:
             return answer
 
     def greet(self, deadline_s: float) -> None:
-        """Whether it lives: on a connection of its own, so that what others ask for is no reason why it does not. Raises
+        """Whether it lives: on a connection of its own, as what others ask for is no reason why it would not. Raises
         NodeGone."""
         try:
             with SystemClient(self.url, timeout=deadline_s) as client:

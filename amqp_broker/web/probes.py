@@ -1,8 +1,8 @@
 """Probes for whoever runs the broker: no login, no work.
 
-`/livez`: this process answers. `/livez/node`: the node takes a connection and answers, whether or not it serves clients.
-`/readyz`: it serves clients. `/startupz`: it has done so once. An alarm is nobody's reason to restart a broker, so none of
-them looks at alarms.
+`/livez`: this process answers. `/livez/node`: the node takes a connection and answers, whether or not it serves
+clients. `/readyz`: it serves clients. `/startupz`: it has done so once. An alarm is nobody's reason to restart a
+broker, so none of them looks at alarms.
 """
 
 from __future__ import annotations

@@ -73,7 +73,10 @@ def add_command(
 @vhost.command("change")
 @click.argument("name")
 @_add_description
-@click.option("--tracing/--no-tracing", default=None, help="RabbitMQ's flag: kept and exported. Nothing is published here: see tail, trace.")
+@click.option(
+    "--tracing/--no-tracing", default=None,
+    help="RabbitMQ's flag: kept and exported. Nothing is published here: see tail, trace.",
+)  # fmt: skip
 @add_url_options
 def change_command(
     name: str,
