@@ -338,6 +338,10 @@ def test_dead_letters(connection: Connection, stream: str, named: Named) -> None
     for queue, more in (
         (named("classic"), {}),
         (named("quorum"), {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-most-once"}),
+        (
+            named("careful"),
+            {"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"},
+        ),
     ):
         channel.declare(queue, durable=True, arguments={**arguments, **more})
         connection.fill(queue, b"dead")
@@ -346,7 +350,7 @@ def test_dead_letters(connection: Connection, stream: str, named: Named) -> None
         channel.send("basic.reject", delivery_tag=message.delivery_tag, requeue=False)
     follower = reader(connection)
     consume(follower, stream)
-    for _ in range(2):
+    for _ in range(3):
         letter = follower.expect_delivery()
         assert letter.body == b"dead"
         assert letter.headers["x-death"][0]["reason"] == "rejected"

@@ -53,6 +53,18 @@ def test_what_is_staged_appears_when_it_is_committed(service: LeaseService) -> N
     ]
 
 
+def test_a_transaction_may_go_to_a_stream(service: LeaseService) -> None:
+    service.declare("log", x_queue_type="stream")
+    stage(service, "log", [b"a", b"b"])
+    assert service.ask("txn.commit", app="log", epoch=0, attempts={"0": 1}).fields["published"] == 2
+    stage(service, "log", [b"c"], epoch=1)
+    assert service.ask("txn.commit", app="log", epoch=1, attempts={"0": 1}).fields["published"] == 1
+    with service.connection.channel() as channel:
+        consumer = channel.consume("log", prefetch_count=10, arguments={"x-stream-offset": "first"})
+        found = [consumer.next(20) for _ in range(3)]
+        assert [each.body for each in found if each is not None] == [b"a", b"b", b"c"]
+
+
 def test_an_epoch_is_committed_once(service: LeaseService) -> None:
     service.declare("once")
     stage(service, "once", [b"a"], epoch=7)

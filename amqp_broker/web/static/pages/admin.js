@@ -10,7 +10,7 @@ import { table } from "../table.js";
 import { listPath, vhostField } from "../vhosts.js";
 
 export const TAGS = ["", "viewer", "management", "policymaker", "monitoring", "administrator"];
-const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "exchanges"];
+const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
 const POLICY_KEYS = ["max-length=1000", "max-length-bytes=1048576", "message-ttl=60000", "expires=1800000", "overflow=\"reject-publish\"", "dead-letter-exchange", "dead-letter-routing-key", "delivery-limit=20", "alternate-exchange"];
 
 function adder(title, list, run) {
@@ -36,7 +36,7 @@ function vhosts() {
     columns: [{ key: "name", title: "Name", isWide: true, render: (row) => link(to.vhost(row.name), row.name) }, { key: "description", title: "Description", render: (row) => row.description },
       number("queues", "Queues"), number("connections", "Connections"), number("messages", "Messages"), { key: "default_queue_type", title: "Queue type", render: (row) => row.default_queue_type }],
     buttons: isAdministrator() ? [adder("Add a virtual host", () => list, () => formDialog("Add a virtual host", [{ name: "name", label: "Name", required: true }, { name: "description", label: "Description" },
-      { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum"] }], { submit: "Add", run: ({ name, ...body }) => put(path`vhosts/${name}`, body) }))] : [],
+      { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum", "stream"] }], { submit: "Add", run: ({ name, ...body }) => put(path`vhosts/${name}`, body) }))] : [],
   });
   return list;
 }

@@ -76,7 +76,7 @@ const consumers = (rows) => count(rows.reduce((sum, row) => sum + (row.consumers
 async function addQueue() {
   const fields = [
     await vhostField(), { name: "name", label: "Name", required: true },
-    { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], "classic", "quorum"] },
+    { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], "classic", "quorum", "stream"] },
     { name: "durable", label: "durable: there after a restart", type: "checkbox", value: true },
     { name: "auto_delete", label: "auto-delete: gone with its last consumer", type: "checkbox" },
     { name: "arguments", label: "Arguments (JSON)", type: "json", keys: ARGUMENTS },

@@ -14,7 +14,7 @@ export function vhostPage(name) {
   const permissions = isAdministrator() ? permissionTable(`${where}/permissions`, name, null) : null;
   let vhost = {};
   const change = () => formDialog("Change the virtual host", [{ name: "description", label: "Description", value: vhost.description },
-    { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum"], value: vhost.default_queue_type }], { run: (values) => put(where, values) }).then((done) => done && refresh());
+    { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum", "stream"], value: vhost.default_queue_type }], { run: (values) => put(where, values) }).then((done) => done && refresh());
   const end = () => confirmName("Delete the virtual host", `${count(vhost.queues)} queues with ${count(vhost.messages)} messages are gone, ${count(vhost.connections)} connections are closed.`, name, "Delete", () => remove(where))
     .then((done) => done && go(href(["admin"], { tab: "vhosts" })));
   const node = h("div", {}, h("p", { class: "crumbs" }, link(href(["admin"], { tab: "vhosts" }), "Virtual hosts")), head,
