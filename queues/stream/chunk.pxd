@@ -9,13 +9,12 @@ cdef Py_ssize_t _LEAST_RECORD
 @cython.final
 cdef class ChunkBuilder:
     cdef readonly Py_ssize_t records
-    cdef readonly Py_ssize_t octets
     cdef Py_ssize_t _filter_bytes
     cdef Buffer _buffer
     cdef list _runs
     cdef dict _values
 
-    cpdef int add(self, Message message, unsigned int key_hash, unsigned int filter_hash, int flags=*) except -1
+    cpdef Py_ssize_t add(self, Message message, unsigned int key_hash, unsigned int filter_hash, int flags=*) except -1
     cpdef int produced(self, bytes producer, object sequence) except -1
     cpdef bytes seal(self)
 

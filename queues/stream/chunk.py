@@ -50,24 +50,23 @@ class Run(NamedTuple):
 
 
 class ChunkBuilder:
-    """Takes the messages of a turn. filter_bytes: of the Bloom filter, which is there if a message has a value.
-    octets: of the records so far."""
+    """Takes the messages of a turn. filter_bytes: of the Bloom filter, which is there if a message has a value."""
 
     def __init__(self, filter_bytes: int) -> None:
         self.records = 0
-        self.octets = 0
         self._filter_bytes = filter_bytes
         self._buffer = Buffer(4096)
         self._runs: list[Run] = []
         self._values: dict[int, None] = {}
 
-    def add(self, message: Message, key_hash: int, filter_hash: int, flags: int = 0) -> None:
-        """One more message. Raises ValueError for one whose properties are cut; nothing was added then."""
+    def add(self, message: Message, key_hash: int, filter_hash: int, flags: int = 0) -> int:
+        """One more message. Returns the octets of the records so far. Raises ValueError for one whose properties are
+        cut; nothing was added then."""
         put_record(self._buffer, message, self.records, key_hash, filter_hash, flags)
         self.records += 1
-        self.octets = self._buffer.length
         if filter_hash:
             self._values[filter_hash] = None
+        return self._buffer.length
 
     def produced(self, producer: bytes, sequence: int) -> None:
         """The message that was added last has this producer and number."""
@@ -84,7 +83,7 @@ class ChunkBuilder:
         """The chunk; the builder is empty afterwards."""
         found = Bloom.of(self._values, self._filter_bytes).octets if self._values else b""
         octets = encode_chunk(found, self._runs, self.records, self._buffer.take())
-        self.records = self.octets = 0
+        self.records = 0
         self._runs = []
         self._values = {}
         return octets

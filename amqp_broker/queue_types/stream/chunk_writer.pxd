@@ -22,7 +22,7 @@ cdef class ChunkWriter(WriteGroup):
     cdef ChunkBuilder _builder
     cdef list _receipts
 
-    @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, waiter=Receipt)
+    @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, octets=Py_ssize_t, waiting=Receipt)
     cpdef int publish(self, Message message, list queues, object receipt, bint is_again, long long now) except -1
-    cdef void _add_with_headers(self, Message message) except *
+    cdef Py_ssize_t _add_with_headers(self, Message message) except -1
     cpdef void seal(self) except *

@@ -84,9 +84,9 @@ class ChunkWriter(WriteGroup):
         content = message.content
         has_headers = content[_FLAGS_AT] & _HAS_HEADERS
         if has_headers and content.find(_STREAM_KEY, _FLAGS_AT, message.header_end) >= 0:
-            self._add_with_headers(message)
+            octets = self._add_with_headers(message)
         else:
-            builder.add(message, 0, 0)
+            octets = builder.add(message, 0, 0)
         if is_again:
             if isinstance(receipt, LetterReceipt):
                 builder.produced(receipt.sender, receipt.number)
@@ -95,18 +95,18 @@ class ChunkWriter(WriteGroup):
             if marked.producer:
                 builder.produced(marked.producer, marked.producer_sequence)
         if receipt is not None:
-            waiter = receipt
-            waiter.expect()
-            self._receipts.append(waiter)
-        if builder.octets >= _CHUNK_BYTES:
+            waiting: Receipt = receipt
+            waiting.expect()
+            self._receipts.append(waiting)
+        if octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
 
-    def _add_with_headers(self, message: Message) -> None:
+    def _add_with_headers(self, message: Message) -> int:
         """A message with headers that a stream looks at: a value to filter by, and an offset that is not its own."""
         value = value_of(message)
         message = without_header(message, MessageFacts(message), OFFSET_HEADER)
-        self._builder.add(message, 0, value_hash(value) if value is not None else 0)
+        return self._builder.add(message, 0, value_hash(value) if value is not None else 0)
 
     def seal(self) -> None:
         """The chunk is whole: it goes to the log."""
