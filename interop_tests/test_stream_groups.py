@@ -24,11 +24,28 @@ def cluster() -> Iterator[RunningCluster]:
         yield made
 
 
+class Seen:
+    """What all readers have got: by offset, for each time that it came, whether it was marked as redelivered."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, list[bool]] = {}
+        self._changed = asyncio.Event()
+
+    def add(self, offset: int, is_redelivered: bool) -> None:
+        self.marks.setdefault(offset, []).append(is_redelivered)
+        self._changed.set()
+
+    async def reaches(self, count: int) -> None:
+        """Wait until so many have come."""
+        while len(self.marks) < count:
+            self._changed.clear()
+            await asyncio.wait_for(self._changed.wait(), PATIENCE_S)
+
+
 class Reader:
     """A member of the group `jobs` at one node."""
 
-    def __init__(self, url: str, seen: dict[int, list[bool]], name: str) -> None:
-        self.name = name
+    def __init__(self, url: str, seen: Seen) -> None:
         self.heard = 0
         self._url = url
         self._seen = seen
@@ -46,7 +63,7 @@ class Reader:
         assert isinstance(offset, int)
         assert message.body == b"%d" % offset
         self.heard += 1
-        self._seen.setdefault(offset, []).append(bool(message.redelivered))
+        self._seen.add(offset, bool(message.redelivered))
         await message.ack()
 
     async def stop(self) -> None:
@@ -60,35 +77,27 @@ async def _publish(url: str, first: int, behind: int) -> None:
             await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), "log", timeout=PATIENCE_S)
 
 
-async def _until(what: str, is_so: Any) -> None:
-    for _ in range(PATIENCE_S * 50):
-        if is_so():
-            return
-        await asyncio.sleep(0.02)
-    pytest.fail(f"{what}: not within {PATIENCE_S} s")
-
-
 async def test_readers_on_three_nodes_take_over_from_each_other(cluster: RunningCluster) -> None:
     async with await aio_pika.connect(cluster.urls[0], timeout=PATIENCE_S) as connection:
         await (await connection.channel()).declare_queue("log", durable=True, arguments=STREAM)
-    seen: dict[int, list[bool]] = {}
-    readers = [Reader(url, seen, f"reader {number}") for number, url in enumerate(cluster.urls)]
+    seen = Seen()
+    readers = [Reader(url, seen) for url in cluster.urls]
     for reader in readers:
         await reader.start()
     await _publish(cluster.urls[1], 0, MESSAGES)
-    await _until("all is read", lambda: len(seen) == MESSAGES)
+    await seen.reaches(MESSAGES)
     assert [reader.heard for reader in readers] == [MESSAGES, 0, 0], "one reads"
 
     await readers[0].stop()
     await _publish(cluster.urls[1], MESSAGES, 2 * MESSAGES)
-    await _until("all is read by the second", lambda: len(seen) == 2 * MESSAGES)
+    await seen.reaches(2 * MESSAGES)
     assert [reader.heard for reader in readers] == [MESSAGES, MESSAGES, 0], "nothing comes again after a clean end"
 
     cluster.node("n2").kill()
     publisher = asyncio.create_task(_publish(cluster.urls[2], 2 * MESSAGES, 3 * MESSAGES))
-    await _until("all is read by the third", lambda: len(seen) == 3 * MESSAGES)
+    await seen.reaches(3 * MESSAGES)
     await publisher
-    assert sorted(seen) == list(range(3 * MESSAGES))
-    again = [offset for offset, marks in seen.items() if len(marks) > 1]
-    assert all(seen[offset][-1] for offset in again), "what comes again is marked"
+    assert sorted(seen.marks) == list(range(3 * MESSAGES))
+    again = [offset for offset, marks in seen.marks.items() if len(marks) > 1]
+    assert all(seen.marks[offset][-1] for offset in again), "what comes again is marked"
     await readers[2].stop()

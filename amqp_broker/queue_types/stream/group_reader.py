@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.offsets import Start
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
+    from amqp_broker.turn.clock import TurnClock
     from queues.queue import Done
     from queues.quorum.commands import Command
     from queues.stream.log import Stored
@@ -56,11 +57,16 @@ class GroupSettings:
     """What a node's groups go by. store_after: of so many settled messages the position is stored at once, of fewer
     after store_ms. handover_ms: for so long somebody who was cancelled may settle what it holds."""
 
-    def __init__(self, timers: Timers, store_after: int, store_ms: int, handover_ms: int) -> None:
-        self.timers = timers
+    def __init__(self, timers: Timers, clock: TurnClock, store_after: int, store_ms: int, handover_ms: int) -> None:
+        self.clock = clock
         self.store_after = store_after
         self.store_ms = store_ms
         self.handover_ms = handover_ms
+        self._timers = timers
+
+    def after(self, milliseconds: int, then: Callable[[], None]) -> Timer:
+        """Call `then` when so much time has passed."""
+        return self._timers.at(self.clock.now + milliseconds, lambda now: then())
 
 
 class GroupDelivery(Delivery):
@@ -90,6 +96,7 @@ class GroupReader(StreamReader):
         self._group = queue.group
         self._member = Member(queue.group.stream.origin, self.number)
         self._settings = settings
+        self._clock = settings.clock
         self._held: deque[int] = deque()
         self._settled: set[int] = set()
         self._again: deque[int] = deque()
@@ -121,7 +128,7 @@ class GroupReader(StreamReader):
             if stream is None or self._has_left:
                 joined(Refusal.NO_QUEUE)
             else:
-                position = min(self.start(stream, self._group.clock.now), stream.next)
+                position = min(self.start(stream, self._clock.now), stream.next)
                 self._submit(JoinGroup(self.queue.queue_id, self.name, self.number, position), joined)
 
         self._submit(Trim(self.queue.queue_id, 0), is_current)
@@ -187,8 +194,8 @@ class GroupReader(StreamReader):
         if gives_back or not self._out:
             self.leave()
         elif self._leaving is None:
-            until = self._group.clock.now + self._settings.handover_ms
-            self._leaving = self._settings.timers.at(until, lambda now: self.leave())
+            settings = self._settings
+            self._leaving = settings.after(settings.handover_ms, self.leave)
 
     # -- delivering ----------------------------------------------------------------------------------------------------
 
@@ -321,17 +328,16 @@ class GroupReader(StreamReader):
             self.leave()
 
     def _settle(self, offset: int) -> None:
-        held, settled = self._held, self._settled
+        held, settled, settings = self._held, self._settled, self._settings
         self._returns.pop(offset, None)
         settled.add(offset)
         while held and held[0] in settled:
             settled.discard(held.popleft())
         self._unstored += 1
-        if self._unstored >= self._settings.store_after:
+        if self._unstored >= settings.store_after:
             self._store()
         elif self._storing is None or not self._storing.is_set:
-            when = self._group.clock.now + self._settings.store_ms
-            self._storing = self._settings.timers.at(when, lambda now: self._store())
+            self._storing = settings.after(settings.store_ms, self._store)
 
     @property
     def position(self) -> int:

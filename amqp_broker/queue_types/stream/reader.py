@@ -92,7 +92,7 @@ class StreamReader:
         consumer = self.consumer
         stream = self.queue.stream()
         if stream is None:  # nobody has published anything, or this node does not know of it yet
-            if self.offset == _UNPLACED and not self._start(self._queue.empty_stream(), now):
+            if self.offset == _UNPLACED and not self.start(self.queue.empty_stream(), now):
                 self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
             return room

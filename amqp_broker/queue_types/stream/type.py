@@ -18,6 +18,7 @@ from queues.quorum.arguments import leads_locally
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.turn.clock import TurnClock
     from queues.queue import Queue
     from queues.stream.settings import StreamSettings
 
@@ -78,14 +79,15 @@ class StreamType(QueueType):
             return parse_stream_arguments(declaration.arguments, *policies)
 
         group = self._host.group_of(queue_id)
-        queue = StreamQueue(declaration, queue_id, group, settings, self._groups())
+        queue = StreamQueue(declaration, queue_id, group, settings, self._groups(group.clock))
         group.add_queue(queue)
         return queue
 
-    def _groups(self) -> GroupSettings:
-        config = self._host.config
+    def _groups(self, clock: TurnClock) -> GroupSettings:
+        host = self._host
+        config = host.config
         return GroupSettings(
-            self._host.timers, config.stream_position_messages, config.stream_position_ms, config.stream_handover_ms
+            host.timers, clock, config.stream_position_messages, config.stream_position_ms, config.stream_handover_ms
         )
 
     def policies_changed(self, queue: Queue, now: int) -> None:
