@@ -32,6 +32,7 @@ from queues.message import Delivery, Message
 from queues.queue import Done, Fetched, Held, Queue, Tallied
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
+from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
     from queues.consumer import Consumer
-    from queues.stream.stream import Stream
 
 log = logging.getLogger("amqp_broker")
 
@@ -107,6 +107,10 @@ class StreamQueue(Queue):
     def stream(self) -> Stream | None:
         """What its log has made of it, as far as this node has applied it. Not to be kept: an install replaces it."""
         return self._machine.stream(self.queue_id)
+
+    def empty_stream(self) -> Stream:
+        """What it is where nobody has used it yet."""
+        return Stream(self.queue_id, self.wanted, self.group.pager)
 
     # -- counts --------------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,8 @@ class StreamReader:
         consumer = self._consumer
         stream = self._queue.stream()
         if stream is None:  # nobody has published anything, or this node does not know of it yet
+            if self.offset == _UNPLACED and not self._start(self._queue.empty_stream(), now):
+                self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
             return room
         if self.offset == _UNPLACED and not self._begin(stream, now):

@@ -137,6 +137,17 @@ def test_what_is_published_while_nothing_waits_comes_in_the_same_turn(driver: No
     assert not driver.node.broker.background.jobs
 
 
+@pytest.mark.parametrize("offset", ["next", "last", "first", -1, 0, "1h"], ids=str)
+def test_who_comes_before_the_log_knows_of_the_stream_misses_nothing(driver: NodeDriver, offset: object) -> None:
+    """What it is told of first is what is published from now on."""
+    client = driver.client(1)
+    client.send(1, declare(), qos(10), consume(x_stream_offset=offset))
+    for number in range(3):
+        client.publish(1, "s", b"%d" % number)
+    driver.settle()
+    assert delivered(client) == [(0, b"0"), (1, b"1"), (2, b"2")]
+
+
 def test_the_publishes_of_a_turn_are_one_chunk(driver: NodeDriver) -> None:
     """Of all clients of the node; their confirms come together."""
     a_stream(driver)
