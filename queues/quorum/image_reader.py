@@ -77,6 +77,13 @@ class ImageReader:
             raise Malformed(f"an image of {self._count} records is cut: its end is missing")
         return self.state
 
+    def ids(self) -> list[int]:
+        """Of the queues and streams that it has come to, of which there may be files."""
+        found = self.state.ids()
+        if self._queue is not None:
+            found.append(self._queue.queue_id)
+        return found
+
     def discard(self) -> None:
         """Give everything back."""
         if self._queue is not None:
@@ -150,6 +157,7 @@ class _QueueReader:
         self._leases: list[QuorumLease] = []
         queue_id, next_sequence, last_used, next_letter = reader.u64(), reader.u64(), reader.u64(), reader.u64()
         levels, may_expire, is_single_active = reader.u16(), bool(reader.flags(1)), bool(reader.flags(1))
+        self.queue_id = queue_id
         self.queue = queue = QuorumQueue(queue_id, get_settings(reader), pager, sink)
         _set_levels(queue, levels, pager)
         queue.next_sequence = next_sequence

@@ -108,7 +108,7 @@ class QueueGroupMachine:
         install, self._install = self._install, None
         if install is not None:
             known = self._execution.state
-            self._execution.dropped += [each for each in install.state.ids() if each not in known]
+            self._execution.dropped += [each for each in install.ids() if each not in known]
             install.discard()
 
     def take_concerned(self) -> Container[str] | None:
@@ -201,7 +201,8 @@ class QueueGroupMachine:
 
     def has_files(self, queue_id: int) -> bool:
         """Whether the pages of a queue may still be needed."""
-        return queue_id in self._execution.state or queue_id in self._execution.dropped
+        execution = self._execution
+        return queue_id in execution.state or queue_id in execution.dropped or queue_id in self._installing()
 
     def has_letter(self, queue_id: int, letter: int) -> bool:
         """Whether a dead letter that the leader was told of is not known to be dispatched."""
@@ -210,7 +211,11 @@ class QueueGroupMachine:
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
         execution = self._execution
-        return [*execution.state.ids(), *execution.dropped, *self._places.queue_ids()]
+        return [*execution.state.ids(), *execution.dropped, *self._places.queue_ids(), *self._installing()]
+
+    def _installing(self) -> list[int]:
+        """The queues of a state that is on its way."""
+        return self._install.ids() if self._install is not None else []
 
     def statistics(self, queue_id: int) -> QueueStatistics | None:
         """Figures of a queue, None if there is no such queue."""
@@ -273,7 +278,7 @@ class QueueGroupMachine:
         """The journal is on the disk so far. Raises OSError."""
         if self._places.is_retiring:
             execution = self._execution
-            self._places.synced(position, execution.state, execution.dropped)
+            self._places.synced(position, execution.state, [*execution.dropped, *self._installing()])
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""

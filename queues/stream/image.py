@@ -124,6 +124,7 @@ class StreamReader:
     def __init__(self, reader: Reader, pager: Pager) -> None:
         self._pager = pager
         queue_id, self._first, self._next, octets = reader.u64(), reader.u64(), reader.u64(), reader.u64()
+        self.queue_id = queue_id
         self.stream = stream = Stream(queue_id, get_settings(reader), pager)
         stream.log.first = stream.log.next = self._next
         stream.marks.octets = octets

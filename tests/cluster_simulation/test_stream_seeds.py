@@ -46,6 +46,11 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert counts["read"] > 20_000
 
 
+def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
+    """It took the files of the streams that were on their way for nobody's."""
+    assert not failures_of(range(225, 226), 1.0, Counter()), _REPLAY
+
+
 @pytest.mark.parametrize(
     ("rule", "seed"),
     [

@@ -223,6 +223,67 @@ def test_a_long_stream_is_installed_page_by_page() -> None:
     assert source.pager.used < 3 << 20
 
 
+def begin_install(target: Member, source: Member) -> Iterator[bytes]:
+    """Take a part of an image, with pages of the stream. Returns the rest of it."""
+    image = pieces(source.machine.export())
+    target.machine.begin_install()
+    while not target.page_store.disk_bytes(STREAM):
+        target.machine.install_chunk(next(image))
+    return image
+
+
+def finish_install(target: Member, image: Iterator[bytes], source: Member) -> None:
+    for piece in image:
+        target.machine.install_chunk(piece)
+    target.machine.end_install()
+    assert target.machine.digest() == source.machine.digest()
+
+
+@pytest.mark.usefixtures("tiny_pages")
+def test_what_an_install_has_brought_is_no_orphan() -> None:
+    """A node that joins is ready, and looks what nobody needs, while its groups still take their states."""
+    group, _ = one_stream()
+    source, target = group.members[0], Member("n2")
+    for number in range(80):
+        append(group, b"%04d" % number)
+    rest = begin_install(target, source)
+    target.page_store.drop_orphans(target.machine.queue_ids())
+    finish_install(target, rest, source)
+
+
+@pytest.mark.usefixtures("tiny_pages")
+def test_a_second_install_keeps_what_the_first_would_have_left() -> None:
+    group, _ = one_stream()
+    source, target = group.members[0], Member("n2")
+    for number in range(80):
+        append(group, b"%04d" % number)
+    begin_install(target, source)
+    target.machine.abort_install()
+    target.machine.checkpoint()
+    target._end_turn()
+    rest = begin_install(target, source)
+    target.machine.synced(target.position)
+    finish_install(target, rest, source)
+    target.machine.begin_install()
+    begin_install(target, source)
+    target.machine.abort_install()
+    target.checkpoint()
+    assert bodies_of(target) == bodies_of(source)
+
+
+@pytest.mark.usefixtures("tiny_pages")
+def test_an_install_that_is_given_up_leaves_no_files() -> None:
+    group, _ = one_stream()
+    source, target = group.members[0], Member("n2")
+    for number in range(80):
+        append(group, b"%04d" % number)
+    begin_install(target, source)
+    target.machine.abort_install()
+    target.checkpoint()
+    target.checkpoint()
+    assert target.page_store.stored_queues() == []
+
+
 @pytest.mark.usefixtures("tiny_pages")
 def test_where_the_disk_is_full_pages_stay_in_ram_and_go_to_it_later() -> None:
     group, _ = one_stream(members=2)
