@@ -62,7 +62,7 @@ def mode(value: str) -> str:
     """How to read a queue."""
     if value.lower() == "stream":
         raise ValueError(
-            "this broker has no stream queues. Leave it out: with mode=lease a classic or quorum queue has offsets, "
+            "Spark cannot read stream queues yet. Leave it out: with mode=lease a classic or quorum queue has offsets, "
             "from which it can be read again until they are settled; mode=staged reads any other broker's queue"
         )
     return choice("auto", "lease", "browse", "staged")(value)

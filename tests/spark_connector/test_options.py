@@ -49,7 +49,7 @@ def test_what_spark_itself_adds_is_no_unknown_option() -> None:
         ({"uri": "amqp://h/", "caFile": "ca.pem"}, "option 'caFile' is for TLS: write amqps:// in 'uri', or tls=true"),
         ({"host": "h", "certFile": "c"}, "option 'certFile' is for TLS"),
         ({"tls": "true", "keyFile": "k"}, "option 'keyFile' is the key of a certificate: give 'certFile' too"),
-        ({"mode": "stream"}, "option 'mode' cannot be 'stream': this broker has no stream queues. Leave it out: with"),
+        ({"mode": "stream"}, "option 'mode' cannot be 'stream': Spark cannot read stream queues yet. Leave it out:"),
         ({"mode": "push"}, "option 'mode' cannot be 'push': give one of auto, lease, browse, staged"),
         ({"startingOffsets": '{"q": 1}'}, "option 'startingOffsets' cannot be '{\"q\": 1}': give earliest, latest or"),
         ({"endingOffsets": "-1"}, "option 'endingOffsets' cannot be '-1': give earliest, latest or an offset"),

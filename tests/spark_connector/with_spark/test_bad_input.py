@@ -64,7 +64,7 @@ def test_a_user_without_permission(scene: Scene, amqp_broker_system: SystemClien
         ({"queue": "q"}, "option 'group' is missing"),
         ({"queue": "q", "group": "g", "mode": "browse"}, "option 'mode' cannot be 'browse' with spark.readStream"),
         ({"queue": "q", "group": "g", "mode": "staged"}, "option 'stagingDir' is missing"),
-        ({"queue": "q", "group": "g", "mode": "stream"}, "option 'mode' cannot be 'stream': this broker has no stream"),
+        ({"queue": "q", "group": "g", "mode": "stream"}, "option 'mode' cannot be 'stream': Spark cannot read stream"),
     ],
 )
 def test_options(scene: Scene, options: dict[str, str], said: str) -> None:
