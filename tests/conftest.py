@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 import amqp_broker  # noqa: F401 - its import installs the hook for plain modules, if that is asked for
-from tests.examples import examples
+from tests.example_counts import examples
 
 settings.register_profile("shared cores", deadline=None, max_examples=examples(100))
 settings.load_profile("shared cores")

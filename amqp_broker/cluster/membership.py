@@ -237,7 +237,9 @@ class Membership:
 
     def _look(self, now: int) -> None:
         recorded = self._metadata.members()
-        is_founding = self._level_of_all(recorded) > self._metadata.level or not recorded
+        is_founding = self._replication.is_clustered and (
+            not recorded or self._level_of_all(recorded) > self._metadata.level
+        )
         self._timers.at(now + (_FOUNDING_LOOK_MS if is_founding else LOOK_MS), self._look)
         self._register(recorded)
         self._raise_level(recorded)

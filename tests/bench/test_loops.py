@@ -24,7 +24,7 @@ from amqp_broker.protocol import constants, methods
 from amqp_broker.protocol.frames import FrameParser, encode_content, encode_frame, encode_method_frame
 from amqp_broker.protocol.methods import Method
 from amqp_broker.protocol.properties import NO_PROPERTIES
-from tests.examples import examples
+from tests.example_counts import examples
 
 CHANNEL = 1
 HEARTBEAT = constants.HEARTBEAT_FRAME

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.frames import encode_content, encode_frame
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.fuzz.conversation import conversation
 from tests.fuzz.found_inputs import FOUND
 from tests.fuzz.harness import attack, handshake, on_channel

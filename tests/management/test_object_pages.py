@@ -12,7 +12,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.management.names import NAMES
 from tests.management.users import USER, add_user, log_in
 from tests.node.node_driver import NodeDriver, consume, declare

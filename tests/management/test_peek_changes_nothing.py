@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.protocol import methods
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.management.test_peek import PLACES
 from tests.node.node_driver import NodeDriver, consume, declare, small_config
 from tests.node.system_service import SystemService

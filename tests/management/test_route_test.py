@@ -15,7 +15,7 @@ from amqp_broker.protocol.fields import Table
 from exchanges.bindings import Destination
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import EXCHANGE_TYPES
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.management.names import NAMES
 from tests.management.publishing import publish
 from tests.management.users import TaggedDesk, add_user

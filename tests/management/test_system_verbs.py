@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from amqp_broker.auth.passwords import verify_password
 from amqp_broker.metadata.entities import User
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService
 from tests.simulation.settings import USER

@@ -15,7 +15,7 @@ from amqp_broker.protocol import grammar, methods
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties, read_property
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 from tests.protocol.protocol_strategies import LEAVES, TABLES
 

@@ -27,7 +27,7 @@ from amqp_broker.protocol.fields import MAX_TABLE_BYTES, decode_table, join_tabl
 from amqp_broker.protocol.frames import FrameParser, decode_content_header, encode_frame
 from amqp_broker.protocol.methods import decode_method, encode_method
 from amqp_broker.protocol.properties import decode_properties, encode_properties, replace_properties
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.protocol.protocol_strategies import TABLES, arguments_of, plain_table, same
 
 BY_INDEX = {method.index: method for method in grammar.METHODS}

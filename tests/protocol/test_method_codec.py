@@ -16,7 +16,7 @@ from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.errors import EncodeError, MethodDecodeError, UnknownMethod
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.grammar import METHODS, MethodGrammar, TableContents
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.protocol.protocol_strategies import arguments_of, plain_table, same
 
 BY_INDEX = {method.index: method for method in METHODS}

@@ -36,7 +36,7 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.reader import Malformed
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.queues.queue_world import message_named
 from tests.queues.test_page import facts, messages
 

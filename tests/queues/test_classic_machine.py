@@ -14,7 +14,7 @@ from queues.arguments import Overflow, QueueArguments
 from queues.classic import ClassicQueue
 from queues.message import Entry, Message
 from queues.ready import Ready
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.queues.queue_model import Known, QueueModel, Taker
 from tests.queues.queue_world import JOURNAL_LIMIT_BYTES, JOURNAL_SEGMENT_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk

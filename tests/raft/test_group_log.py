@@ -16,7 +16,7 @@ from raft.journal_records import RAFT_ENTRY, RAFT_STATE
 from raft.log import GroupLog
 from raft.recovery import RecoveredGroup
 from storage.journal import Journal
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.raft.raft_node import JournalPort
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 

@@ -24,7 +24,7 @@ from raft.messages import (
     VoteRequest,
 )
 from raft.wire import decode, encode
-from tests.examples import examples
+from tests.example_counts import examples
 
 groups = st.integers(0, 2**32 - 1)
 counts = st.integers(0, 2**32 - 1)

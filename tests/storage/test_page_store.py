@@ -13,7 +13,7 @@ from storage.disk import FileDisk
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation, PageStore
 from storage.records import HEADER_BYTES
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import new_disk
 

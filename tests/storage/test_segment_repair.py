@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from storage.errors import CorruptRecord
 from storage.inspect import inspect_folder
 from storage.records import SEGMENT_BYTES
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import Entry, flush, joined, new_disk, open_journal, write
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from storage.disk import Disk, FileDisk
 from storage.errors import SyncFailed
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.web.http_client import Http, segment
 
 #: One broker for all of them.

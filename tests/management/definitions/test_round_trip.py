@@ -17,7 +17,7 @@ from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table, encode_table, typed
 from exchanges.bindings import identity
 from exchanges.registry import EXCHANGE_TYPES, create_exchange
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.management.definitions.test_definitions import imported, latest, read, zeros
 
 QUORUM_EXPORT = "rabbitmq_3_10_8_quorum.json"

@@ -33,7 +33,7 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.settings import QuorumSettings
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.quorum_model import QueueModel, Taker
 from tests.queues.quorum.quorum_world import (

@@ -47,7 +47,7 @@ from queues.stream.commands import (
     Trim,
 )
 from queues.stream.settings import StreamSettings
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.queues.queue_world import message_named
 from tests.queues.stream.stream_world import chunk_of
 from tests.queues.test_page import facts, messages

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import How
-from tests.examples import examples
+from tests.example_counts import examples
 from tests.queues.rules.hosts import BareHost, ClassicHost
 
 ARGUMENTS = st.builds(
