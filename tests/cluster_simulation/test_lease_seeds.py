@@ -12,7 +12,7 @@ import pytest
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 
-SEEDS = 14
+SEEDS = 18
 MANY_SEEDS = 500
 SECONDS = 0.2
 
