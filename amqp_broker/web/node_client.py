@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemClient, SystemRequestError
@@ -61,12 +62,9 @@ class NodeClient:
         """Whether it lives: on a connection of its own, as what others ask for is no reason why it would not. Raises
         NodeGone."""
         try:
-            with SystemClient(self.url, timeout=deadline_s) as client:
-                client.request("health")
-        except SystemRequestError:  # who refuses lives
-            return
+            Connection.greet(self.url, deadline_s)
         except ClientError as error:
-            if not error.reply_code:
+            if not error.reply_code:  # who refuses lives
                 raise NodeGone(str(error)) from error
 
     @contextmanager

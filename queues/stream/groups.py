@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-#: So many groups are kept of one stream; they stay when nobody reads, so that somebody can go on.
+#: So many groups are kept of one stream; they stay when nobody reads, so that somebody can go on. No setting, because
+#: all members have to agree.
 MOST_GROUPS = 1000
 
 

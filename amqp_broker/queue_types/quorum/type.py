@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from amqp_broker.errors import precondition_failed
+from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
-from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from queues.arguments import QueueArguments, read_fields, with_policy
-from queues.quorum.arguments import leads_locally, parse_quorum_arguments
+from queues.quorum.arguments import parse_quorum_arguments
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from queues.quorum.settings import QuorumSettings
 
 
-class QuorumType(QueueType):
+class QuorumType(GroupType):
     """See the module's docstring."""
 
     name = "quorum"
@@ -29,40 +28,15 @@ class QuorumType(QueueType):
         "dead-letter-routing-key", "dead-letter-strategy", "delivery-limit", "lease-expires", "consumer-timeout",
         "queue-leader-locator", "max-in-memory-length", "max-in-memory-bytes", "target-group-size",
     )  # fmt: skip
-    lives_in_groups = True
+    title = "a quorum queue"
+    rabbitmq_name = "rabbit_quorum_queue"
+    exclusiveness = "exclusive-ownership"
     inspected_as = name
-
-    @classmethod
-    def check(cls, declared: Declared) -> None:
-        """See QueueType. The texts are RabbitMQ's."""
-        if not declared.name:
-            raise precondition_failed("Cannot declare a server-named queue for type rabbit_quorum_queue")
-        found = {
-            "auto-delete": declared.is_auto_delete,
-            "exclusive-ownership": declared.is_exclusive,
-            "non-durable": not declared.is_durable,
-        }
-        for what, is_wrong in found.items():
-            if is_wrong:
-                raise precondition_failed(
-                    f"invalid property '{what}' for queue '{declared.name}' in vhost '{declared.vhost}'"
-                )
-
-    @classmethod
-    def check_imported(cls, is_auto_delete: bool) -> None:
-        """See QueueType."""
-        if is_auto_delete:
-            raise WrongProperty("auto_delete", "a quorum queue cannot be one that is deleted with its last consumer")
 
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
         return parse_quorum_arguments(arguments).arguments
-
-    def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
-        """See QueueType."""
-        policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
-        return self._host.place_queue(lowest, leads_locally(arguments, policy))
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 

@@ -23,11 +23,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.reader import MADE, StreamReader
 from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
-from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition, Trim
+from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.record import get_record, next_record
 
@@ -115,7 +115,7 @@ class GroupReader(StreamReader):
 
     def join(self, then: Done) -> None:
         """Ask to be a member; `then` is told when it is one. Where a new group begins is for good, so this node's copy
-        has to have all that was committed before it is asked: a command that changes nothing is applied first."""
+        has to have all that was committed before it is asked."""
         self.queue.prepare()
         self._is_joining = True
 
@@ -123,7 +123,7 @@ class GroupReader(StreamReader):
             self._is_joining = False
             then(self._refused(refusal) if refusal is not None else None)
 
-        def is_current(refusal: Refusal | None) -> None:
+        def is_current() -> None:
             stream = self.queue.stream()
             if stream is None or self._has_left:
                 joined(Refusal.NO_QUEUE)
@@ -131,10 +131,12 @@ class GroupReader(StreamReader):
                 position = min(self.start(stream, self._clock.now), stream.next)
                 self._submit(JoinGroup(self.queue.queue_id, self.name, self.number, position), joined)
 
-        self._submit(Trim(self.queue.queue_id, 0), is_current)
+        self.queue.when_current(is_current)
 
     def _submit(self, command: Command, then: Callable[[Refusal | None], None]) -> None:
-        self._group.submit(command, _Told(then))
+        receipt = JointReceipt()
+        self._group.submit(command, receipt)
+        receipt.seal(lambda refusals: then(refusals[0] if refusals else None))
 
     def _refused(self, refusal: Refusal) -> AmqpException:
         if refusal is Refusal.FULL:
@@ -353,20 +355,6 @@ class GroupReader(StreamReader):
             self._group.submit(
                 StorePosition(self.queue.queue_id, self.name, self.generation, position, max(self.offset, position))
             )
-
-
-class _Told(Receipt):
-    """Of one command."""
-
-    def __init__(self, then: Callable[[Refusal | None], None]) -> None:
-        self._then = then
-
-    def expect(self) -> None:
-        """It is on its way."""
-
-    def complete(self, refusal: Refusal | None) -> None:
-        """Its fate is known."""
-        self._then(refusal)
 
 
 def group_name(value: object) -> str:

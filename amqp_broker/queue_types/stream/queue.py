@@ -195,7 +195,7 @@ class StreamQueue(Queue):
 
         def joined(error: Exception | None) -> None:
             if error is not None:
-                self._remove(reader)
+                self.cancel(cast("Consumer", consumer), True, self._clock.now)
             then(error)
 
         reader.join(joined)
@@ -236,16 +236,11 @@ class StreamQueue(Queue):
 
     def give_up(self, reader: StreamReader) -> None:
         """It cannot go on: its consumer is cancelled."""
-        consumer = self._remove(reader)
-        if consumer is not None:
+        consumer = cast("Consumer", reader.consumer)
+        if consumer in self.consumers:
+            self.cancel(consumer, True, self._clock.now)
             consumer.on_queue_gone()
 
-    def _remove(self, reader: StreamReader) -> Consumer | None:
-        for consumer, each in list(self.consumers.items()):
-            if each is reader:
-                self.cancel(consumer, True, self._clock.now)
-                return consumer
-        return None
 
     def _forget_readers(self) -> None:
         self.group.tell_growth(self.queue_id, None)
@@ -271,14 +266,18 @@ class StreamQueue(Queue):
             if consumer.is_waiting:
                 self.serve_later(reader)
 
-    def find_end(self, reader: StreamReader) -> None:
-        """Serve a reader once this node has applied all that was committed before: a command that changes nothing is
+    def when_current(self, then: Callable[[], None]) -> None:
+        """Call `then` once this node has applied all that was committed before: a command that changes nothing is
         applied behind it."""
+        receipt = JointReceipt()
+        self.group.submit(Trim(self.queue_id, 0), receipt)
+        receipt.seal(lambda refusals: then())
+
+    def find_end(self, reader: StreamReader) -> None:
+        """Serve a reader once this node knows where the log ends."""
         if reader not in self._seeking:
             self._seeking.append(reader)
-            receipt = JointReceipt()
-            self.group.submit(Trim(self.queue_id, 0), receipt)
-            receipt.seal(lambda refusals: self._end_found(reader))
+            self.when_current(lambda: self._end_found(reader))
 
     def _end_found(self, reader: StreamReader) -> None:
         self._seeking.remove(reader)
@@ -306,6 +305,7 @@ class StreamQueue(Queue):
                 room = self._serve(reader, room, now)
                 if room <= 0 and not reader.is_ended:
                     self.serve_later(reader)
+            room -= 1  # to look costs something where there is nothing, too
         self._is_serving = bool(late)
         return self._is_serving
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from amqp_broker.errors import precondition_failed
 from amqp_broker.links.levels import STREAMS
+from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
-from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
-from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, as_queue_arguments, parse_stream_arguments
+from amqp_broker.queue_types.stream.arguments import (
+    OWN_ARGUMENTS,
+    RABBITMQ_NAME,
+    as_queue_arguments,
+    parse_stream_arguments,
+)
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
 from amqp_broker.queue_types.stream.queue import StreamQueue
 from queues.arguments import QueueArguments
-from queues.quorum.arguments import leads_locally
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from queues.stream.settings import StreamSettings
 
 
-class StreamType(QueueType):
+class StreamType(GroupType):
     """See the module's docstring."""
 
     name = "stream"
@@ -33,41 +36,16 @@ class StreamType(QueueType):
         "stream-filter-size-bytes", "initial-cluster-size",
     )  # fmt: skip
     own_arguments = OWN_ARGUMENTS
-    lives_in_groups = True
+    title = "a stream"
+    rabbitmq_name = RABBITMQ_NAME
+    exclusiveness = "exclusive-owner"
     since = STREAMS
     inspected_as = name
-
-    @classmethod
-    def check(cls, declared: Declared) -> None:
-        """See QueueType. The texts are RabbitMQ's."""
-        if not declared.name:
-            raise precondition_failed("Cannot declare a server-named queue for type rabbit_stream_queue")
-        found = {
-            "auto-delete": declared.is_auto_delete,
-            "exclusive-owner": declared.is_exclusive,
-            "non-durable": not declared.is_durable,
-        }
-        for what, is_wrong in found.items():
-            if is_wrong:
-                raise precondition_failed(
-                    f"invalid property '{what}' for queue '{declared.name}' in vhost '{declared.vhost}'"
-                )
-
-    @classmethod
-    def check_imported(cls, is_auto_delete: bool) -> None:
-        """See QueueType."""
-        if is_auto_delete:
-            raise WrongProperty("auto_delete", "a stream cannot be one that is deleted with its last consumer")
 
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
         return as_queue_arguments(parse_stream_arguments(arguments))
-
-    def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
-        """See QueueType."""
-        policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
-        return self._host.place_queue(lowest, leads_locally(arguments, policy))
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 

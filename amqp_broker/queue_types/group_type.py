@@ -1,0 +1,48 @@
+"""GroupType: what types of queues have in common whose messages are in the log of a queue group, which all nodes of the
+cluster have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from amqp_broker.errors import precondition_failed
+from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
+from queues.quorum.arguments import leads_locally
+
+
+class GroupType(QueueType):
+    """title: what one is, in a sentence. rabbitmq_name, exclusiveness: RabbitMQ's words for the type, and for what is
+    exclusive."""
+
+    lives_in_groups = True
+    title: ClassVar[str]
+    rabbitmq_name: ClassVar[str]
+    exclusiveness: ClassVar[str]
+
+    @classmethod
+    def check(cls, declared: Declared) -> None:
+        """See QueueType. The texts are RabbitMQ's."""
+        if not declared.name:
+            raise precondition_failed(f"Cannot declare a server-named queue for type {cls.rabbitmq_name}")
+        found = {
+            "auto-delete": declared.is_auto_delete,
+            cls.exclusiveness: declared.is_exclusive,
+            "non-durable": not declared.is_durable,
+        }
+        for what, is_wrong in found.items():
+            if is_wrong:
+                raise precondition_failed(
+                    f"invalid property '{what}' for queue '{declared.name}' in vhost '{declared.vhost}'"
+                )
+
+    @classmethod
+    def check_imported(cls, is_auto_delete: bool) -> None:
+        """See QueueType."""
+        if is_auto_delete:
+            raise WrongProperty("auto_delete", f"{cls.title} cannot be one that is deleted with its last consumer")
+
+    def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
+        """See QueueType."""
+        policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
+        return self._host.place_queue(lowest, leads_locally(arguments, policy))
