@@ -55,6 +55,7 @@ class Model:
         self.purged: list[Purge] = []
         self._next_place = 1
         self._next_event = 1
+        self._letters_by = 0
 
     def set_time(self, now: int) -> None:
         """The time at which the broker handles what follows."""
@@ -286,7 +287,10 @@ class Model:
     def _refuse(self, copy: Copy, reason: str) -> None:
         self._settle(copy, reason)
         if copy.queue.spec.has_dead_letters:
-            self.add_letter(copy)
+            # Letters are posted in slices, one a turn at least, and what they come from is settled with them.
+            self._letters_by = max(self._letters_by + 1, self.turn)
+            copy.settled_turn = max(copy.settled_turn, self._letters_by)
+            self.add_letter(copy).stored_turn = self._letters_by
 
     def add_letter(self, copy: Copy, *, is_maybe: bool = False) -> Copy:
         """The message goes to the dead letter exchange, and so to the queue behind it."""

@@ -394,7 +394,7 @@ class Observer:
             if model.is_surely_ready(copy):
                 low += 1
                 high += 1
-            elif copy.state in (READY, DELAYED) or copy.settled_turn == model.turn:
+            elif copy.state in (READY, DELAYED) or model.turn <= copy.settled_turn < NEVER:
                 high += 1
         high += sum(1 for delivery in self._deliveries if delivery.queue is queue)
         return low, high
