@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import enum
 import struct
-import zlib
 from typing import NamedTuple
+
+from amqp_broker.octets.checksum import crc32
 
 Octets = bytes | bytearray | memoryview
 
@@ -77,7 +78,7 @@ class Record(NamedTuple):
 def pack_header(kind: int, context: int, position: int, payload: Octets) -> bytes:
     """The 24 octets that go before `payload`."""
     bare = _HEADER.pack(len(payload), 0, VERSION, kind, 0, context, position)
-    crc = zlib.crc32(payload, zlib.crc32(bare[8:], zlib.crc32(bare[:4])))
+    crc = crc32(payload, crc32(bare[8:], crc32(bare[:4])))
     return _HEADER.pack(len(payload), crc, VERSION, kind, 0, context, position)
 
 
@@ -106,7 +107,7 @@ def check_record(data: bytes, start: int, offset: int) -> Record | Fault:
 def check_parts(header: bytes, payload: Octets) -> tuple[int, int, int] | Fault:
     """Kind, context and position of a record whose header and payload are not in one piece; see `check_record`."""
     crc = int.from_bytes(header[4:8], "little")
-    if crc != zlib.crc32(payload, zlib.crc32(header[8:], zlib.crc32(header[:4]))):
+    if crc != crc32(payload, crc32(header[8:], crc32(header[:4]))):
         return Fault.CRC
     return check_header(header)
 

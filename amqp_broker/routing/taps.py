@@ -19,9 +19,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
-from zlib import crc32
 
 from amqp_broker.messages.facts import MessageFacts
+from amqp_broker.octets.checksum import crc32
 from amqp_broker.protocol.errors import MalformedInput
 from exchanges.bindings import QUEUE, Destination, comparable
 from exchanges.topic import TopicExchange

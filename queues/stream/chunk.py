@@ -16,13 +16,13 @@ Invariants:
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 import cython
 
 from amqp_broker.octets.buffer import Buffer
+from amqp_broker.octets.checksum import crc32
 from queues.message import Message
 from queues.quorum.reader import Malformed
 from queues.stream.bloom import Bloom
@@ -98,7 +98,7 @@ def encode_chunk(bloom: bytes, runs: Iterable[Run], records: int, packed: bytes)
     parts.append(packed)
     checksum = 0
     for part in parts:
-        checksum = zlib.crc32(part, checksum)
+        checksum = crc32(part, checksum)
     flags = _HAS_FILTER if bloom else 0
     return b"".join((_HEAD.pack(VERSION, flags, len(bloom), len(runs), records, len(packed), checksum), *parts))
 
@@ -124,7 +124,7 @@ class Chunk:
         self.end = self.start + packed
         if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~_HAS_FILTER:
             raise Malformed(f"a chunk with flags {flags:#x} and {bloom} + {packed} octets is cut")
-        if not is_sound and zlib.crc32(memoryview(octets)[body : self.end]) != checksum:
+        if not is_sound and crc32(memoryview(octets)[body : self.end]) != checksum:
             raise Malformed("the checksum of a chunk is wrong")
         if not self.records or self.records * _LEAST_RECORD > packed:
             raise Malformed(f"{self.records} records in {packed} octets")

@@ -6,11 +6,11 @@ compared by the octets of the header: a consumer gets what it asked for, and not
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from amqp_broker.messages.facts import MessageFacts
+from amqp_broker.octets.checksum import crc32
 from amqp_broker.queue_types.stream.arguments import kind_of
 from queues.arguments import ArgumentError
 from queues.message import Message
@@ -24,7 +24,7 @@ UNFILTERED: Final = "x-stream-match-unfiltered"
 
 def value_hash(value: bytes) -> int:
     """Of a filter value, as records keep it: never 0, which says that there is none."""
-    return zlib.crc32(value) or 1
+    return crc32(value) or 1
 
 
 def value_of(message: Message) -> bytes | None:
