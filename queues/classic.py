@@ -621,6 +621,8 @@ class ClassicQueue(QueueRules):
         self.is_drained = False
         self.may_expire = True
         self._drop_expired_at_once(now)
+        if self.is_too_long():  # with what consumers had held
+            self.work_on()
 
     def adopt_letters(self, letters: list[tuple[Entry, Reason]]) -> None:
         """At a restart: the queue was deleted, and these are its dead letters, each with its reason."""

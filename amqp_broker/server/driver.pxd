@@ -24,6 +24,7 @@ cdef class Driver:
     cdef double _clock_offset
     cdef bint _turn_is_due
     cdef bint _is_queued
+    cdef bint _is_over
     cdef double _turn_began_at
     cdef double _turn_ended_at
     cdef object _late

@@ -125,6 +125,7 @@ class Driver:
         self._clock_offset = time() - monotonic()
         self._turn_is_due = False
         self._is_queued = False  # `_end` is among what the loop calls next
+        self._is_over = False
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
@@ -238,6 +239,8 @@ class Driver:
 
     def _end_turn(self) -> None:
         self._turn_is_due = False
+        if self._is_over:
+            return
         self._pace.is_new = True
         self._syncs_until = 0.0
         syncs = 0
@@ -321,6 +324,8 @@ class Driver:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._is_over:
+            return
         now = self.now()
         if now < self._due:  # what it was set for has been put off since
             self._wake_at(self._due, now)
@@ -539,7 +544,8 @@ class Driver:
             self._timings.since("collector", self._collection_began)
 
     def stop_threads(self) -> None:
-        """End the threads."""
+        """End the threads, and the turns with them: what the loop still calls finds that all is over."""
+        self._is_over = True
         if self._timings is not None:
             gc.callbacks.remove(self._collected)
         self._checker.shutdown(wait=True, cancel_futures=True)

@@ -282,6 +282,8 @@ class QueueMachine(RuleBasedStateMachine):
                 assert returns <= known.returns
                 known.returns = returns
             model.restart(survivors, queue.next_sequence)
+            model.expire(self.world.now)
+            model.enforce_limits()
         self._dispatch()
 
     # -- comparing -----------------------------------------------------------------------------------------------------

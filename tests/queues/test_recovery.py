@@ -398,3 +398,17 @@ def test_released_pages_are_forgotten_one_by_one() -> None:
     found = recovery.queue(1)
     assert [(each.first, each.last) for each in found.pages.values()] == [(5, 8)]
     assert found.next_sequence == 9
+
+
+def test_a_limit_holds_for_what_comes_back_with_a_restart() -> None:
+    """What consumers hold is beyond the limit; at a restart it is ready again."""
+    limited = [QueueArguments(max_length=2), QueueArguments()]
+    world = World(new_disk(), limited)
+    world.queues[0].add_consumer(Client([], 10))
+    publish(world, range(1, 6))
+    world.dispatch()
+    assert world.queues[0].unacked == 5
+    world.sync()
+    again = restarted(world, limited)
+    again.work()
+    assert again.queues[0].ready.count == 2

@@ -133,3 +133,16 @@ async def test_what_syncs_bring_keeps_nobody_waiting(served: Served) -> None:
     served.driver.wants_turn()
     await asyncio.wait([done, served.driver.failed], timeout=20, return_when=asyncio.FIRST_COMPLETED)
     assert served.disk.in_loop[before:] == [True, False, True, False]
+
+
+async def test_when_the_threads_have_ended_no_turn_is_run(served: Served) -> None:
+    """The loop calls what it was given before, and connections are lost late: nothing of that is a defect."""
+    before = len(served.disk.in_loop)
+    user = commands.put_user("late", "x" * 100_000, [])
+    served.node.broker.propose(user, lambda result: None)
+    served.driver.wants_turn()
+    served.driver.stop_threads()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not served.driver.failed.done()
+    assert len(served.disk.in_loop) == before
