@@ -104,4 +104,5 @@ class Shares:
 
     def lose_all(self, node: str) -> bool:
         """A node is gone, and all of it. Returns whether there were any."""
-        return any([share.lose_all(node) for share in self._shares.values()])
+        found = [share for share in self._shares.values() if share.lose_all(node)]
+        return bool(found)
