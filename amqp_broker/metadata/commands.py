@@ -162,7 +162,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "part_of": _TEXT,
     },
     "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID, "partition_ids": _NUMBERS},
-    "stream.partition": {
+    "partitions.declare": {
         "vhost": _TEXT,
         "name": _TEXT,
         "queue_id": _ID,
@@ -438,7 +438,7 @@ def partition_stream(
     that has so many, which has these arguments from then on. Nothing changes where one of the names is taken, or
     somebody was faster. Of level `STREAMS`."""
     return {
-        "op": "stream.partition",
+        "op": "partitions.declare",
         "vhost": vhost,
         "name": name,
         "queue_id": queue_id,

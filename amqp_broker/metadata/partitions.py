@@ -35,7 +35,7 @@ class Partitions:
 
     def partition_handlers(self) -> dict[str, Callable[[Command], bool]]:
         """By command."""
-        return {"stream.partition": self._partition}
+        return {"partitions.declare": self._partition}
 
     def partitions(self, vhost: str, name: str) -> list[QueueRecord]:
         """Those of a stream, in order."""

@@ -415,11 +415,11 @@ class Broker:
             owner.exclusive_queues[queue] = None
         queue_type.restore(queue, self.clock.now)
 
-    @staticmethod
-    def _declared_again(queue: Queue, record: QueueRecord) -> None:
+    def _declared_again(self, queue: Queue, record: QueueRecord) -> None:
         """A stream has more partitions than before, and says so in its arguments."""
         if queue.declaration.arguments.raw != record.arguments_raw:
-            queue.declaration = replace(queue.declaration, arguments=decode_table(record.arguments_raw))
+            declaration = replace(queue.declaration, arguments=decode_table(record.arguments_raw))
+            queue.declared(declaration, self.clock.now)
 
     def add_partitions(self, vhost: VHost, name: str) -> None:
         """Make a stream and its partitions as the metadata have them, so far as they are not there."""

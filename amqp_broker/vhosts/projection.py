@@ -61,7 +61,7 @@ class Projection:
                 vhost = self._broker.vhosts.get(command["vhost"])
                 if vhost is not None:
                     return self._broker.apply_policies(vhost)
-            elif subject == "stream":
+            elif subject == "partitions":
                 if command["vhost"] in self._broker.vhosts:
                     self._broker.add_partitions(self._broker.vhosts[command["vhost"]], command["name"])
             elif subject in ("exchange", "queue", "binding"):

@@ -6,6 +6,7 @@ from amqp_broker.octets.buffer import Pointer
 
 #: Of RabbitMQ's clients for super streams.
 SEED = 104_729
+_SEED = SEED
 _MASK = 0xFFFFFFFF
 _C1, _C2 = 0xCC9E2D51, 0x1B873593
 
@@ -40,4 +41,4 @@ def murmur3(key: bytes, seed: int) -> int:
 
 def partition_of(key: bytes, partitions: int) -> int:
     """Which of so many partitions a key belongs to."""
-    return murmur3(key, SEED) % partitions
+    return murmur3(key, _SEED) % partitions

@@ -207,7 +207,7 @@ class NaiveMetadata:
                 return found
             found.append(part)
 
-    def stream_partition(
+    def partitions_declare(
         self, vhost: str, name: str, queue_id: int, type: str, arguments_raw: bytes, first: int,
         partition_ids: Sequence[int], partition_arguments_raw: bytes,
     ) -> bool:  # fmt: skip

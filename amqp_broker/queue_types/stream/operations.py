@@ -32,7 +32,8 @@ class StreamOperations:
 
     def figures(self) -> StreamFigures | None:
         """See StreamSource."""
-        stream = self._queue.stream()
+        queue = self._queue
+        stream = queue.stream()
         if stream is None:
             return None
         log = stream.log
@@ -49,7 +50,7 @@ class StreamOperations:
                 name: GroupFigures(group.position, group.reader.node if group.reader else "", len(group.members))
                 for name, group in stream.groups
             },
-            self._queue.group.raft.leader or "",
+            queue.group.raft.leader or "",
             {
                 name: ShareFigures(len(share.members), tuple([each.node if each else "" for each in share.owners]))
                 for name, share in stream.shares

@@ -27,6 +27,7 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
 from amqp_broker.queue_types.stream.reader import StreamReader
+from queues.consumer import Consumer
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
 from queues.stream.groups import MOST_GROUPS, Member
@@ -62,7 +63,7 @@ class PartitionedReader:
         self.is_ended = False
         self._wish = wish
         self._settings = settings
-        self._first: StreamQueue = queue.parts.streams[0]
+        self._first = queue.partitions()[0]
         group = self._first.group
         self._number = group.new_consumer()
         self._member = Member(group.stream.origin, self._number)
@@ -99,7 +100,7 @@ class PartitionedReader:
         if not streams:
             then(Refusal.NO_QUEUE)
             return
-        receipt = JointReceipt()
+        receipt, clock = JointReceipt(), self._settings.clock
         waiting = [len(streams)]
 
         def is_current(part: StreamQueue) -> None:
@@ -107,7 +108,7 @@ class PartitionedReader:
             if stream is None:
                 receipt.refusals.append(Refusal.NO_QUEUE)
             else:
-                position = min(start(stream, self._settings.clock.now), stream.next)
+                position = min(start(stream, clock.now), stream.next)
                 part.group.submit(OpenGroup(part.queue_id, self.name, position), receipt)
             waiting[0] -= 1
             if not waiting[0]:
@@ -124,10 +125,10 @@ class PartitionedReader:
             joined(refusal)
             return
         self._is_member = True
-        self._first.watch(self._watch)
-        receipt = JointReceipt()
-        command = JoinPartitions(self._first.queue_id, self.name, self._number, len(self.queue.parts))
-        self._first.group.submit(command, receipt)
+        first, receipt = self._first, JointReceipt()
+        first.watch(self._watch)
+        command = JoinPartitions(first.queue_id, self.name, self._number, len(self.queue.parts))
+        first.group.submit(command, receipt)
         receipt.seal(lambda refusals: joined(refusals[0] if refusals else None))
 
     def _refused(self, refusal: Refusal) -> AmqpException:
@@ -142,9 +143,10 @@ class PartitionedReader:
     def end(self, gives_back: bool) -> None:
         """The consumer is cancelled. gives_back: its client settles nothing any more."""
         self.is_ended = True
+        first = self._first
         if self._is_member:
-            self._first.unwatch(self._watch)
-            self._first.group.submit(LeavePartitions(self._first.queue_id, self.name, self._number))
+            first.unwatch(self._watch)
+            first.group.submit(LeavePartitions(first.queue_id, self.name, self._number))
         for partition in list(self.readers):
             self._drop(partition, gives_back)
 
@@ -168,7 +170,7 @@ class PartitionedReader:
         own = share.of(self._member)
         for partition in [each for each in self.readers if each not in own]:
             self._drop(partition, False)
-        streams = self.queue.parts.streams
+        streams = self.queue.partitions()
         for partition in own:
             if partition not in self.readers and partition < len(streams):
                 self._take(partition, streams[partition])
@@ -227,53 +229,44 @@ class _Watch(StreamReader):
         return room
 
 
-class PartitionConsumer:
-    """A consumer as one partition sees it (StreamSubscriber). What it has without credit, the consumer has."""
+class PartitionConsumer(Consumer):
+    """A consumer as one partition sees it. is_waiting: for messages of this one."""
 
     def __init__(self, reader: PartitionedReader, partition: int) -> None:
+        super().__init__(reader.consumer.no_ack, 0)
         self._reader = reader
         self._consumer = reader.consumer
         self._partition = typed("l", partition)
-        self._is_waiting = False
         self.arguments: Mapping[str, object] | None = reader.consumer.arguments
         self.prefetch = reader.consumer.prefetch
-        self.no_ack = reader.consumer.no_ack
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it wants to be told that there is more."""
-        return self._is_waiting
-
-    @is_waiting.setter
-    def is_waiting(self, value: bool) -> None:
-        self._is_waiting = value
-        if not value:
-            self._consumer.is_waiting = False  # its channel says when there is credit again
 
     def shared_limit(self) -> int:
         """See StreamSubscriber."""
         return self._consumer.shared_limit()
 
     def has_credit(self) -> bool:
-        """See StreamSubscriber."""
-        return self._consumer.has_credit()
+        """See Consumer."""
+        has_credit = self._consumer.has_credit()
+        if not has_credit:
+            self._consumer.is_waiting = False  # its channel says when there is some again
+        return has_credit
 
     def deliver(self, delivery: Delivery) -> None:
-        """See StreamSubscriber."""
+        """See Consumer."""
         delivery.consumer = self._consumer
         delivery.message = self._marked(delivery.message)
         self._consumer.deliver(delivery)
 
     def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool:
-        """See StreamSubscriber: it is made into a message, with one header more."""
+        """See Consumer: it is made into a message, with one header more."""
         return False
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
-        """See StreamSubscriber."""
+        """See Consumer."""
         self._consumer.deliver_at_once(self._marked(message), is_redelivered)
 
     def on_queue_gone(self) -> None:
-        """See StreamSubscriber."""
+        """See Consumer."""
         self._reader.give_up()
 
     def _marked(self, message: Message) -> Message:

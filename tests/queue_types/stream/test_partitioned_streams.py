@@ -8,6 +8,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import decode_properties, encode_properties
+from amqp_broker.vhosts.partitioning import grow
 from queues.stream.murmur import partition_of
 from tests.node.node_driver import Client, NodeDriver, frame_octets
 from tests.queue_types.stream.test_streams_of_a_node import consume, declare, qos
@@ -354,3 +355,40 @@ def test_without_acknowledgements_each_comes_once(driver: NodeDriver) -> None:
     reader.send(1, methods.BasicConsume(0, "s", "tag", False, True, False, False, arguments))
     driver.settle()
     assert sorted(delivered(reader)) == [(number, offset, b"s") for number in range(3) for offset in range(2)]
+
+
+def test_a_stream_grows_while_it_is_read(driver: NodeDriver) -> None:
+    """Members get the new partitions, from their first message on, also those of a group that began at the end."""
+    client = a_stream(driver, 2)
+    fill(driver, client, "s", "s", exchange="")
+    one, two = a_client(driver), a_client(driver)
+    join(driver, one, x_stream_offset="next")
+    join(driver, two, x_stream_offset="next")
+    assert share(driver) == [0, 1]
+    broker = driver.node.broker
+    driver.node.broker.propose(grow(broker, broker.vhosts["/"], driver.queue("s"), 4))
+    driver.settle()
+    assert share(driver) == [0, 1, 0, 1]
+    fill(driver, client, *["s"] * 4, exchange="")
+    assert sorted(delivered(one)) == [(0, 1, b"s"), (2, 0, b"s")]
+    assert sorted(delivered(two)) == [(1, 1, b"s"), (3, 0, b"s")]
+    client.send(1, declare(x_stream_partitions=4))
+    driver.settle()
+    assert "queue.declare-ok" in client.names()
+    driver.crash()
+    assert len(driver.queue("s").partitions()) == 4
+
+
+def test_a_group_that_nobody_reads_misses_nothing_of_new_partitions(driver: NodeDriver) -> None:
+    client = a_stream(driver, 1)
+    reader = a_client(driver)
+    join(driver, reader, x_stream_offset="next")
+    reader.send(1, methods.BasicCancel("tag", False))
+    driver.settle()
+    broker = driver.node.broker
+    broker.propose(grow(broker, broker.vhosts["/"], driver.queue("s"), 2))
+    driver.settle()
+    fill(driver, client, "s", "s", exchange="")
+    again = a_client(driver)
+    join(driver, again, x_stream_offset="next")
+    assert sorted(delivered(again)) == [(0, 0, b"s"), (1, 0, b"s")]
