@@ -119,6 +119,9 @@ class GroupReader(StreamReader):
 
         def joined(refusal: Refusal | None) -> None:
             self._is_joining = False
+            if refusal is Refusal.UNKNOWN and not self._has_left:
+                self.join(then)  # the node's session was lost meanwhile
+                return
             then(self._refused(refusal) if refusal is not None else None)
 
         def is_current() -> None:

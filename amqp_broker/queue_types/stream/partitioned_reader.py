@@ -80,6 +80,9 @@ class PartitionedReader:
 
         def joined(refusal: Refusal | None) -> None:
             self._is_joining = False
+            if refusal is Refusal.UNKNOWN and not self.is_ended:
+                self.join(then)  # the node's session was lost meanwhile
+                return
             then(self._refused(refusal) if refusal is not None else None)
             self.look_later()
 
