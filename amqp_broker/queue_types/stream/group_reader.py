@@ -273,7 +273,7 @@ class GroupReader(StreamReader):
         self._held.append(offset)
         self._out += 1
         delivery = self._delivery(None, offset, offset < self._given_before)
-        if not delivery.is_redelivered and consumer.deliver_record(delivery, octets, place, offset):
+        if not delivery.is_redelivered and consumer.deliver_record(delivery, octets, place, offset, b""):
             return 1
         delivery.message = self._message(stored, place, offset)
         consumer.deliver(delivery)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.messages.facts import MessageFacts, with_header
-from amqp_broker.protocol.fields import typed
+from amqp_broker.protocol.fields import join_table, typed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
@@ -31,6 +31,7 @@ from queues.consumer import Consumer
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
 from queues.stream.groups import MOST_GROUPS, Member
+from queues.stream.record import PARTITION_HEADER as PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from queues.queue import Done
 
 log = logging.getLogger("amqp_broker")
-
-PARTITION = "x-stream-partition"
 
 
 class PartitionedReader:
@@ -240,6 +239,7 @@ class PartitionConsumer(Consumer):
         self._reader = reader
         self._consumer = reader.consumer
         self._partition = typed("l", partition)
+        self._field = join_table([(PARTITION, self._partition)])
         self.arguments: Mapping[str, object] | None = reader.consumer.arguments
         self.prefetch = reader.consumer.prefetch
 
@@ -260,9 +260,10 @@ class PartitionConsumer(Consumer):
         delivery.message = self._marked(delivery.message)
         self._consumer.deliver(delivery)
 
-    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool:
-        """See Consumer: it is made into a message, with one header more."""
-        return False
+    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool:
+        """See Consumer: with one header more."""
+        delivery.consumer = self._consumer
+        return self._consumer.deliver_record(delivery, octets, place, offset, self._field)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         """See Consumer."""
