@@ -392,3 +392,50 @@ def test_a_group_that_nobody_reads_misses_nothing_of_new_partitions(driver: Node
     again = a_client(driver)
     join(driver, again, x_stream_offset="next")
     assert sorted(delivered(again)) == [(0, 0, b"s"), (1, 0, b"s")]
+
+
+# -- what comes from elsewhere
+
+
+def test_transactions_and_dead_letters_go_to_partitions(driver: NodeDriver) -> None:
+    client = a_stream(driver, 2)
+    bind(driver, client, exchange="amq.direct", key="letter")
+    table = {"x-dead-letter-exchange": "amq.direct", "x-dead-letter-routing-key": "letter", "x-message-ttl": 10}
+    for name, kind in (("classic", "classic"), ("quorum", "quorum")):
+        arguments = Table({**table, "x-queue-type": kind})
+        client.send(1, methods.QueueDeclare(0, name, False, True, False, False, False, arguments))
+        driver.settle()
+        fill(driver, client, *[name] * 3, exchange="")
+    driver.wait(1000)
+    assert driver.queue("s").message_count() == 6
+    client.send(1, methods.TxSelect())
+    fill(driver, client, "letter", "letter", exchange="amq.direct")
+    assert driver.queue("s").message_count() == 6
+    client.send(1, methods.TxCommit())
+    driver.settle()
+    assert "tx.commit-ok" in client.names()
+    number = partition_of(b"letter", 2)
+    assert len(bodies(driver, f"s-{number}")) == 8, "all have one key"
+
+
+def test_the_headers_of_a_place_are_those_of_the_broker(driver: NodeDriver) -> None:
+    client = a_stream(driver, 1)
+    fill(driver, client, "s", exchange="", **{"x-stream-partition": 77, "x-stream-offset": 78, "other": 1})
+    reader = a_client(driver)
+    join(driver, reader)
+    (event,) = [event for event in reader.take() if event.method.name == "basic.deliver"]
+    headers = decode_properties(event.properties).headers
+    assert headers is not None
+    assert dict(headers) == {"x-stream-offset": 0, "x-stream-partition": 0, "other": 1}
+    assert headers.kind("x-stream-partition") == "l"
+
+
+def test_a_filter_of_a_member_is_for_all_partitions(driver: NodeDriver) -> None:
+    client = a_stream(driver, 2)
+    for value in ("red", "blue", "red", "blue"):
+        fill(driver, client, "s", exchange="", **{"x-stream-filter-value": value, "x-stream-key": "k" + value})
+    reader = a_client(driver)
+    join(driver, reader, x_stream_filter="red")
+    found = delivered(reader)
+    assert len(found) == 2
+    assert len({partition for partition, _, _ in found}) == 1

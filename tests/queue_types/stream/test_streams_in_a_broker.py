@@ -235,3 +235,20 @@ def test_a_super_stream_is_declared_as_rabbitmq_does(broker: Broker, connection:
         channel.publish("invoices", "1", b"x")
         channel.wait_for_confirms()
     assert [listed(broker, f"invoices-{number}")["messages_ready"] for number in range(3)] == [0, 1, 0]
+
+
+def test_one_with_partitions_is_shown_as_any_queue(broker: Broker, connection: Connection) -> None:
+    fill(connection, "seen", b"1", b"2", b"3", x_stream_partitions=2)
+    found = shown(broker, "seen")
+    assert (found["type"], found["messages"], found["partitions"], found["partition_of"]) == ("stream", 3, 2, None)
+    assert found["leader"] in found["members"]
+    with SystemClient(broker.url) as client:
+        assert "seen" in json.dumps(client.request("route.test", vhost="/", exchange="", routing_key="seen"))
+        before = client.request("totals")["messages"]
+        fill(connection, "seen", b"4", x_stream_partitions=2)
+        view = client.request("quorum.view", vhost="/", name="seen")
+        assert view["group"] == client.request("quorum.view", vhost="/", name="seen-0")["group"]
+        for verb in ("stream.fetch", "queue.peek"):
+            with pytest.raises(SystemRequestError):
+                client.request(verb, vhost="/", name="seen")
+    assert before >= 3
