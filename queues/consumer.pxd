@@ -13,5 +13,5 @@ cdef class Consumer:
     cpdef Message redelivered(self, Delivery delivery)
     cpdef void deliver(self, Delivery delivery) except *
     cpdef bint deliver_record(self, Delivery delivery, bytes octets, Py_ssize_t place,
-                              unsigned long long offset) except -1
+                              unsigned long long offset, bytes more) except -1
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

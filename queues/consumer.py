@@ -37,9 +37,9 @@ class Consumer:
         """Take a message and answer for it until it is settled."""
         raise NotImplementedError
 
-    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool:
-        """Take a record of a stream as it lies there (queues/stream/record.py), and answer for it. False: not this one;
-        as a message it is taken (`deliver`)."""
+    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool:
+        """Take a record of a stream as it lies there (queues/stream/record.py), with these header fields more, and
+        answer for it. False: not this one; as a message it is taken (`deliver`)."""
         return False
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:

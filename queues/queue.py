@@ -12,7 +12,7 @@ A type of queue that is written in plain Python may override any of it; what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -164,6 +164,10 @@ class Queue:
     def leases(self) -> LeaseSource | LeasedAt | None:
         """Its lease groups; the node that has them, where that is another one; None where its type has none."""
         return None
+
+    def partitions(self) -> Sequence[Queue]:
+        """The queues that it consists of; none for one that is whole."""
+        return ()
 
     def stream_source(self) -> StreamSource | None:
         """Its messages by offset; None where its type has no offsets."""

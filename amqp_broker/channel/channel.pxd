@@ -103,7 +103,7 @@ cdef class Channel:
                            bint is_redelivered, Message message) except -1
     @cython.locals(connection=Client)
     cdef int write_record(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long tag,
-                          bytes octets, Py_ssize_t place, unsigned long long offset) except -1
+                          bytes octets, Py_ssize_t place, unsigned long long offset, bytes more) except -1
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)

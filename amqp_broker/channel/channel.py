@@ -413,11 +413,13 @@ class Channel:
         if not connection.is_dirty:
             connection.touch()
 
-    def write_record(self, prefix: bytes, prefix_size: int, tag: int, octets: bytes, place: int, offset: int) -> None:
-        """Put a delivery of a stream's record into the connection's output, which it has to fit into one frame of.
-        Compiled, `prefix` is a pointer."""
+    def write_record(
+        self, prefix: bytes, prefix_size: int, tag: int, octets: bytes, place: int, offset: int, more: bytes
+    ) -> None:
+        """Put a delivery of a stream's record into the connection's output, which it has to fit into one frame of. See
+        record.write_record. Compiled, `prefix` is a pointer."""
         connection = self.connection
-        write_record(self.output.buffer, prefix, prefix_size, tag, octets, place, offset, self.channel_id)
+        write_record(self.output.buffer, prefix, prefix_size, tag, octets, place, offset, self.channel_id, more)
         if not connection.is_dirty:
             connection.touch()
 

@@ -28,7 +28,7 @@ cdef class ChannelConsumer(Consumer):
     cpdef bint has_credit(self)
     @cython.locals(channel=Channel, connection=Client)
     cpdef bint deliver_record(self, Delivery entry, bytes octets, Py_ssize_t place,
-                              unsigned long long offset) except -1
+                              unsigned long long offset, bytes more) except -1
     cpdef Message redelivered(self, Delivery entry)
     @cython.locals(channel=Channel, message=Message)
     cpdef void deliver(self, Delivery entry) except *

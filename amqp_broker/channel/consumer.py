@@ -160,13 +160,13 @@ class ChannelConsumer(Consumer):
         if channel.is_traced:
             channel.trace(DELIVERED, self, message, entry.is_redelivered)
 
-    def deliver_record(self, entry: Delivery, octets: bytes, place: int, offset: int) -> bool:
+    def deliver_record(self, entry: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool:
         channel = self.channel
         if channel.is_traced or not is_framed(octets, place, channel.connection.frame_max):
             return False
         self.credit -= 1
         channel.unacked_deliveries += 1
-        channel.write_record(self.prefix, self.prefix_size, channel.hold(entry), octets, place, offset)
+        channel.write_record(self.prefix, self.prefix_size, channel.hold(entry), octets, place, offset, more)
         return True
 
     def redelivered(self, entry: Delivery) -> Message:

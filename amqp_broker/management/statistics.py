@@ -30,7 +30,7 @@ def count_node(counts: NodeCounts) -> Steps:
         # What other nodes hold, they count themselves.
         if not queue.home and not queue.is_deleted:
             consumers += queue.consumer_count()
-            ready += queue.message_count()
+            ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
             unacked += queue.unacked_count()
             leased += queue.leased_count()
         if number % _SLICE == 0:

@@ -1,7 +1,7 @@
 """StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
-and its groups of readers, for operators and tools.
+and its groups of readers, for operators and tools; and `stream.grow`.
 
-Every node has the stream, and answers from what it has applied.
+Every node has the stream, and answers from what it has applied. Of one that has partitions all are meant.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.refused import FAILED, Refused, not_found
+from amqp_broker.errors import ChannelException
+from amqp_broker.management import partition_verbs
+from amqp_broker.management.partition_verbs import changed
+from amqp_broker.management.refused import FAILED, Refused, not_found, precondition
 from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject
-from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps
+from amqp_broker.vhosts.partitioning import grow
+from queues.stream.shares import MOST_PARTITIONS
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
-    from queues.stream.source import Changed, StreamSource
+    from queues.stream.source import StreamSource
 
 _MOST_OFFSET = (1 << 63) - 1
 _MOST_TIME = 1 << 62
@@ -29,6 +33,7 @@ class StreamVerbs:
     """See the module's docstring."""
 
     def __init__(self, broker: Broker) -> None:
+        self._broker = broker
         self._vhosts = broker.vhosts
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "stream.stat": self._stat,
@@ -36,9 +41,10 @@ class StreamVerbs:
             "stream.trim": self._trim,
             "stream.seek": self._seek,
             "stream.forget": self._forget,
+            "stream.grow": self._grow,
         }
 
-    def _source(self, request: Request) -> tuple[Queue, StreamSource]:
+    def _queue(self, request: Request) -> Queue:
         vhost, name = request.text("vhost"), request.text("name")
         found = self._vhosts.get(vhost)
         if found is None:
@@ -47,13 +53,25 @@ class StreamVerbs:
         queue = found.queues.get(name)
         if queue is None:
             raise not_found("queue", name, vhost)
+        return queue
+
+    def _source(self, request: Request) -> tuple[Queue, StreamSource]:
+        queue = self._queue(request)
         source = queue.stream_source()
         if source is None:
-            kind = queue.declaration.type
+            name, vhost, kind = queue.name, queue.declaration.vhost, queue.declaration.type
+            parts = queue.partitions()
+            if parts:
+                raise ValueError(
+                    f"queue '{name}' in vhost '{vhost}' has {len(parts)} partitions: say which, '{parts[0].name}' to "
+                    f"'{parts[-1].name}'"
+                )
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}: it has no offsets")
         return queue, source
 
     def _stat(self, request: Request) -> Steps:
+        if self._queue(request).partitions():
+            return (yield from partition_verbs.stat(self._queue(request)))
         queue, source = self._source(request)
         try:
             figures = source.figures()
@@ -86,6 +104,8 @@ class StreamVerbs:
 
     def _find(self, request: Request) -> Steps:
         time = request.number("time", None, 0, _MOST_TIME)
+        if self._queue(request).partitions():
+            return (yield from partition_verbs.find(self._queue(request), time))
         queue, source = self._source(request)
         try:
             return {"offset": source.find(time)}
@@ -95,26 +115,42 @@ class StreamVerbs:
 
     def _trim(self, request: Request) -> Steps:
         first = request.number("before", None, 0, _MOST_OFFSET)
+        whole = self._queue(request)
+        if whole.partitions():
+            found = partition_verbs.change(whole, "first_offset", lambda part, then: part.trim(first, then))
+            return (yield from found)
         _, source = self._source(request)
-        return {"first_offset": (yield from _changed(lambda then: source.trim(first, then)))}
+        return {"first_offset": (yield from changed(lambda then: source.trim(first, then)))}
 
     def _seek(self, request: Request) -> Steps:
         group, offset = request.text("group"), request.number("offset", None, 0, _MOST_OFFSET)
+        whole = self._queue(request)
+        if whole.partitions():
+            found = partition_verbs.change(whole, "position", lambda part, then: part.seek(group, offset, then))
+            return (yield from found)
         _, source = self._source(request)
-        return {"position": (yield from _changed(lambda then: source.seek(group, offset, then)))}
+        return {"position": (yield from changed(lambda then: source.seek(group, offset, then)))}
 
     def _forget(self, request: Request) -> Steps:
         group = request.text("group")
+        if self._queue(request).partitions():
+            return (yield from partition_verbs.forget(self._queue(request), group))
         _, source = self._source(request)
-        yield from _changed(lambda then: source.forget(group, then))
+        yield from changed(lambda then: source.forget(group, then))
         return {}
 
-
-def _changed(change: Callable[[Changed], None]) -> Steps:
-    """Wait for a change. Returns the offset that came of it. Raises Refused."""
-    done: Completion[tuple[Exception | None, int]] = Completion()
-    change(lambda refusal, offset: done.complete((refusal, offset)))
-    refusal, offset = yield done
-    if refusal is not None:
-        raise Refused(FAILED, str(refusal))
-    return offset
+    def _grow(self, request: Request) -> Steps:
+        """A stream has more partitions: those who publish to it spread their keys over them from now on."""
+        count = request.number("partitions", None, 1, MOST_PARTITIONS)
+        queue = self._queue(request)
+        vhost = self._vhosts[queue.declaration.vhost]
+        request.asker.check_vhost(vhost.name, changes=True)
+        try:
+            command = grow(self._broker, vhost, queue, count)
+        except ChannelException as error:
+            raise precondition(error.explanation) from None
+        yield self._broker.propose(command)
+        found = len(queue.partitions())
+        if found < count:
+            raise precondition(f"queue '{queue.name}' has {found} partitions: somebody was faster; look, and try again")
+        return {"partitions": found}

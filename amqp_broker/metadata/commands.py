@@ -74,6 +74,9 @@ def _is_base64(value: object) -> bool:
 
 
 _TEXT: Final = _Form("a string", lambda value: isinstance(value, str))
+_NUMBERS: Final = _Form(
+    "a list of integers", lambda value: isinstance(value, list) and all(_is_number(item) for item in value)
+)
 _TEXTS: Final = _Form("a list of strings", _is_texts)
 _FLAG: Final = _Form("true or false", lambda value: isinstance(value, bool))
 _NUMBER: Final = _Form("an integer", _is_number)
@@ -156,8 +159,19 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "durable": _FLAG,
         "exclusive": _FLAG,
         "home": _TEXT,
+        "part_of": _TEXT,
     },
-    "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID},
+    "queue.delete": {"vhost": _TEXT, "name": _TEXT, "queue_id": _ID, "partition_ids": _NUMBERS},
+    "partitions.declare": {
+        "vhost": _TEXT,
+        "name": _TEXT,
+        "queue_id": _ID,
+        "type": _TEXT,
+        "arguments_raw": _RAW,
+        "first": _NUMBER,
+        "partition_ids": _NUMBERS,
+        "partition_arguments_raw": _RAW,
+    },
     "queue_id.reserve": {"next_queue_id": _ID},
     "app.put": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT, "user": _TEXT},
     "app.delete": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT},
@@ -174,7 +188,8 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
 
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "exchange.declare": {"durable": True, "numbered": False},
-    "queue.declare": {"durable": True, "exclusive": False, "home": ""},
+    "queue.declare": {"durable": True, "exclusive": False, "home": "", "part_of": ""},
+    "queue.delete": {"partition_ids": []},
     "member.put": {"identity": ""},
     "member.remove": {"expected": [], "queues": KEEP},
 }
@@ -382,11 +397,13 @@ def declare_queue(
     durable: bool = True,
     exclusive: bool = False,
     home: str = "",
+    part_of: str = "",
 ) -> Command:
     """Declares a queue. `queue_id` is the lowest id that it may get. home: the node where a classic queue lives; ""
-    is every node's own (as in definitions): where the command comes from."""
+    is every node's own (as in definitions): where the command comes from. part_of: the stream of which it is a
+    partition. Of level `STREAMS`."""
     return _with_options(
-        {"durable": durable, "exclusive": exclusive, "home": home},
+        {"durable": durable, "exclusive": exclusive, "home": home, "part_of": part_of},
         {
             "op": "queue.declare",
             "vhost": vhost,
@@ -399,9 +416,38 @@ def declare_queue(
     )
 
 
-def delete_queue(vhost: str, name: str, queue_id: int) -> Command:
-    """Deletes the queue of that name if it still is the one with that id."""
-    return {"op": "queue.delete", "vhost": vhost, "name": name, "queue_id": queue_id}
+def delete_queue(vhost: str, name: str, queue_id: int, partition_ids: Sequence[int] = ()) -> Command:
+    """Deletes the queue of that name if it still is the one with that id, and these partitions of it."""
+    return _with_options(
+        {"partition_ids": list(partition_ids)},
+        {"op": "queue.delete", "vhost": vhost, "name": name, "queue_id": queue_id},
+    )
+
+
+def partition_stream(
+    vhost: str,
+    name: str,
+    queue_id: int,
+    type_name: str,
+    arguments_raw: bytes,
+    first: int,
+    partition_ids: Sequence[int],
+    partition_arguments_raw: bytes,
+) -> Command:
+    """Declares a stream with partitions, the ids of which are as in `declare_queue`; or (first > 0) adds some to one
+    that has so many, which has these arguments from then on. Nothing changes where one of the names is taken, or
+    somebody was faster. Of level `STREAMS`."""
+    return {
+        "op": "partitions.declare",
+        "vhost": vhost,
+        "name": name,
+        "queue_id": queue_id,
+        "type": type_name,
+        "arguments_raw": encode_arguments(arguments_raw),
+        "first": first,
+        "partition_ids": list(partition_ids),
+        "partition_arguments_raw": encode_arguments(partition_arguments_raw),
+    }
 
 
 def node_started(node: str) -> Command:

@@ -113,7 +113,7 @@ class ExchangeRecord:
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
     """A queue that all nodes know. `queue_id` was never another queue's and never will be. `home`: the node where a
-    classic queue lives."""
+    classic queue lives. `part_of`: the partitioned stream of which it is a partition, "" for none."""
 
     vhost: str
     name: str
@@ -124,6 +124,7 @@ class QueueRecord:
     durable: bool = True
     exclusive: bool = False
     home: str = ""
+    part_of: str = ""
 
 
 class AppRecord(NamedTuple):

@@ -37,12 +37,13 @@ from amqp_broker.metadata.entities import (
     VHost,
     is_same,
 )
+from amqp_broker.metadata.partitions import Partitions
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
-class Metadata(Access, AppRecords):
+class Metadata(Access, AppRecords, Partitions):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
     def __init__(self) -> None:
@@ -73,8 +74,9 @@ class Metadata(Access, AppRecords):
             "exchange.declare": self._declare_exchange,
             "exchange.number": self._number_exchange,
             "exchange.delete": self._delete_exchange,
-            "queue.declare": self._declare_queue,
+            "queue.declare": self.declare_queue,
             "queue.delete": self._delete_queue,
+            **self.partition_handlers(),
             "queue_id.reserve": self._reserve_queue_ids,
             **self.app_handlers(),
             "binding.add": self._add_binding,
@@ -360,7 +362,8 @@ class Metadata(Access, AppRecords):
         state.bindings.remove_exchange(exchange.name)
         return True
 
-    def _declare_queue(self, command: Command) -> bool:
+    def declare_queue(self, command: Command) -> bool:
+        """See Partitions."""
         state = self._vhosts.get(command["vhost"])
         home = command.get("home", "")
         if state is None or command["name"] in state.queues or not self.may_be_home(home):
@@ -377,21 +380,28 @@ class Metadata(Access, AppRecords):
             durable=command.get("durable", True),
             exclusive=command.get("exclusive", False),
             home=home,
+            part_of=command.get("part_of", ""),
         )
-        state.queues[queue.name] = queue
-        self._queues_by_id[queue_id] = queue
-        self._queue_lines[queue_id] = commands.encode(describe_queue(queue))
+        self.replace_queue(queue)
         self._next_queue_id = queue_id + 1
         return True
+
+    def replace_queue(self, queue: QueueRecord) -> None:
+        """See Partitions."""
+        self._vhosts[queue.vhost].queues[queue.name] = queue
+        self._queues_by_id[queue.queue_id] = queue
+        self._queue_lines[queue.queue_id] = commands.encode(describe_queue(queue))
 
     def _delete_queue(self, command: Command) -> bool:
         queue = self.queue(command["vhost"], command["name"])
         if queue is None or queue.queue_id != command["queue_id"]:
             return False
         state = self._vhosts[queue.vhost]
-        del state.queues[queue.name]
-        del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
-        state.bindings.remove_destination(QUEUE, queue.name)
+        known = self.partitions(queue.vhost, queue.name)
+        for one in (queue, *[each for each in known if each.queue_id in command.get("partition_ids", ())]):
+            del state.queues[one.name]
+            del self._queues_by_id[one.queue_id], self._queue_lines[one.queue_id]
+            state.bindings.remove_destination(QUEUE, one.name)
         return True
 
     def _reserve_queue_ids(self, command: Command) -> bool:

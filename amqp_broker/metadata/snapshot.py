@@ -137,4 +137,5 @@ def describe_queue(queue: QueueRecord) -> Command:
         durable=queue.durable,
         exclusive=queue.exclusive,
         home=queue.home,
+        part_of=queue.part_of,
     )

@@ -56,7 +56,7 @@ class Owner(Protocol):
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
     """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to; `type` is in force also
-    where the arguments have none."""
+    where the arguments have none. part_of: the stream of which it is a partition, "" for none."""
 
     name: str
     is_durable: bool
@@ -65,6 +65,12 @@ class QueueDeclaration:
     arguments: Table
     vhost: str
     type: str = "classic"
+    part_of: str = ""
+
+    @property
+    def governed_as(self) -> str:
+        """The name by which policies apply to it: those of a partition are those of the whole."""
+        return self.part_of or self.name
 
 
 def _flag(value: bool) -> str:

@@ -19,6 +19,7 @@ from queues.arguments import ArgumentError, QueueArguments
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
+    from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.policy_keys import PolicyKey
@@ -104,6 +105,10 @@ class TypeHost(Protocol):
     def place_queue(self, lowest: int, is_local: bool) -> int:
         """The id, from `lowest` on, that puts a new queue into the right group."""
 
+    def place_queues(self, lowest: int, count: int) -> list[int]:
+        """Ids from `lowest` on that rise and put new queues into different groups, with different leaders; the first
+        two into one."""
+
     def link_to(self, home: str) -> HomeLink:
         """The link to the queues of another node."""
 
@@ -148,6 +153,16 @@ class QueueType:
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """What the arguments mean. Raises ArgumentError (OwnWords), WrongArgument."""
+        raise NotImplementedError
+
+    @classmethod
+    def partitions(cls, arguments: Mapping[str, object]) -> int:
+        """How many queues are declared with one that has these arguments, which were `read`: its partitions."""
+        return 0
+
+    @classmethod
+    def with_partitions(cls, arguments: Table, count: int) -> Table:
+        """The arguments with which one has so many; 0: those of a partition. Of types that know of partitions."""
         raise NotImplementedError
 
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:

@@ -458,6 +458,14 @@ class Config(ClusterConfig):
         COUNT, 50, LIMITS, "Copies of messages that one live tail makes in a second.", minimum=10, maximum=1000
     )
 
+    max_stream_partitions: int = setting(
+        COUNT,
+        256,
+        LIMITS,
+        "Partitions of one stream (x-stream-partitions); each is a stream of its own.",
+        minimum=1,
+        maximum=10_000,
+    )
     stream_position_messages: int = setting(
         COUNT,
         1000,

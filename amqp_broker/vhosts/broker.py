@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amqp_broker.auth.hashing import Hashing
@@ -394,6 +395,7 @@ class Broker:
         present = vhost.queues.get(record.name)
         if present is not None:
             if present.queue_id == record.queue_id:
+                self._declared_again(present, record)
                 return
             self.forget_queue(vhost, present)
         owner: Owner | None = None
@@ -401,7 +403,7 @@ class Broker:
             owner = self.owners.pop((vhost.name, record.name), REMOTE_OWNER)
         declaration = QueueDeclaration(
             record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
-            record.type,
+            record.type, record.part_of,
         )  # fmt: skip
         queue_type = self.types[type_named(record.type).name]
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
@@ -412,6 +414,19 @@ class Broker:
                 return
             owner.exclusive_queues[queue] = None
         queue_type.restore(queue, self.clock.now)
+
+    def _declared_again(self, queue: Queue, record: QueueRecord) -> None:
+        """A stream has more partitions than before, and says so in its arguments."""
+        if queue.declaration.arguments.raw != record.arguments_raw:
+            declaration = replace(queue.declaration, arguments=decode_table(record.arguments_raw))
+            queue.declared(declaration, self.clock.now)
+
+    def add_partitions(self, vhost: VHost, name: str) -> None:
+        """Make a stream and its partitions as the metadata have them, so far as they are not there."""
+        record = self.metadata.queue(vhost.name, name)
+        if record is not None:
+            for each in (record, *self.metadata.partitions(vhost.name, name)):
+                self.add_recorded_queue(vhost, each)
 
     def _type_of(self, queue: Queue) -> QueueType:
         return self.types[queue.declaration.type]
@@ -517,6 +532,10 @@ class Broker:
     def group_of(self, queue_id: int) -> QueueGroup:
         """See TypeHost."""
         return self.groups.of(queue_id)
+
+    def place_queues(self, lowest: int, count: int) -> list[int]:
+        """See TypeHost."""
+        return self.groups.place_queues(lowest, count)
 
     def place_queue(self, lowest: int, is_local: bool) -> int:
         """See TypeHost."""

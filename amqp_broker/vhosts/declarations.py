@@ -36,6 +36,7 @@ from amqp_broker.queue_types.queue_type import Declared, OwnWords
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
+from amqp_broker.vhosts.partitioning import partition
 from exchanges.bindings import EXCHANGE, QUEUE, Destination
 from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
@@ -166,9 +167,12 @@ class Declarations:
         self, declarer: Declarer, name: str, kind: str, method: methods.QueueDeclare, is_durable: bool
     ) -> tuple[str, Queue | Wanted]:
         broker, vhost = self._broker, declarer.vhost
-        self._check_queue_limits(vhost, name)
+        partitions = QUEUE_TYPES[kind].partitions(method.arguments)
+        self._check_queue_limits(vhost, name, 1 + partitions)
         self._check_level(vhost, name, kind)
         broker.queues_created += 1
+        if partitions:
+            return name, Wanted(partition(broker, vhost, name, kind, method.arguments))
         if is_durable or broker.is_clustered:
             queue_type = broker.types[kind]
             home = "" if queue_type.lives_in_groups else broker.own_node
@@ -206,15 +210,15 @@ class Declarations:
                 f"members of the cluster speak level {since}, and it is at level {level}: upgrade the others first"
             )
 
-    def _check_queue_limits(self, vhost: VHost, name: str) -> None:
+    def _check_queue_limits(self, vhost: VHost, name: str, more: int) -> None:
         broker = self._broker
-        if broker.queue_count >= broker.config.max_queues:
+        if broker.queue_count + more > broker.config.max_queues:
             raise precondition_failed(
                 f"cannot declare a queue: the node's limit of {broker.config.max_queues} queues (max_queues) is reached"
             )
         record = broker.metadata.vhost(vhost.name)
         limit = record.limits.get("max-queues", -1) if record is not None else -1
-        if 0 <= limit <= len(vhost.queues):
+        if 0 <= limit < len(vhost.queues) + more:
             raise precondition_failed(
                 f"cannot declare queue '{name}': "
                 f"queue limit in vhost '{vhost.name}' ({limit}) is reached"
@@ -230,6 +234,11 @@ class Declarations:
         if self._look_up(vhost, name) is None:
             return 0, self._broker.unsettled_proposal()
         queue = self.find_queue(declarer, name)
+        whole = queue.declaration.part_of
+        if whole and whole in vhost.queues:
+            raise precondition_failed(
+                f"queue '{name}' in vhost '{vhost.name}' is a partition of '{whole}', and goes with it: delete that one"
+            )
         if if_unused and queue.consumer_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
         if if_empty and queue.message_count() and not queue.keeps_messages:
@@ -249,12 +258,17 @@ class Declarations:
         owner = queue.declaration.owner
         if owner is not None:
             owner.exclusive_queues.pop(queue, None)
+        parts = queue.partitions()
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)
+        for part in parts:
+            removed += vhost.router.remove_queue(part.name)
+            broker.forget_queue(vhost, part)
         broker.queues_deleted += 1
         proposal = None
         if broker.is_recorded(queue):
-            proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id))
+            ids = [part.queue_id for part in parts]
+            proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id, ids))
         return count, self.remove_abandoned(vhost, removed) or proposal
 
     def remove_queues(self, vhost: VHost, queues: list[Queue]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.metadata.commands import Command, decode_arguments
+from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.register import UnsupportedQueueType
 from amqp_broker.turn.task import Task
@@ -60,6 +61,9 @@ class Projection:
                 vhost = self._broker.vhosts.get(command["vhost"])
                 if vhost is not None:
                     return self._broker.apply_policies(vhost)
+            elif subject == "partitions":
+                if command["vhost"] in self._broker.vhosts:
+                    self._broker.add_partitions(self._broker.vhosts[command["vhost"]], command["name"])
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
@@ -120,6 +124,9 @@ class Projection:
             self._clean_up(vhost, broker.forget_exchange(vhost, command["name"]), is_own)
         else:
             self._clean_up(vhost, broker.forget_recorded_queue(vhost, command["name"], command["queue_id"]), is_own)
+            for number, queue_id in enumerate(command.get("partition_ids", ())):
+                part = partition_name(command["name"], number)
+                self._clean_up(vhost, broker.forget_recorded_queue(vhost, part, queue_id), is_own)
 
     def _bind(self, vhost: VHost, verb: str, command: Command, is_own: bool) -> None:
         destination = Destination(command["destination_kind"], command["destination"])
@@ -172,8 +179,7 @@ class Projection:
                     decode_table(record.arguments_raw),
                 )  # fmt: skip
         for queue_record in broker.metadata.queues(name):
-            if queue_record.name not in vhost.queues:
-                broker.add_recorded_queue(vhost, queue_record)
+            broker.add_recorded_queue(vhost, queue_record)
         wanted = broker.metadata.bindings(name)
         known = {
             (each.source, each.destination_kind, each.destination, each.binding_key, each.arguments_raw)

@@ -181,7 +181,7 @@ class Execution(Sink):
             queue.dispatch(clock)
             self._touch(queue)
         for stream in self.state.streams.values():
-            if stream.groups.lose_all(origin.name, stream.next):
+            if stream.lose_all(origin.name):
                 self._concerns_all = True
                 self._watch_stream(stream)
         if self._is_own(origin):

@@ -13,6 +13,7 @@ from amqp_broker.octets.buffer import Buffer
 from queues.quorum.reader import Malformed, Reader, octets_of
 from queues.stream.chunk import Chunk
 from queues.stream.settings import StreamSettings, get_settings, put_settings
+from queues.stream.shares import MOST_PARTITIONS
 
 OPEN_STREAM = 20
 APPEND_CHUNK = 21
@@ -23,6 +24,9 @@ LEAVE_GROUP = 25
 STORE_POSITION = 26
 SEEK_GROUP = 27
 FORGET_GROUP = 28
+JOIN_PARTITIONS = 29
+LEAVE_PARTITIONS = 30
+OPEN_GROUP = 31
 
 
 class OpenStream(NamedTuple):
@@ -100,12 +104,43 @@ class ForgetGroup(NamedTuple):
     group: str
 
 
+class JoinPartitions(NamedTuple):
+    """A consumer of the node reads all partitions of a stream with a group, of which this is partition 0; the node
+    knows of so many. Refused with NO_QUEUE where the group is not open."""
+
+    queue_id: int
+    group: str
+    number: int
+    partitions: int
+
+
+class LeavePartitions(NamedTuple):
+    """It does not any more."""
+
+    queue_id: int
+    group: str
+    number: int
+
+
+class OpenGroup(NamedTuple):
+    """There is this group, whoever will read with it; it begins there if there was none. Refused as JoinGroup is."""
+
+    queue_id: int
+    group: str
+    position: int
+
+
 StreamCommand = (
     OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
-)
+    | JoinPartitions | LeavePartitions | OpenGroup
+)  # fmt: skip
 STREAM_COMMANDS: tuple[type, ...] = (
     OpenStream, AppendChunk, Trim, HoldStream, JoinGroup, LeaveGroup, StorePosition, SeekGroup, ForgetGroup,
+    JoinPartitions, LeavePartitions, OpenGroup,
 )  # fmt: skip
+_AboutGroup = (
+    LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup | JoinPartitions | LeavePartitions | OpenGroup
+)
 
 
 def _put_open(buffer: Buffer, command: OpenStream) -> None:
@@ -144,12 +179,19 @@ def _get_append(reader: Reader) -> AppendChunk:
     return command
 
 
-def _put_group(buffer: Buffer, command: LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup) -> None:
+def _put_group(buffer: Buffer, command: _AboutGroup) -> None:
     queue_id, group, *numbers = command
     buffer.put_u64(queue_id)
     buffer.put_shortstr(octets_of(group))
     for number in numbers:
         buffer.put_u64(number)
+
+
+def _get_join_partitions(reader: Reader) -> JoinPartitions:
+    command = JoinPartitions(reader.u64(), reader.name(), reader.u64(), reader.u64())
+    if not 0 < command.partitions <= MOST_PARTITIONS:
+        raise reader.fail(f"a stream of {command.partitions} partitions")
+    return command
 
 
 WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
@@ -162,6 +204,9 @@ WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     StorePosition: (STORE_POSITION, _put_group),
     SeekGroup: (SEEK_GROUP, _put_group),
     ForgetGroup: (FORGET_GROUP, _put_group),
+    JoinPartitions: (JOIN_PARTITIONS, _put_group),
+    LeavePartitions: (LEAVE_PARTITIONS, _put_group),
+    OpenGroup: (OPEN_GROUP, _put_group),
 }
 
 READERS: dict[int, Callable[[Reader], StreamCommand]] = {
@@ -176,4 +221,7 @@ READERS: dict[int, Callable[[Reader], StreamCommand]] = {
     ),
     SEEK_GROUP: lambda reader: SeekGroup(reader.u64(), reader.name(), reader.u64()),
     FORGET_GROUP: lambda reader: ForgetGroup(reader.u64(), reader.name()),
+    JOIN_PARTITIONS: _get_join_partitions,
+    LEAVE_PARTITIONS: lambda reader: LeavePartitions(reader.u64(), reader.name(), reader.u64()),
+    OPEN_GROUP: lambda reader: OpenGroup(reader.u64(), reader.name(), reader.u64()),
 }

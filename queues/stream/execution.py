@@ -12,7 +12,10 @@ from queues.stream.commands import (
     ForgetGroup,
     HoldStream,
     JoinGroup,
+    JoinPartitions,
     LeaveGroup,
+    LeavePartitions,
+    OpenGroup,
     OpenStream,
     SeekGroup,
     StorePosition,
@@ -76,7 +79,29 @@ def _seek(stream: Stream, command: SeekGroup, node: str) -> Refusal | None:
 
 
 def _forget(stream: Stream, command: ForgetGroup, node: str) -> Refusal | None:
-    return None if stream.groups.forget(command.group) else Refusal.EXCLUSIVE
+    share = stream.shares.get(command.group)
+    if (share is not None and share.members) or not stream.groups.forget(command.group):
+        return Refusal.EXCLUSIVE
+    stream.shares.forget(command.group)
+    return None
+
+
+def _join_partitions(stream: Stream, command: JoinPartitions, node: str) -> Refusal | None:
+    if stream.groups.get(command.group) is None:
+        return Refusal.NO_QUEUE
+    stream.shares.open(command.group).join(Member(node, command.number), command.partitions)
+    return None
+
+
+def _leave_partitions(stream: Stream, command: LeavePartitions, node: str) -> Refusal | None:
+    share = stream.shares.get(command.group)
+    if share is not None:
+        share.leave(Member(node, command.number))
+    return None
+
+
+def _open(stream: Stream, command: OpenGroup, node: str) -> Refusal | None:
+    return Refusal.FULL if stream.groups.open(command.group, command.position) is None else None
 
 
 _ABOUT_GROUPS: dict[type, Callable[[Stream, Any, str], Refusal | None]] = {
@@ -85,4 +110,7 @@ _ABOUT_GROUPS: dict[type, Callable[[Stream, Any, str], Refusal | None]] = {
     StorePosition: _store,
     SeekGroup: _seek,
     ForgetGroup: _forget,
+    JoinPartitions: _join_partitions,
+    LeavePartitions: _leave_partitions,
+    OpenGroup: _open,
 }

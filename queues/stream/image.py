@@ -5,7 +5,9 @@
                   u32 n, n x (short producer, u64 sequence, u64 offset),
                   u32 n, n x (short name, u64 offset, u64 until): holds,
                   u32 n, n x (short name, u64 position, u64 delivered, u64 generation,
-                              u32 m, m x (short node, u64 number): members): groups
+                              u32 m, m x (short node, u64 number): members): groups,
+                  u32 n, n x (short name, u32 m, m x (short node, u64 number): members,
+                              u32 p, p x (u32 place of its member + 1, or 0): partitions): shares
     STREAM_NAMES  n x (u32 records, u64 first, u64 time, u32 segment, u64 offset, u32 length): the pages on the disk
     STREAM_PAGE   u32 records, u64 first, u64 time, octets
     STREAM_TAIL   octets as of a page, of what is in none
@@ -25,6 +27,7 @@ from queues.stream.groups import Member, ReaderGroup
 from queues.stream.log import Part, Stored, tail_octets
 from queues.stream.marks import Mark
 from queues.stream.settings import get_settings, put_settings
+from queues.stream.shares import Share
 from queues.stream.stream import Hold, Published, Stream
 from storage.page_store import PageLocation
 
@@ -60,11 +63,27 @@ def stream_octets(stream: Stream) -> bytes:
         buffer.put_u64(group.position)
         buffer.put_u64(group.delivered)
         buffer.put_u64(group.generation)
-        buffer.put_u32(len(group.members))
-        for member in group.members:
-            buffer.put_shortstr(octets_of(member.node))
-            buffer.put_u64(member.number)
+        _put_members(buffer, group.members)
+    buffer.put_u32(len(stream.shares))
+    for name, share in stream.shares:
+        buffer.put_shortstr(octets_of(name))
+        _put_members(buffer, share.members)
+        buffer.put_u32(len(share.owners))
+        places = {member: place for place, member in enumerate(share.members, 1)}
+        for owner in share.owners:
+            buffer.put_u32(places[owner] if owner is not None else 0)
     return buffer.take()
+
+
+def _put_members(buffer: Buffer, members: list[Member]) -> None:
+    buffer.put_u32(len(members))
+    for member in members:
+        buffer.put_shortstr(octets_of(member.node))
+        buffer.put_u64(member.number)
+
+
+def _get_members(reader: Reader) -> list[Member]:
+    return [Member(reader.name(), reader.u64()) for _ in range(reader.count(9))]
 
 
 def stream_pieces(stream: Stream) -> Iterator[bytes]:
@@ -131,6 +150,17 @@ class StreamsState(Protocol):
     streams: dict[int, Stream]
 
 
+def _get_share(reader: Reader) -> Share:
+    share = Share()
+    share.members += _get_members(reader)
+    for _ in range(reader.count(4)):
+        place = reader.u32()
+        if place > len(share.members):
+            raise reader.fail(f"a partition of member {place} of {len(share.members)}")
+        share.owners.append(share.members[place - 1] if place else None)
+    return share
+
+
 class StreamReader:
     """The records of one stream, up to STREAM_END."""
 
@@ -152,8 +182,10 @@ class StreamReader:
         for _ in range(reader.count(29)):
             name = reader.name()
             group = ReaderGroup(reader.u64(), reader.u64(), reader.u64())
-            group.members += [Member(reader.name(), reader.u64()) for _ in range(reader.count(9))]
+            group.members += _get_members(reader)
             stream.groups.put(name, group)
+        for _ in range(reader.count(9)):
+            stream.shares.put(reader.name(), _get_share(reader))
 
     def add_to(self, state: StreamsState) -> None:
         """The stream is whole."""

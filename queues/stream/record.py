@@ -43,12 +43,11 @@ TOMBSTONE, APART, HAS_TABLE = 1, 2, 4
 _TOMBSTONE, _APART, _HAS_TABLE = TOMBSTONE, APART, HAS_TABLE
 #: The field that says a message's offset, up to its eight octets: a key and the kind of a signed 64-bit integer.
 OFFSET_HEADER = "x-stream-offset"
+#: What a delivery from a partition of a stream has besides.
+PARTITION_HEADER = "x-stream-partition"
 _FIELD = b"\x0fx-stream-offsetl"
 FIELD_BYTES = 25
 _FIELD_BYTES = FIELD_BYTES
-#: The same as the only field of a table, with the table's length.
-_TABLE_BYTES = 4 + FIELD_BYTES
-_TABLE = struct.pack(">L", FIELD_BYTES) + _FIELD
 #: Flags of a property section (AMQP 0-9-1 §2.3.5.2): there is a content type, an encoding, a header table. Only the
 #: two come before the table.
 _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS = 0x80, 0x40, 0x20
@@ -168,7 +167,7 @@ def get_record(octets: bytes, at: int, offset: int, timestamp: int, addresses: A
     end = at + 4 + size
     frame = content_at + 7 + get_u32(octets, content_at + 3) + 1
     body_size = get_u64(octets, content_at + _BODY_SIZE_AT)
-    header = _with_offset(octets, content_at, frame, place, bool(flags & _HAS_TABLE), offset)
+    header = _with_offset(octets, content_at, frame, place, bool(flags & _HAS_TABLE), offset, b"")
     raw = addresses.find_in(octets, start, start + address)
     body: list[bytes] | None = None
     content = header
@@ -179,29 +178,33 @@ def get_record(octets: bytes, at: int, offset: int, timestamp: int, addresses: A
     return make_message(raw, content, len(header), body, body_size, True, -1, -1, timestamp)
 
 
-def _with_offset(octets: bytes, start: int, end: int, place: int, has_table: bool, offset: int) -> bytes:
-    """The header frame octets[start:end] with the header let in."""
-    field = _FIELD + offset.to_bytes(8, "big")
+def _with_offset(
+    octets: bytes, start: int, end: int, place: int, has_table: bool, offset: int, more: bytes
+) -> bytes:
+    """The header frame octets[start:end] with the header let in, and the fields `more` behind it."""
+    field = _FIELD + offset.to_bytes(8, "big") + more
     at = start + place
     if has_table:
         added = len(field)
         table = get_u32(octets, at - 4) + added
         before, inserted = octets[start + 7 : at - 4], table.to_bytes(4, "big") + field
     else:
-        added = _TABLE_BYTES
+        added = 4 + len(field)
         flags = octets[start + _PROPERTIES_OFFSET] | _HEADERS
         before = octets[start + 7 : start + _PROPERTIES_OFFSET] + bytes([flags]) + octets[start + 20 : at]
-        inserted = _TABLE[:4] + field
+        inserted = len(field).to_bytes(4, "big") + field
     size = get_u32(octets, start + 3) + added
     return b"".join((octets[start : start + 3], size.to_bytes(4, "big"), before, inserted, octets[at:end]))
 
 
 def write_record(
-    buffer: Buffer, prefix: bytes, prefix_size: int, tag: int, octets: bytes, at: int, offset: int, channel_id: int
-) -> int:
+    buffer: Buffer, prefix: bytes, prefix_size: int, tag: int, octets: bytes, at: int, offset: int, channel_id: int,
+    more: bytes,
+) -> int:  # fmt: skip
     """Append a delivery of the record at `at`, whose body has to fit into one frame and be framed already:
-    basic.deliver with this tag, header frame, body frame. `prefix`: as in Output.put_deliver. Compiled, `prefix` and
-    `octets` are pointers. Returns where the next record begins."""
+    basic.deliver with this tag, header frame, body frame. `prefix`: as in Output.put_deliver. more: fields that go into
+    the header table behind the offset. Compiled, `prefix` and `octets` are pointers. Returns where the next record
+    begins."""
     size, flags = get_u32(octets, at), octets[at + 16]
     place, address = get_u16(octets, at + 17), get_u16(octets, at + 19)
     start = at + _FIXED
@@ -210,7 +213,7 @@ def write_record(
     frame = content + 8 + get_u32(octets, content + 3)
     if not cython.compiled:
         method = _pack_size(prefix_size + address + 2)
-        header = _with_offset(octets, content, frame, place, bool(flags & _HAS_TABLE), offset)
+        header = _with_offset(octets, content, frame, place, bool(flags & _HAS_TABLE), offset, more)
         tagged = _pack_tag(tag, False)
         length = buffer.put_joined(
             (prefix[:3], method, prefix[7:prefix_size], tagged, octets[start:content], header, octets[frame:end])
@@ -219,7 +222,8 @@ def write_record(
         if frame < end:
             buffer.set_u16(length - (end - frame) + 1, channel_id)
         return end
-    added = _FIELD_BYTES if flags & _HAS_TABLE else _TABLE_BYTES
+    fields = _FIELD_BYTES + len(more)
+    added = fields if flags & _HAS_TABLE else 4 + fields
     begin = buffer.length
     buffer.reserve(prefix_size + 9 + size + added)
     target: Pointer = buffer.data
@@ -238,10 +242,10 @@ def write_record(
     buffer.set_u16(header_at + 1, channel_id)
     buffer.set_u32(header_at + 3, frame - content - 8 + added)
     if flags & _HAS_TABLE:
-        buffer.set_u32(position - 4, get_u32(octets, content + place - 4) + _FIELD_BYTES)
+        buffer.set_u32(position - 4, get_u32(octets, content + place - 4) + fields)
     else:
         target[header_at + _PROPERTIES_OFFSET] |= _HEADERS
-        buffer.set_u32(position, _FIELD_BYTES)
+        buffer.set_u32(position, fields)
         position += 4
     field: Pointer = _FIELD
     memcpy(target + position, field, _FIELD_BYTES - 8)
@@ -249,6 +253,10 @@ def write_record(
     buffer.set_u32(position, offset >> 32)
     buffer.set_u32(position + 4, offset)
     position += 8
+    if fields > _FIELD_BYTES:
+        field = more
+        memcpy(target + position, field, fields - _FIELD_BYTES)
+        position += fields - _FIELD_BYTES
     memcpy(target + position, source + content + place, end - content - place)
     position += end - content - place
     if frame < end:

@@ -22,10 +22,17 @@ class GroupFigures(NamedTuple):
     members: int
 
 
+class ShareFigures(NamedTuple):
+    """Of a group that reads all partitions: members: how many consumers. owners: the node of who is to read each."""
+
+    members: int
+    owners: tuple[str, ...]
+
+
 class StreamFigures(NamedTuple):
     """first, next: offsets; equal where it is empty. octets: what it keeps. first_time, last_time: of its oldest and
     its newest chunk, milliseconds since the epoch, 0 where it is empty. producers: how many are remembered. holds: by
-    name. groups: the same."""
+    name. groups: the same. leader: of its log, "" while there is none. shares: by group, of partition 0."""
 
     first: int
     next: int
@@ -36,6 +43,8 @@ class StreamFigures(NamedTuple):
     producers: int
     holds: Mapping[str, Hold]
     groups: Mapping[str, GroupFigures]
+    leader: str
+    shares: Mapping[str, ShareFigures]
 
 
 class StreamSource(Protocol):

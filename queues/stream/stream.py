@@ -19,6 +19,7 @@ from queues.stream.groups import ReaderGroups
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
 from queues.stream.settings import StreamSettings
+from queues.stream.shares import Shares
 
 #: So many producers are remembered, those who published last.
 MOST_PRODUCERS = 10_000
@@ -41,7 +42,8 @@ class Hold(NamedTuple):
 
 
 class Stream:
-    """producers: who published last at the end. holds: by name. groups: who read together."""
+    """producers: who published last at the end. holds: by name. groups: who read together. shares: of a stream that is
+    partition 0, who of them reads which partition."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -51,6 +53,7 @@ class Stream:
         self.producers: dict[bytes, Published] = {}
         self.holds: dict[str, Hold] = {}
         self.groups = ReaderGroups()
+        self.shares = Shares()
 
     @property
     def first(self) -> int:
@@ -98,6 +101,11 @@ class Stream:
         self.producers[run.producer] = Published(run.sequence + last, first + run.record + last)
         if len(self.producers) > MOST_PRODUCERS:
             del self.producers[next(iter(self.producers))]
+
+    def lose_all(self, node: str) -> bool:
+        """A node is gone, and with it all its readers. Returns whether there were any."""
+        are_dealt_anew = self.shares.lose_all(node)
+        return self.groups.lose_all(node, self.next) or are_dealt_anew
 
     def discard(self) -> None:
         """The stream is gone: give back its RAM and its places."""

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.queue_types.stream.group_reader import GroupReader
 from queues.pager import Pager
 from queues.quorum.reader import Reader
+from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
 from queues.stream.marks import Marks
+from queues.stream.shares import Share
 from queues.stream.stream import Stream
 
 Patch = pytest.MonkeyPatch
@@ -78,3 +81,23 @@ def the_own_clock_says_what_is_old(patch: Patch) -> None:
         retain(self, clock + id(self.log) % 1000)
 
     patch.setattr(Stream, "retain", retained)
+
+
+def positions_are_what_was_read(patch: Patch) -> None:
+    """A group is stored to be where its reader has read to."""
+    patch.setattr(GroupReader, "position", property(lambda self: self.offset))
+
+
+def what_was_given_before_is_not_known(patch: Patch) -> None:
+    """With a node its readers go, and nobody marks what they may have had."""
+
+    def lost(self: ReaderGroup, node: str, next_offset: int) -> None:
+        for member in [each for each in self.members if each.node == node]:
+            self.leave(member)
+
+    patch.setattr(ReaderGroup, "lose_all", lost)
+
+
+def a_partition_is_given_to_nobody(patch: Patch) -> None:
+    """Those that have too little get the first partition, and nothing else."""
+    patch.setattr(Share, "of", lambda self, member: [0] if self.owners and self.owners[0] == member else [])

@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.metadata.queue_ids import delay_id
 from raft.messages import VoteReply, VoteRequest
 from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
@@ -68,7 +69,14 @@ class GroupChecks:
                 self.last_metadata_index = index
                 self.check_majority(node, _METADATA, index, term)
                 declared = ("queue.declare", "exchange.declare")
-                self._learning = [c["name"] for c in json.loads(data)["commands"] if c["op"] in declared]
+                said = json.loads(data)["commands"]
+                self._learning = [c["name"] for c in said if c["op"] in declared]
+                self._learning += [
+                    partition_name(c["name"], c["first"] + number)
+                    for c in said
+                    if c["op"] == "partitions.declare"
+                    for number in range(len(c["partition_ids"]))
+                ]
             apply(index, term, data, now)
             self._learn_names(node)
             if index % _EVERY == 0:

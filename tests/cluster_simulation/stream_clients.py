@@ -106,6 +106,8 @@ class StreamPublisher(StreamClient):
             if chance.random() < 0.01:
                 body += bytes(18_000)
             message = Published(number, kind.name, body)
+            if kind.whole:
+                message.key = chance.choice(kind.keys)
             if chance.random() < 0.3:
                 message.value = chance.choice(VALUES)
             if chance.random() < 0.5:
@@ -121,11 +123,13 @@ class StreamPublisher(StreamClient):
         headers: dict[str, object] = {}
         if message.value:
             headers["x-stream-filter-value"] = message.value
+        if message.key:
+            headers["x-stream-key"] = message.key
         if message.producer:
             headers |= {"x-producer-id": message.producer, "x-producer-sequence": message.sequence}
         properties: dict[str, object] = {"headers": Table(headers)} if headers else {}
         operation = Operation("other", None, {"split": FRAME_MAX - 8})
-        method = methods.BasicPublish(0, "", message.stream, False, False)
+        method = methods.BasicPublish(0, "", self.streams.published_as(message.stream), False, False)
         self.client.publish(operation, self.channel.number, method, properties, message.body)
         self._published += 1
         self._unconfirmed[self._published] = message

@@ -16,6 +16,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.cluster_simulation.partition_model import GroupModel
 from tests.simulation.observer import message_number
 from tests.simulation.state import Violation
 
@@ -28,7 +29,8 @@ _BARE = 2
 
 @dataclass(slots=True, eq=False)
 class Published:
-    """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or ""."""
+    """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or "". key: of
+    what goes to a partition of a stream, which `stream` is then; or ""."""
 
     number: int
     stream: str
@@ -36,16 +38,21 @@ class Published:
     value: str = ""
     producer: str = ""
     sequence: int = 0
+    key: str = ""
     is_confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKind:
-    """How a stream is declared, and what a model has to know of it."""
+    """How a stream is declared, and what a model has to know of it. partitions: how many it has; whole, keys: of one
+    that is a partition: the stream's name, and which keys are its own."""
 
     name: str
     max_bytes: int | None = None
     max_age_s: int | None = None
+    partitions: int = 0
+    whole: str = ""
+    keys: tuple[str, ...] = ()
 
     @property
     def table(self) -> dict[str, object]:
@@ -55,6 +62,8 @@ class StreamKind:
             table["x-max-length-bytes"] = self.max_bytes
         if self.max_age_s is not None:
             table["x-max-age"] = f"{self.max_age_s}s"
+        if self.partitions:
+            table["x-stream-partitions"] = self.partitions
         return table
 
     @property
@@ -82,6 +91,7 @@ class StreamModel:
         self.messages: dict[int, Published] = {}
         self.contents: dict[str, Content] = {}
         self.counts: Counter[str] = Counter()
+        self.groups = GroupModel(self.content, self.counts)
 
     def content(self, stream: str) -> Content:
         """What a stream has had so far."""

@@ -9,15 +9,20 @@ from typing import Any
 
 from amqp_broker.protocol import methods
 from queues.quorum.commands import Batch, Command
-from queues.stream.commands import AppendChunk
+from queues.stream.commands import AppendChunk, JoinGroup, LeaveGroup, OpenGroup, StorePosition
+from queues.stream.murmur import partition_of
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND
 from tests.cluster_simulation.log_model import LogModel
-from tests.cluster_simulation.log_records import GroupHistory
+from tests.cluster_simulation.log_records import GroupHistory, Stream
+from tests.cluster_simulation.partition_clients import GROUPS, GroupMember
 from tests.cluster_simulation.stream_clients import StreamClient, StreamConsumer, StreamPublisher, all_done
 from tests.cluster_simulation.stream_model import StreamKind, StreamModel
 from tests.cluster_simulation.weather import Weather
+
+_PARTITIONS = 3
+_Client = StreamPublisher | StreamConsumer | GroupMember
 
 
 class StreamLog(LogModel):
@@ -26,18 +31,28 @@ class StreamLog(LogModel):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.streams = StreamModel()
+        self._streams_in: dict[int, set[str]] = {}
 
     def _execute(
         self, history: GroupHistory, batch: Batch, place: tuple[int, int], sequence: int, command: Command
     ) -> None:
         if isinstance(command, AppendChunk):
             self.streams.append(self.name_of[command.queue_id], command.chunk, history.clock)
+        elif isinstance(command, OpenGroup | JoinGroup | LeaveGroup | StorePosition):
+            self._streams_in.setdefault(history.number, set()).add(self.name_of[command.queue_id])
+            self.streams.groups.command(self.name_of[command.queue_id], batch.origin, command)
         else:
             super()._execute(history, batch, place, sequence, command)
 
+    def _close(self, history: GroupHistory, origin: str, stream: Stream, index: int) -> None:
+        if stream.is_open:
+            for name in self._streams_in.get(history.number, ()):
+                self.streams.groups.lose_all(name, origin)
+        super()._close(history, origin, stream, index)
+
 
 class StreamWeather(Weather):
-    """A mixture: another Weather says what goes wrong."""
+    """A mixture: another Weather says what goes wrong. shared: has partitions, which are among the kinds, too."""
 
     applications_per_node = 1
     log_kind = StreamLog
@@ -52,6 +67,12 @@ class StreamWeather(Weather):
             StreamKind("events-kept", max_bytes=limit),
             StreamKind("events-recent", max_age_s=1),
         ]
+        self.shared = StreamKind("shared", partitions=_PARTITIONS)
+        keys = [f"key {number}" for number in range(12)]
+        for number in range(_PARTITIONS):
+            own = tuple([key for key in keys if partition_of(key.encode(), _PARTITIONS) == number])
+            self.stream_kinds.append(StreamKind(f"shared-{number}", whole="shared", keys=own))
+        self.sharers = [GroupMember(f"member{number}", self) for number in range(4)]
         self.publishers = [StreamPublisher(f"publisher{number}", self) for number in range(3)]
         self.consumers = [StreamConsumer(f"reader{number}", self) for number in range(4)]
 
@@ -61,8 +82,9 @@ class StreamWeather(Weather):
         super()._begin()
         client = StreamClient("declares", self)
         self.wait_for(client.come, "who declares streams is let in")
-        for kind in self.stream_kinds:
-            client.declare_stream(kind)
+        for kind in [*self.stream_kinds, self.shared]:
+            if not kind.whole:
+                client.declare_stream(kind)
         channel = client.channel
         assert channel is not None
         self.wait_for(lambda: not channel.questions, "the streams are declared")
@@ -75,10 +97,10 @@ class StreamWeather(Weather):
 
     def _act_later(self) -> None:
         super()._act_later()
-        for client in [*self.publishers, *self.consumers]:
+        for client in [*self.publishers, *self.consumers, *self.sharers]:
             self._client_later(client, self.chance.choice([3, 15, 40]))
 
-    def _client_later(self, client: StreamPublisher | StreamConsumer, pace: int) -> None:
+    def _client_later(self, client: _Client, pace: int) -> None:
         def act() -> None:
             if self.is_calm:
                 return
@@ -87,7 +109,7 @@ class StreamWeather(Weather):
 
         self.after(self.chance.randint(1, 2 * pace) * MS, act)
 
-    def _act_stream(self, client: StreamPublisher | StreamConsumer) -> None:
+    def _act_stream(self, client: _Client) -> None:
         draw = self.chance.random()
         if client.is_open and draw < 0.004:
             self.leave(client)
@@ -104,7 +126,7 @@ class StreamWeather(Weather):
         """See Weather: publishers ask until they know; readers go."""
         self.wait_for(self._all_serve, "all nodes serve")
         self.wait_for(all_done(self.publishers), "publishers know what is in the streams")
-        for client in [*self.publishers, *self.consumers]:
+        for client in [*self.publishers, *self.consumers, *self.sharers]:
             if client.client is not None:
                 self.leave(client)
         super()._dismiss()
@@ -133,7 +155,40 @@ class StreamWeather(Weather):
         self.wait_for(has_read, "everything is read on every node")
         for _, reader in readers:
             self.leave(reader)
+        self._read_the_rest()
         self.counts.update(self.stream_model.counts)
+
+    def _read_the_rest(self) -> None:
+        """Each group goes on to the end: then everything was acknowledged by somebody, in every partition."""
+        last = [GroupMember(f"last of {name}", self, name) for name in GROUPS]
+        groups = self.stream_model.groups
+
+        def is_done() -> bool:
+            for member in last:
+                member.go_on()
+            return all(
+                groups.is_at_end(kind.name, name) and self._position(kind, name) == len(self._numbers(kind))
+                for kind in self.stream_kinds
+                if kind.whole
+                for name in GROUPS
+            )
+
+        self.wait_for(is_done, "the groups have read everything")
+        for member in last:
+            self.leave(member)
+
+    def _numbers(self, kind: StreamKind) -> list[int]:
+        return self.stream_model.content(kind.name).numbers
+
+    def _position(self, kind: StreamKind, name: str) -> int:
+        """Of a group, as the first node has it."""
+        _, stream = self._find(self.serving()[0], kind)
+        group = stream.groups.get(name) if stream is not None else None
+        return group.position if group is not None else -1
+
+    def published_as(self, name: str) -> str:
+        """The queue to which is published what is to be in this stream."""
+        return next(kind.whole or kind.name for kind in self.stream_kinds if kind.name == name)
 
     def _left(self, kind: StreamKind) -> int:
         content = self.stream_model.content(kind.name)
@@ -157,6 +212,17 @@ class StreamWeather(Weather):
                 _, stream = self._find(node, kind)
                 if stream is not None:
                     self.stream_model.has(kind, stream.first, stream.next, (node.name, node.lives))
+            self.stream_model.groups.read_now(node.name, self._readers(node))
+
+    def _readers(self, node: ClusterNode) -> list[tuple[str, str, int]]:
+        """Partition, group and generation of all who read partitions there."""
+        whole = node.node.broker.vhosts["/"].queues.get(self.shared.name)
+        return [
+            (reader.queue.name, reader.name, reader.generation)
+            for consumer in (whole.consumers.values() if whole is not None else ())
+            for reader in consumer.readers.values()
+            if reader.generation
+        ]
 
     @staticmethod
     def _find(node: ClusterNode, kind: StreamKind) -> tuple[Any, Any]:

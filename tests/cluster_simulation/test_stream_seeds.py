@@ -44,6 +44,9 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
         assert counts[what] > 0, what
     assert counts["confirmed"] > 5_000
     assert counts["read"] > 20_000
+    assert counts["read in groups"] > 5_000
+    assert counts["came again"] > 500
+    assert counts["positions stored"] > 300
 
 
 def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
@@ -61,6 +64,9 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
         (rules.nothing_is_too_old, 1),
         (rules.what_is_newest_goes, 1),
         (rules.the_own_clock_says_what_is_old, 1),
+        (rules.positions_are_what_was_read, 1),
+        (rules.what_was_given_before_is_not_known, 1),
+        (rules.a_partition_is_given_to_nobody, 1),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -63,8 +63,8 @@ class NaiveMetadata:
 
     def apply(self, command: dict[str, Any]) -> bool:
         fields = {name: value for name, value in command.items() if name != "op"}
-        if "arguments_raw" in fields:
-            fields["arguments_raw"] = base64.b64decode(fields["arguments_raw"])
+        for raw in {"arguments_raw", "partition_arguments_raw"} & fields.keys():
+            fields[raw] = base64.b64decode(fields[raw])
         handler = getattr(self, command["op"].replace(".", "_"))
         return bool(handler(**fields))
 
@@ -185,6 +185,7 @@ class NaiveMetadata:
         durable: bool = True,
         exclusive: bool = False,
         home: str = "",
+        part_of: str = "",
         **about: object,
     ) -> bool:
         members = [row["key"][0] for row in self.tables["members"]]
@@ -195,12 +196,45 @@ class NaiveMetadata:
         queue_id = max(queue_id, self.next_queue_id)
         self.next_queue_id = queue_id + 1
         about |= {"arguments_raw": arguments_raw.hex(), "durable": durable, "exclusive": exclusive, "home": home}
+        about["part_of"] = part_of
         return self.put("queues", (vhost, name), queue_id=queue_id, **about)
 
-    def queue_delete(self, vhost: str, name: str, queue_id: int) -> bool:
+    def parts(self, vhost: str, name: str) -> list[Row]:
+        found: list[Row] = []
+        while True:
+            part = self.find("queues", vhost, f"{name}-{len(found)}")
+            if part is None or part["part_of"] != name:
+                return found
+            found.append(part)
+
+    def partitions_declare(
+        self, vhost: str, name: str, queue_id: int, type: str, arguments_raw: bytes, first: int,
+        partition_ids: Sequence[int], partition_arguments_raw: bytes,
+    ) -> bool:  # fmt: skip
+        known, parts = self.find("queues", vhost, name), self.parts(vhost, name)
+        names = [f"{name}-{first + number}" for number in range(len(partition_ids))]
+        if not self.find("vhosts", vhost) or any(self.find("queues", vhost, each) for each in names):
+            return False
+        if len(parts) != first or (known is None) != (first == 0) or (known and known["queue_id"] != queue_id):
+            return False
+        about = {"type": type, "auto_delete": False}
+        if known is None:
+            self.queue_declare(vhost, name, queue_id, arguments_raw, **about)
+        else:
+            self.put("queues", (vhost, name), **{
+                **{key: value for key, value in known.items() if key != "key"}, "arguments_raw": arguments_raw.hex()
+            })  # fmt: skip
+        for each, part_id in zip(names, partition_ids, strict=True):
+            self.queue_declare(vhost, each, part_id, partition_arguments_raw, part_of=name, **about)
+        return True
+
+    def queue_delete(self, vhost: str, name: str, queue_id: int, partition_ids: Sequence[int] = ()) -> bool:
         known = self.find("queues", vhost, name)
         if known is None or known["queue_id"] != queue_id:
             return False
+        for part in self.parts(vhost, name):
+            if part["queue_id"] in partition_ids:
+                self.queue_delete(*part["key"], part["queue_id"])
         self.tables["bindings"] = [
             row
             for row in self.tables["bindings"]

@@ -11,7 +11,7 @@ from amqp_broker.metadata.entities import BindingRecord
 VHOSTS = ["/", "eu", "vh\udc80st"]
 USERS = ["guest", "zoë"]
 EXCHANGES = ["", "amq.topic", "e1", "e2"]
-QUEUES = ["q1", "q2", "e1"]
+QUEUES = ["q1", "q2", "q1-0", "e1"]
 PATTERNS = ["", ".*", "^a"]
 NAMES = ["n1", "n2"]
 NODES = ["", "n1", "n2"]
@@ -101,6 +101,11 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     declarations(),
     st.builds(commands.delete_exchange, vhosts, exchanges),
     st.builds(commands.delete_queue, vhosts, queues, ids),
+    st.builds(commands.delete_queue, vhosts, queues, ids, st.lists(ids, max_size=4)),
+    st.builds(
+        commands.partition_stream, vhosts, queues, ids, st.just("stream"), raws, st.integers(0, 2),
+        st.lists(ids, max_size=3), raws,
+    ),
     st.builds(commands.reserve_queue_ids, ids),
     st.builds(commands.put_app, vhosts, names, st.sampled_from(NAMES), users),
     st.builds(commands.delete_app, vhosts, names, st.sampled_from(NAMES)),

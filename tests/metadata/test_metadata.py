@@ -37,6 +37,7 @@ EXAMPLES: list[Command] = [
     commands.delete_exchange("v", "e"),
     commands.declare_queue("v", "q", 7, arguments_raw=b"\x00\xff"),
     commands.delete_queue("v", "q", 7),
+    commands.partition_stream("v", "s", 3, "stream", b"", 0, [4, 5], b""),
     commands.reserve_queue_ids(9),
     commands.put_app("v", "a", "n1", "u"),
     commands.delete_app("v", "a", "n1"),
@@ -465,3 +466,35 @@ def test_a_copy_of_the_bindings_lists_them_as_the_first_does() -> None:
         assert binding in index
         index.remove(binding)
     assert (len(index), index.all()) == (0, [])
+
+
+def test_a_stream_and_its_partitions_come_and_go_together() -> None:
+    metadata = Metadata()
+    metadata.apply(commands.put_vhost("/"))
+
+    def partition(first: int, *ids: int, name: str = "s", queue_id: int = 1) -> bool:
+        command = commands.partition_stream("/", name, queue_id, "stream", b"%d" % first, first, ids, b"p")
+        return metadata.apply(command)
+
+    def named() -> dict[str, int]:
+        return {queue.name: queue.queue_id for queue in metadata.queues("/")}
+
+    assert partition(0, 5, 10)
+    assert named() == {"s": 1, "s-0": 5, "s-1": 10}
+    assert [part.part_of for part in metadata.partitions("/", "s")] == ["s", "s"]
+    assert not partition(0, 20)
+    assert not partition(1, 20), "somebody was faster"
+    assert not partition(3, 20)
+    assert not partition(2, 20, queue_id=2)
+    assert partition(2, 20)
+    record = metadata.queue("/", "s")
+    assert record is not None
+    assert (record.queue_id, record.arguments_raw) == (1, b"2")
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.snapshot_lines() == metadata.snapshot_lines()
+    assert metadata.apply(commands.declare_queue("/", "t-1", 1))
+    assert not partition(0, 30, 31, name="t"), "all of it, or nothing"
+    assert metadata.apply(commands.delete_queue("/", "s", 1, [5, 10, 20, 21]))
+    assert named() == {"t-1": 21}

@@ -110,7 +110,7 @@ def add_vhost_contents(rows: dict[str, list[dict[str, Any]]], metadata: Metadata
             "arguments_raw": queue.arguments_raw.hex(),
             "durable": queue.durable,
             "exclusive": queue.exclusive,
-            "home": queue.home,
+            "home": queue.home, "part_of": queue.part_of,
         }
         for queue in metadata.queues(name)
     ]

@@ -152,6 +152,9 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"vhost": "/", "name": "q", "group": "g", "offset": 1},
         {"vhost": _TEXT, "name": _TEXT, "group": _TEXT, "offset": _NUMBER},
     ),
+    "stream.grow": (
+        {"vhost": "/", "name": "q", "partitions": 2}, {"vhost": _TEXT, "name": _TEXT, "partitions": _NUMBER},
+    ),
     "stream.forget": ({"vhost": "/", "name": "q", "group": "g"}, {"vhost": _TEXT, "name": _TEXT, "group": _TEXT}),
     "quorum.view": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "tap.open": (

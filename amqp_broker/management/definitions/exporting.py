@@ -63,7 +63,7 @@ def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
     return {
         "parameters": iter([item for found in vhosts for item in _parameters(metadata, found)]),
         "policies": map(_policy, [item for name in names for item in metadata.policies(name)]),
-        "queues": (_queue(item) for _, _, each, _ in held for item in each if item.durable),
+        "queues": (_queue(item) for _, _, each, _ in held for item in each if item.durable and not item.part_of),
         "exchanges": (_exchange(item) for _, each, _, _ in held for item in each if _is_own(item)),
         "bindings": (item for each in held for item in _bindings(*each)),
     }

@@ -33,6 +33,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord
 from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.queue_type import WrongProperty
 from amqp_broker.queue_types.register import (
@@ -49,6 +50,7 @@ from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
+    from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject
 
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
@@ -396,11 +398,15 @@ class Importer:
             entry.error(f"arguments.{error.key}", f"{type_name} queues have no such argument")
         except WrongProperty as error:
             entry.error(error.key, error.reason)
-        self._check_queue_limit(entry, vhost)
+        partitions = QUEUE_TYPES[type_name].partitions(arguments)
+        self._check_queue_limit(entry, vhost, 1 + partitions)
+        if partitions:
+            self._partition(entry, vhost, type_name, arguments, partitions)
+            return
         command = commands.declare_queue(
             vhost,
             name,
-            self._next_queue_id(type_name),
+            self._next_queue_id(type_name, self._state.next_queue_id),
             type_name=type_name,
             auto_delete=auto_delete,
             arguments_raw=arguments.raw,
@@ -425,19 +431,31 @@ class Importer:
         key = "arguments.x-queue-type" if "x-queue-type" in arguments else "type"
         entry.error(key, f"'{type_name}' queues cannot be had; one of {', '.join(QUEUE_TYPES)} can")
 
-    def _next_queue_id(self, type_name: str) -> int:
+    def _partition(self, entry: Entry, vhost: str, type_name: str, arguments: Table, count: int) -> None:
+        """A queue that consists of others, which come with it."""
+        name = entry.name("name")
+        for number in range(count):
+            if self._state.queue(vhost, partition_name(name, number)) is not None:
+                taken = partition_name(name, number)
+                entry.error("name", f"there is a queue '{taken}' already, which is to be a partition of it")
+        ids = [self._next_queue_id(type_name, self._state.next_queue_id)]
+        for _ in range(count):
+            ids.append(self._next_queue_id(type_name, ids[-1] + 1))
+        rest = QUEUE_TYPES[type_name].with_partitions(arguments, 0).raw
+        self._do(commands.partition_stream(vhost, name, ids[0], type_name, arguments.raw, 0, ids[1:], rest))
+
+    def _next_queue_id(self, type_name: str, lowest: int) -> int:
         """The lowest id that a queue may get; of queues in groups, each in the group behind the last one's."""
-        lowest = self._state.next_queue_id
         if not lives_in_groups(type_name):
             return lowest
         self._last_group = (self._last_group + 1) % self._queue_groups
         return lowest + (self._last_group - lowest) % self._queue_groups
 
-    def _check_queue_limit(self, entry: Entry, vhost: str) -> None:
+    def _check_queue_limit(self, entry: Entry, vhost: str, more: int) -> None:
         """As in RabbitMQ: a limit that was set before counts, one that the file itself brings does not."""
         record = self._before.vhost(vhost)
         limit = record.limits.get("max-queues", -1) if record else -1
-        if 0 <= limit <= self._state.queue_count(vhost):
+        if 0 <= limit < self._state.queue_count(vhost) + more:
             raise DefinitionsError(
                 entry.path, f"virtual host '{vhost}' may hold {limit} queues and does; raise its max-queues"
             )

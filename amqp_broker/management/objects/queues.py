@@ -150,6 +150,8 @@ class Queues(VhostThings[Queue, Seen]):
             "first_offset": lambda one: _figure(one, "first_offset"),
             "next_offset": lambda one: _figure(one, "next_offset"),
             "stream_bytes": lambda one: _figure(one, "stream_bytes"),
+            "partitions": lambda one: _figure(one, "partitions"),
+            "partition_of": lambda one: one.declaration.part_of or None,
             "head_message_timestamp": _head_timestamp,
         }
         self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
@@ -228,11 +230,12 @@ class Queues(VhostThings[Queue, Seen]):
     def _matching(self, queue: Queue) -> tuple[Policy | None, Policy | None]:
         """The policies that apply to a queue: found again when some policy has changed."""
         declaration = queue.declaration
-        key, metadata = (declaration.vhost, declaration.type, queue.name), self.metadata
+        governed = declaration.governed_as
+        key, metadata = (declaration.vhost, declaration.type, governed), self.metadata
         known = self._policies.get(key)
         if known is not None and known[0] == metadata.policy_generation:
             return known[1]
-        found = matching_policies(metadata, declaration.vhost, QUEUE_TYPES[declaration.type].policy_kind, queue.name)
+        found = matching_policies(metadata, declaration.vhost, QUEUE_TYPES[declaration.type].policy_kind, governed)
         if len(self._policies) >= 10_000:
             self._policies.clear()
         self._policies[key] = (metadata.policy_generation, found)

@@ -110,6 +110,26 @@ class QuorumGroups:
             self._transfers.request(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
 
+    def place_queues(self, next_queue_id: int, count: int) -> list[int]:
+        """Ids from `next_queue_id` on that rise and put new queues, of which the messages of one are divided, into
+        different groups, with different leaders where there are several, those with the fewest queues first. The queue
+        itself comes before them, in the group of the first."""
+        groups = self.all
+        used = dict.fromkeys(groups, 0)
+        led = dict.fromkeys([group.raft.leader for group in groups.values()], 0)
+        ids: list[int] = []
+        for _ in range(count):
+            chosen = min(
+                groups,
+                key=lambda each: (used[each], led[groups[each].raft.leader], len(groups[each].queues), each),
+            )
+            used[chosen] += 1
+            led[groups[chosen].raft.leader] += 1
+            for _ in range(1 if ids else 2):
+                lowest = ids[-1] + 1 if ids else next_queue_id
+                ids.append(lowest + (chosen - 1 - lowest) % len(groups))
+        return ids
+
     def leased(self) -> list[Queue]:
         """The queues with lease groups in the logs that this node leads."""
         led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []

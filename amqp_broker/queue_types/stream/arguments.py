@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from amqp_broker.protocol.fields import KIND_NAMES, Table
+from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_table, table_fields
 from amqp_broker.queue_types.queue_type import Definition, OwnWords
 from queues.arguments import ArgumentError, QueueArguments, WrongArgument
 from queues.stream.settings import FILTER_BYTES, SEGMENT_BYTES, StreamSettings
+from queues.stream.shares import MOST_PARTITIONS
 
 #: RabbitMQ's limits.
 MOST_SEGMENT_BYTES: Final = 3_000_000_000
@@ -27,8 +28,9 @@ _SEGMENT: Final = "x-stream-max-segment-size-bytes"
 _FILTER: Final = "x-stream-filter-size-bytes"
 _MEMBERS: Final = "x-initial-cluster-size"
 _LOCATOR: Final = "x-queue-leader-locator"
+PARTITIONS: Final = "x-stream-partitions"
 #: By which declarations are compared, besides what other types have too.
-OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR)
+OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS)
 
 _LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 #: Arguments that other types of queues have.
@@ -170,6 +172,26 @@ def _locator(arguments: Mapping[str, object], key: str) -> str:
     return text
 
 
+def _partitions(arguments: Mapping[str, object], key: str) -> int:
+    count = _integer(arguments, key)
+    if not 0 < count <= MOST_PARTITIONS:
+        raise ArgumentError(key, f"{count} partitions, and there are 1 to {MOST_PARTITIONS}")
+    return count
+
+
+def partitions_of(arguments: Mapping[str, object]) -> int:
+    """How many partitions a stream has that was declared so; 0 for one that is none of several."""
+    return _partitions(arguments, PARTITIONS) if PARTITIONS in arguments else 0
+
+
+def with_partitions(arguments: Table, count: int) -> Table:
+    """The same, but for how many partitions there are; 0: nothing is said of that."""
+    kept = [field for key, field in table_fields(arguments.raw, 0, len(arguments.raw)) if key != PARTITIONS.encode()]
+    if count:
+        kept.append(encode_table({PARTITIONS: count}))
+    return decode_table(b"".join(kept))
+
+
 _Check = Callable[[Mapping[str, object], str], object]
 #: By argument: the field of StreamSettings, and what reads it. In the order in which they are looked at.
 _READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
@@ -179,5 +201,6 @@ _READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
     _FILTER: ("filter_bytes", _filter),
     _MEMBERS: (None, _members),
     _LOCATOR: (None, _locator),
+    PARTITIONS: (None, _partitions),
 }
 assert SEGMENT_BYTES <= MOST_SEGMENT_BYTES

@@ -23,7 +23,7 @@ from queues.quorum.effects import Refusal
 from queues.quorum.session import BATCH_BYTES
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk
-from queues.stream.record import OFFSET_HEADER
+from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
@@ -103,9 +103,10 @@ class ChunkWriter(WriteGroup):
         return _TAKEN
 
     def _add_with_headers(self, message: Message) -> int:
-        """A message with headers that a stream looks at: a value to filter by, and an offset that is not its own."""
+        """A message with headers that a stream looks at: a value to filter by, and a place that is not its own."""
         value = value_of(message)
-        message = without_header(message, MessageFacts(message), OFFSET_HEADER)
+        for header in (OFFSET_HEADER, PARTITION_HEADER):
+            message = without_header(message, MessageFacts(message), header)
         return self._builder.add(message, 0, value_hash(value) if value is not None else 0)
 
     def seal(self) -> None:

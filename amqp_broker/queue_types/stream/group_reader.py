@@ -47,10 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
-GROUP = "x-stream-group"
 #: Without acknowledgements, so many are stored as done at a time, before they leave.
 _AT_ONCE = 256
-_MOST_NAME_BYTES = 255
 
 
 class GroupSettings:
@@ -121,6 +119,9 @@ class GroupReader(StreamReader):
 
         def joined(refusal: Refusal | None) -> None:
             self._is_joining = False
+            if refusal is Refusal.UNKNOWN and not self._has_left:
+                self.join(then)  # the node's session was lost meanwhile
+                return
             then(self._refused(refusal) if refusal is not None else None)
 
         def is_current() -> None:
@@ -185,7 +186,7 @@ class GroupReader(StreamReader):
         for timer in (self._storing, self._leaving):
             if timer is not None:
                 timer.cancel()
-        self._store()
+        self._store(bool(self._held))  # what its client had is marked when it comes to another one
         self._forget()
         self._group.submit(LeaveGroup(self.queue.queue_id, self.name, self.number))
 
@@ -272,7 +273,7 @@ class GroupReader(StreamReader):
         self._held.append(offset)
         self._out += 1
         delivery = self._delivery(None, offset, offset < self._given_before)
-        if not delivery.is_redelivered and consumer.deliver_record(delivery, octets, place, offset):
+        if not delivery.is_redelivered and consumer.deliver_record(delivery, octets, place, offset, b""):
             return 1
         delivery.message = self._message(stored, place, offset)
         consumer.deliver(delivery)
@@ -346,19 +347,12 @@ class GroupReader(StreamReader):
         """Everything before it is settled."""
         return self._held[0] if self._held else self.offset
 
-    def _store(self) -> None:
-        """The stream is told how far it is."""
+    def _store(self, is_anyway: bool = False) -> None:
+        """The stream is told how far it is, if that is farther than it knows."""
         self._unstored = 0
         position = self.position
-        if self.generation and not self.consumer.no_ack and position > self._stored:
+        if self.generation and not self.consumer.no_ack and (is_anyway or position > self._stored):
             self._stored = position
             self._group.submit(
                 StorePosition(self.queue.queue_id, self.name, self.generation, position, max(self.offset, position))
             )
-
-
-def group_name(value: object) -> str:
-    """What x-stream-group says. Raises AmqpException."""
-    if isinstance(value, str) and value and len(value.encode("utf-8", "surrogateescape")) <= _MOST_NAME_BYTES:
-        return value
-    raise precondition_failed(f"{GROUP} is a name of up to {_MOST_NAME_BYTES} octets, not {value!r}")

@@ -22,8 +22,10 @@ _LAST_SECOND: Final = 1 << 40  # the stream's times are far below it, and millis
 #: The offset at which a reader of this stream begins, at a time in milliseconds since the epoch.
 Start = Callable[["Stream", int], int]
 
+#: The oldest message.
+FIRST: Final[Start] = lambda stream, now: stream.first  # noqa: E731  # as the others
 _NAMED: Final[Mapping[str, Start]] = {
-    "first": lambda stream, now: stream.first,
+    "first": FIRST,
     "last": lambda stream, now: stream.log.last_chunk(),
     "next": lambda stream, now: stream.next,
 }

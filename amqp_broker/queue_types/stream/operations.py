@@ -10,7 +10,7 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
 from queues.stream.commands import ForgetGroup, SeekGroup, Trim
 from queues.stream.groups import MOST_GROUPS
-from queues.stream.source import Changed, GroupFigures, StreamFigures
+from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
@@ -32,7 +32,8 @@ class StreamOperations:
 
     def figures(self) -> StreamFigures | None:
         """See StreamSource."""
-        stream = self._queue.stream()
+        queue = self._queue
+        stream = queue.stream()
         if stream is None:
             return None
         log = stream.log
@@ -48,6 +49,11 @@ class StreamOperations:
             {
                 name: GroupFigures(group.position, group.reader.node if group.reader else "", len(group.members))
                 for name, group in stream.groups
+            },
+            queue.group.raft.leader or "",
+            {
+                name: ShareFigures(len(share.members), tuple([each.node if each else "" for each in share.owners]))
+                for name, share in stream.shares
             },
         )  # fmt: skip
 

@@ -15,6 +15,7 @@ cdef class StreamQueue(Queue):
     cdef public object wanted
     cdef public ChunkWriter writer
     cdef public dict consumers
+    cdef dict _watching
     cdef public QueueSums counts
     cdef public object addresses
     cdef object _find_settings
@@ -31,7 +32,7 @@ cdef class StreamQueue(Queue):
     @cython.locals(reader=StreamReader)
     cpdef int credit_returned(self, Consumer consumer) except -1
     cpdef int dispatch(self, long long now) except -1
-    @cython.locals(reader=StreamReader, consumer=Consumer)
+    @cython.locals(reader=StreamReader)
     cpdef void _grown(self) except *
     cpdef void serve_later(self, StreamReader reader) except *
     @cython.locals(reader=StreamReader, room=Py_ssize_t)

@@ -16,24 +16,17 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
-from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
-from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME, as_queue_arguments
+from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
-from amqp_broker.queue_types.stream.filters import parse_filter
-from amqp_broker.queue_types.stream.group_reader import (
-    GROUP,
-    GroupDelivery,
-    GroupReader,
-    GroupSettings,
-    group_name,
-)
-from amqp_broker.queue_types.stream.offsets import parse_offset
+from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
 from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
+from amqp_broker.queue_types.stream.wish import Wish, not_implemented
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
 from queues.queue import Done, Fetched, Held, Queue, Tallied
@@ -51,13 +44,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
-#: What a consumer cannot ask of a stream (RabbitMQ's).
-_NOT_OF_STREAMS = ("x-priority", "x-cancel-on-ha-failover")
-
 
 class StreamQueue(Queue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
-    of this node were given, and acknowledged. addresses: of messages that were made, to be shared."""
+    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. _watching: those of
+    the stream of which it is a partition, and whoever else is served as a reader is."""
 
     keeps_messages = True
     #: Of transactions: what is published twice because of a crash is there twice.
@@ -82,6 +73,7 @@ class StreamQueue(Queue):
         self.counts_returns = True
         self.settings = as_queue_arguments(self.wanted)
         self.consumers: dict[Consumer, StreamReader] = {}
+        self._watching: dict[StreamReader, None] = {}
         self.counts = QueueSums()
         self.addresses = group.pager.addresses
         self._find_settings = find_settings
@@ -201,38 +193,22 @@ class StreamQueue(Queue):
         reader.join(joined)
 
     def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
-        """In the order in which RabbitMQ looks. Raises AmqpException, ArgumentError."""
-        arguments = consumer.arguments if consumer.arguments is not None else {}
-        for key in _NOT_OF_STREAMS:
-            if key in arguments:
-                raise precondition_failed(f"invalid arg '{key}' for {self._title} of queue type {RABBITMQ_NAME}")
-        if not consumer.prefetch:
-            raise precondition_failed(f"consumer prefetch count is not set for '{self._title}'")
-        is_in_group = GROUP in arguments
-        if consumer.no_ack and not is_in_group:
-            raise self._not_implemented(f"automatic acknowledgement not supported by stream queues {self._title}")
-        if consumer.shared_limit():
-            raise self._not_implemented(f"{self._title} does not support global qos")
-        start, wanted = parse_offset(arguments), parse_filter(arguments)
-        if not is_in_group:
-            return StreamReader(self, consumer, start, wanted)
-        return GroupReader(self, consumer, start, wanted, group_name(arguments[GROUP]), self._groups)
+        """Raises AmqpException, ArgumentError."""
+        wish = Wish.of(consumer, self._title)
+        if wish.group is None:
+            return StreamReader(self, consumer, wish.start, wish.filter)
+        return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
     @property
     def _title(self) -> str:
         return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
-
-    @staticmethod
-    def _not_implemented(text: str) -> ConnectionException:
-        return ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """See Queue."""
         reader = self.consumers.pop(consumer, None)
         if reader is not None:
             reader.end(gives_back)
-            if not self.consumers:
-                self._forget_readers()
+            self._forget_readers()
 
     def give_up(self, reader: StreamReader) -> None:
         """It cannot go on: its consumer is cancelled."""
@@ -240,11 +216,24 @@ class StreamQueue(Queue):
         if consumer in self.consumers:
             self.cancel(consumer, True, self._clock.now)
             consumer.on_queue_gone()
+        elif reader in self._watching:
+            consumer.on_queue_gone()
 
+    def watch(self, reader: StreamReader) -> None:
+        """It is served from now on, and is no consumer of this queue."""
+        self._watching[reader] = None
+        self.group.tell_growth(self.queue_id, self._grown)
+
+    def unwatch(self, reader: StreamReader) -> None:
+        """It is not any more."""
+        self._watching.pop(reader, None)
+        self._forget_readers()
 
     def _forget_readers(self) -> None:
-        self.group.tell_growth(self.queue_id, None)
-        self._late.clear()
+        """If there are none."""
+        if not self.consumers and not self._watching:
+            self.group.tell_growth(self.queue_id, None)
+            self._late.clear()
 
     def is_abandoned(self) -> bool:
         """See Queue: it never goes with its consumers."""
@@ -262,8 +251,8 @@ class StreamQueue(Queue):
 
     def _grown(self) -> None:
         """The log has more."""
-        for consumer, reader in self.consumers.items():
-            if consumer.is_waiting:
+        for reader in chain(self.consumers.values(), self._watching):
+            if reader.consumer.is_waiting:
                 self.serve_later(reader)
 
     def when_current(self, then: Callable[[], None]) -> None:
@@ -344,11 +333,11 @@ class StreamQueue(Queue):
 
     def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
         """See Queue."""
-        then(self._not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
+        then(not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
 
     def clear(self, then: Tallied) -> None:
         """See Queue."""
-        then(self._not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
+        then(not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -357,7 +346,10 @@ class StreamQueue(Queue):
         self.writer.seal()
         self.is_deleted = True
         consumers, self.consumers = self.consumers, {}
+        watching, self._watching = self._watching, {}
         self._forget_readers()
+        for reader in watching:
+            reader.end(True)
         for consumer, reader in consumers.items():
             reader.end(True)
             consumer.on_queue_gone()

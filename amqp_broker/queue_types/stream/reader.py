@@ -51,7 +51,7 @@ class StreamSubscriber(Protocol):
 
     def deliver(self, delivery: Delivery) -> None: ...
 
-    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int) -> bool: ...
+    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool: ...
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
 
@@ -138,7 +138,7 @@ class StreamReader:
             self.offset, self._record, self._place = offset, offset - first, place - start
             if wanted is not None and not self.wants(stored, here, offset - 1):
                 room -= 1
-            elif consumer.deliver_record(self._copied, octets, here, offset - 1):
+            elif consumer.deliver_record(self._copied, octets, here, offset - 1, b""):
                 self.counts.delivered += 1
                 room -= 1
             else:

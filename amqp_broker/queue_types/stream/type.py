@@ -13,21 +13,27 @@ from amqp_broker.queue_types.stream.arguments import (
     RABBITMQ_NAME,
     as_queue_arguments,
     parse_stream_arguments,
+    partitions_of,
+    with_partitions,
 )
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
+from amqp_broker.queue_types.stream.partitioned import PartitionedStream
+from amqp_broker.queue_types.stream.parts import StreamParts
 from amqp_broker.queue_types.stream.queue import StreamQueue
 from queues.arguments import QueueArguments
 
 if TYPE_CHECKING:
+    from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.queue_type import TypeHost
     from amqp_broker.turn.clock import TurnClock
     from queues.queue import Queue
     from queues.stream.settings import StreamSettings
 
 
 class StreamType(GroupType):
-    """See the module's docstring."""
+    """_parts: by virtual host and name, the partitions of those that have some."""
 
     name = "stream"
     policy_kind = "streams"
@@ -47,19 +53,49 @@ class StreamType(GroupType):
         """See QueueType."""
         return as_queue_arguments(parse_stream_arguments(arguments))
 
+    @classmethod
+    def partitions(cls, arguments: Mapping[str, object]) -> int:
+        """See QueueType."""
+        return partitions_of(arguments)
+
+    @classmethod
+    def with_partitions(cls, arguments: Table, count: int) -> Table:
+        """See QueueType."""
+        return with_partitions(arguments, count)
+
     # -- the queues of this node ---------------------------------------------------------------------------------------
+
+    def __init__(self, host: TypeHost) -> None:
+        super().__init__(host)
+        self._parts: dict[tuple[str, str], StreamParts] = {}
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
 
         def settings() -> StreamSettings:
-            policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
+            policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.governed_as)
             return parse_stream_arguments(declaration.arguments, *policies)
 
         group = self._host.group_of(queue_id)
-        queue = StreamQueue(declaration, queue_id, group, settings, self._groups(group.clock))
+        groups = self._groups(group.clock)
+        if partitions_of(declaration.arguments):
+            parts = self._parts.setdefault((declaration.vhost, declaration.name), StreamParts())
+            return PartitionedStream(declaration, queue_id, parts, groups, group)
+        queue = StreamQueue(declaration, queue_id, group, settings, groups)
         group.add_queue(queue)
+        if declaration.part_of:
+            self._parts.setdefault((declaration.vhost, declaration.part_of), StreamParts()).add(queue)
         return queue
+
+    def delete(self, queue: Queue) -> int:
+        """See QueueType."""
+        declaration = queue.declaration
+        key = (declaration.vhost, declaration.part_of)
+        if isinstance(queue, StreamQueue) and key in self._parts:
+            self._parts[key].remove(queue)
+            if not self._parts[key].streams:
+                del self._parts[key]
+        return super().delete(queue)
 
     def _groups(self, clock: TurnClock) -> GroupSettings:
         host = self._host
@@ -70,8 +106,8 @@ class StreamType(GroupType):
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""
-        assert isinstance(queue, StreamQueue)
-        queue.policy_changed()
+        if isinstance(queue, StreamQueue):  # what is partitioned has no settings of its own
+            queue.policy_changed()
 
     def forget(self, queue_id: int) -> None:
         """See QueueType: groups forget what was in them, of whatever type (QuorumType.forget)."""
@@ -81,6 +117,9 @@ class StreamType(GroupType):
     @classmethod
     def figures(cls, queue: Queue) -> JsonObject:
         """See QueueType."""
+        if isinstance(queue, PartitionedStream):
+            octets = [stream.log.octets for part in queue.partitions() if (stream := part.stream()) is not None]
+            return {"partitions": len(queue.parts), "stream_bytes": sum(octets)}
         assert isinstance(queue, StreamQueue)
         stream = queue.stream()
         if stream is None:

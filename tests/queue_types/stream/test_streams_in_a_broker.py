@@ -14,7 +14,7 @@ import pytest
 
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
-from amqp_broker.protocol.methods import BasicConsume, BasicQos, QueueDeclare
+from amqp_broker.protocol.methods import BasicConsume, BasicQos, ExchangeDeclare, QueueBind, QueueDeclare
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
@@ -147,3 +147,108 @@ def test_its_offsets_are_looked_at_found_and_trimmed(broker: Broker, connection:
     command[4:6] = ["find", "trimmed", "2001-01-01T00:00:00+0000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "5\n"
+
+
+def command_line(broker: Broker, *words: str) -> str:
+    command = [sys.executable, "-m", "amqp_broker", "stream", *words, "--url", broker.url]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+def test_one_with_partitions_is_looked_at_sought_grown_and_trimmed(broker: Broker, connection: Connection) -> None:
+    fill(connection, "divided", *[b"%d" % number for number in range(6)], x_stream_partitions=2)
+    named = {"vhost": "/", "name": "divided"}
+    with SystemClient(broker.url) as client:
+        found = client.request("stream.stat", **named)
+        assert (found["messages"], [part["next_offset"] for part in found["partitions"]]) == (6, [3, 3])
+        assert [part["name"] for part in found["partitions"]] == ["divided-0", "divided-1"]
+        assert found["partitions"][0]["leader"]
+        with connection.channel() as channel:
+            channel.call(BasicQos(0, 100, False))
+            arguments = Table({"x-stream-offset": "first", "x-stream-group": "g"})
+            channel.call(BasicConsume(0, "divided", "c", False, False, False, False, arguments))
+            (group,) = client.request("stream.stat", **named)["groups"]
+            assert (group["name"], group["members"], group["lag"]) == ("g", 1, 6)
+            assert [row["owner"] for row in group["partitions"]] == [found["partitions"][0]["leader"]] * 2
+            with pytest.raises(SystemRequestError, match="consumers read with it: cancel them"):
+                client.request("stream.forget", **named, group="g")
+            row = listed(broker, "divided")
+            assert (row["messages_ready"], row["consumers"], row["partitions"]) == (6, 1, 2)
+            assert listed(broker, "divided-0")["consumers"] == 0
+        assert command_line(broker, "seek", "divided", "g", "--to", "2").splitlines() == [
+            f"group 'g' of the stream 'divided-{number}' goes on at offset 2" for number in range(2)
+        ]
+        assert command_line(broker, "grow", "divided", "--partitions", "3") == (
+            "the stream 'divided' has 3 partitions\n"
+        )
+        assert len(client.request("stream.stat", **named)["partitions"]) == 3
+        with pytest.raises(SystemRequestError, match="has 3 partitions, and cannot have 2: there can only be more"):
+            client.request("stream.grow", **named, partitions=2)
+        with pytest.raises(SystemRequestError, match="has no partitions: only a stream that was declared with"):
+            client.request("stream.grow", vhost="/", name="divided-0", partitions=2)
+    fill(connection, "divided", b"6", b"7", b"8", x_stream_partitions=3)
+    assert command_line(broker, "trim", "divided", "--before", "1").splitlines() == [
+        f"the stream 'divided-{number}' begins at offset 1" for number in range(3)
+    ]
+    lines = command_line(broker, "stat", "divided").splitlines()
+    assert lines[0] == "6 messages in 3 partitions"
+    assert lines[2].startswith("divided-0: 3 messages, offsets from 1, next 4, ")
+    assert "group g: 0 members, 4 behind" in lines
+    assert command_line(broker, "find", "divided", "2001-01-01T00:00:00+0000") == (
+        "divided-0: 1\ndivided-1: 1\ndivided-2: 1\n"
+    )
+    command_line(broker, "forget", "divided", "g")
+    assert json.loads(command_line(broker, "stat", "divided", "--json"))["groups"] == []
+
+
+def test_partitions_are_part_of_the_whole_in_definitions_and_policies(broker: Broker, connection: Connection) -> None:
+    fill(connection, "whole", b"1", x_stream_partitions=3)
+    with SystemClient(broker.url) as client:
+        definitions = client.request("definitions.export", vhost="/")["definitions"]
+        names = [each["name"] for each in definitions["queues"]]
+        assert "whole" in names
+        assert not [name for name in names if name.startswith("whole-")]
+        compared = client.request("definitions.diff", definitions=definitions, vhost="/")
+        assert not any(compared["counts"].values())
+        queue = next(each for each in definitions["queues"] if each["name"] == "whole")
+        client.request("definitions.import", definitions={"queues": [{**queue, "name": "other"}]}, vhost="/")
+        client.request(
+            "policy.put", vhost="/", name="p", pattern="^other$", definition={"max-length-bytes": 5}, apply_to="streams"
+        )
+        fill(connection, "other-2", b"1")
+        assert client.request("stream.stat", vhost="/", name="other-2")["max_length_bytes"] == 5
+    assert shown(broker, "other-2")["policy"] == "p"
+    assert shown(broker, "other-2")["partition_of"] == "other"
+    fill(connection, "other", b"1", x_stream_partitions=3)
+
+
+def test_a_super_stream_is_declared_as_rabbitmq_does(broker: Broker, connection: Connection) -> None:
+    """An exchange and streams, bound by number: it works as any exchange with any queues."""
+    with connection.channel() as channel:
+        arguments = Table({"x-super-stream": True})
+        channel.call(ExchangeDeclare(0, "invoices", "direct", False, True, False, False, False, arguments))
+        for number in range(3):
+            channel.call(declaration(f"invoices-{number}"))
+            order = Table({"x-stream-partition-order": number})
+            channel.call(QueueBind(0, f"invoices-{number}", "invoices", f"{number}", False, order))
+        channel.confirm_select()
+        channel.publish("invoices", "1", b"x")
+        channel.wait_for_confirms()
+    assert [listed(broker, f"invoices-{number}")["messages_ready"] for number in range(3)] == [0, 1, 0]
+
+
+def test_one_with_partitions_is_shown_as_any_queue(broker: Broker, connection: Connection) -> None:
+    fill(connection, "seen", b"1", b"2", b"3", x_stream_partitions=2)
+    found = shown(broker, "seen")
+    assert (found["type"], found["messages"], found["partitions"], found["partition_of"]) == ("stream", 3, 2, None)
+    assert found["leader"] in found["members"]
+    with SystemClient(broker.url) as client:
+        assert "seen" in json.dumps(client.request("route.test", vhost="/", exchange="", routing_key="seen"))
+        before = client.request("totals")["messages"]
+        fill(connection, "seen", b"4", x_stream_partitions=2)
+        view = client.request("quorum.view", vhost="/", name="seen")
+        assert view["group"] == client.request("quorum.view", vhost="/", name="seen-0")["group"]
+        for verb in ("stream.fetch", "queue.peek"):
+            with pytest.raises(SystemRequestError):
+                client.request(verb, vhost="/", name="seen")
+    assert before >= 3

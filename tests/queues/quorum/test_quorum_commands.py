@@ -40,7 +40,10 @@ from queues.stream.commands import (
     ForgetGroup,
     HoldStream,
     JoinGroup,
+    JoinPartitions,
     LeaveGroup,
+    LeavePartitions,
+    OpenGroup,
     OpenStream,
     SeekGroup,
     StorePosition,
@@ -109,6 +112,9 @@ OWN = st.one_of(
     st.builds(StorePosition, U64, NAMES, U64, U64, U64),
     st.builds(SeekGroup, U64, NAMES, U64),
     st.builds(ForgetGroup, U64, NAMES),
+    st.builds(JoinPartitions, U64, NAMES, U64, st.integers(1, 10_000)),
+    st.builds(LeavePartitions, U64, NAMES, U64),
+    st.builds(OpenGroup, U64, NAMES, U64),
 )
 LEADERS = st.one_of(st.just(Tick()), st.builds(NodeDown, NAMES, U64), st.builds(Dispatched, U64, U64))
 BATCHES = st.one_of(

@@ -11,10 +11,19 @@ from hypothesis import strategies as st
 
 from amqp_broker.flow.output import Output
 from amqp_broker.octets.buffer import Buffer
-from amqp_broker.protocol.properties import decode_properties, encode_properties
-from queues.message import Address, Message, build_message
+from amqp_broker.protocol.fields import Table, join_table, typed
+from amqp_broker.protocol.properties import decode_properties, encode_properties, replace_properties
+from queues.message import Address, Message, build_message, remake_message
 from queues.page import AddressBook
-from queues.stream.record import OFFSET_HEADER, get_record, next_record, place_of_header, put_record, write_record
+from queues.stream.record import (
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    get_record,
+    next_record,
+    place_of_header,
+    put_record,
+    write_record,
+)
 
 _PREFIX = b"\1\0\7\0\0\0\0\0\x3c\0\x3c\3tag"
 _NAMES = st.text(max_size=80).filter(lambda name: len(name.encode()) <= 255)
@@ -69,6 +78,12 @@ def test_a_record_is_the_message_with_its_offset(made: list[tuple[dict[str, Any]
     assert at == len(octets)
 
 
+def delivered(message: Message, tag: int, channel: int) -> bytes:
+    output = Output()
+    output.put_deliver(_PREFIX, len(_PREFIX), tag, False, message, channel, 131_072)
+    return output.buffer.take()
+
+
 @given(messages(), st.integers(0, 2**63 - 1), st.integers(1, 2**64 - 1), st.integers(1, 65535))
 def test_a_copied_delivery_is_what_a_made_one_is(
     made: tuple[dict[str, Any], Message], offset: int, tag: int, channel: int
@@ -76,12 +91,28 @@ def test_a_copied_delivery_is_what_a_made_one_is(
     octets = packed(made[1])
     copied = Buffer()
     copied.put_bytes(b"before")
-    assert write_record(copied, _PREFIX, len(_PREFIX), tag, octets, 0, offset, channel) == len(octets)
-    output = Output()
-    output.put_raw(b"before")
+    assert write_record(copied, _PREFIX, len(_PREFIX), tag, octets, 0, offset, channel, b"") == len(octets)
     message = get_record(octets, 0, offset, 0, AddressBook())
-    output.put_deliver(_PREFIX, len(_PREFIX), tag, False, message, channel, 131_072)
-    assert copied.take() == output.buffer.take()
+    assert copied.take() == b"before" + delivered(message, tag, channel)
+
+
+@given(messages(), st.integers(0, 2**63 - 1), st.integers(0, 10_000))
+def test_one_of_a_partition_has_a_header_more(
+    made: tuple[dict[str, Any], Message], offset: int, partition: int
+) -> None:
+    """Behind the offset; all else is as without."""
+    octets = packed(made[1])
+    field = join_table([(PARTITION_HEADER, typed("l", partition))])
+    copied = Buffer()
+    assert write_record(copied, _PREFIX, len(_PREFIX), 7, octets, 0, offset, 3, field) == len(octets)
+    message = get_record(octets, 0, offset, 0, AddressBook())
+    offset_field = join_table([(OFFSET_HEADER, typed("l", offset))])
+    headers = decode_properties(message.properties()).headers
+    assert headers is not None
+    raw = headers.raw.replace(offset_field, offset_field + field, 1)
+    properties = replace_properties(message.properties(), headers=Table({}, raw))
+    wanted = remake_message(message, message.raw, properties, message.expiration)
+    assert copied.take() == delivered(wanted, 7, 3)
 
 
 def test_a_long_body_lies_behind_its_header() -> None:

@@ -16,7 +16,10 @@ from queues.stream.commands import (
     ForgetGroup,
     HoldStream,
     JoinGroup,
+    JoinPartitions,
     LeaveGroup,
+    LeavePartitions,
+    OpenGroup,
     OpenStream,
     SeekGroup,
     StorePosition,
@@ -113,6 +116,9 @@ class RandomStreams:
             StorePosition(queue_id, name, chance.randint(1, 5), offset, offset + number),
             SeekGroup(queue_id, name, offset),
             ForgetGroup(queue_id, name),
+            OpenGroup(queue_id, name, offset),
+            JoinPartitions(queue_id, name, number, 1 + offset % 7),
+            LeavePartitions(queue_id, name, number),
         ])  # fmt: skip
 
     def step(self) -> None:

@@ -1,0 +1,229 @@
+"""PartitionedStream: several streams behind the name of one queue.
+
+    publish -> PartitionWriter -> the partition of the key: a StreamQueue
+    consume, with a group -> PartitionedReader -> a GroupReader for each partition that the group gives to it
+
+It has no log of its own: what is asked of it is answered by its partitions, each of which can be read alone too. Who of
+a group reads which of them is in the log of partition 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from amqp_broker.errors import AmqpException, not_found, precondition_failed
+from amqp_broker.queue_types.stream.group_reader import GroupDelivery
+from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
+from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
+from amqp_broker.queue_types.stream.wish import GROUP, Wish, not_implemented
+from queues.arguments import ArgumentError, QueueArguments
+from queues.message import Delivery, Message
+from queues.queue import Done, Fetched, Held, Queue, Tallied
+
+if TYPE_CHECKING:
+    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.stream.group_reader import GroupSettings
+    from amqp_broker.queue_types.stream.parts import StreamParts
+    from amqp_broker.queue_types.stream.queue import StreamQueue
+    from amqp_broker.queue_types.stream.reader import StreamSubscriber
+    from queues.consumer import Consumer
+    from queues.sums import QueueSums
+
+
+class PartitionedStream(Queue):
+    """parts: its partitions. group: in which its groups of readers are."""
+
+    keeps_messages = True
+    recognises_producers = False
+
+    def __init__(
+        self, declaration: QueueDeclaration, queue_id: int, parts: StreamParts, groups: GroupSettings,
+        own_group: QueueGroup,
+    ) -> None:  # fmt: skip
+        super().__init__(declaration.name, queue_id, True, PartitionWriter(parts))
+        self.declaration = declaration
+        self.parts = parts
+        self.counts_returns = True
+        self.settings = QueueArguments()
+        self.consumers: dict[Consumer, PartitionedReader] = {}
+        self._groups = groups
+        self._own_group = own_group
+        parts.on_change = self._parts_changed
+
+    @property
+    def group(self) -> QueueGroup:
+        """See the class's docstring."""
+        return self.parts.streams[0].group if self.parts.streams else self._own_group
+
+    def partitions(self) -> list[StreamQueue]:
+        """See Queue."""
+        return list(self.parts.streams)
+
+    def _parts_changed(self) -> None:
+        for reader in self.consumers.values():
+            reader.look_later()
+
+    # -- counts: those of its partitions, which count themselves -------------------------------------------------------
+
+    def message_count(self) -> int:
+        """How many messages they have."""
+        return sum([stream.message_count() for stream in self.parts.streams])
+
+    def unacked_count(self) -> int:
+        """See StreamQueue."""
+        return 0
+
+    def leased_count(self) -> int:
+        """See Queue."""
+        return 0
+
+    def consumer_count(self) -> int:
+        """See StreamQueue."""
+        return len(self.consumers)
+
+    def add_counts(self, sums: QueueSums) -> None:
+        """See Queue: what its partitions do not count."""
+        sums.add_held(0, 0, 0, len(self.consumers))
+
+    def add_counters(self, sums: QueueSums) -> None:
+        """See Queue."""
+        self.add_gets(sums)
+        for stream in self.parts.streams if not self.is_deleted else ():
+            stream.add_counters(sums)
+
+    def add_own_counters(self, sums: QueueSums) -> None:
+        """See Queue: what its partitions do not count."""
+        self.add_gets(sums)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def seen_at(self) -> str | None:
+        """See Queue: all have the same."""
+        return ""
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See StreamQueue."""
+        return iter(())
+
+    # -- publishing ----------------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
+        """See Queue."""
+        return int(self.writes.publish(message, [self], receipt, is_again, now))
+
+    # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
+        """See Queue."""
+        try:
+            wish = Wish.of(consumer, self._title)
+            reader = self._reader_for(consumer, wish)
+        except ArgumentError as error:
+            then(precondition_failed(f"invalid arg '{error.key}' for {self._title}: {error.reason}"))
+            return
+        except AmqpException as error:
+            then(error)
+            return
+        self.had_consumers = True
+        self.consumers[cast("Consumer", consumer)] = reader
+
+        def joined(error: Exception | None) -> None:
+            if error is not None:
+                self.consumers.pop(cast("Consumer", consumer), None)
+                reader.end(True)
+            then(error)
+
+        reader.join(joined)
+
+    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> PartitionedReader:
+        last = len(self.parts) - 1
+        if last < 0:
+            raise not_found("queue", self.name, self.declaration.vhost)
+        if wish.group is None:
+            raise precondition_failed(
+                f"{self._title} has {last + 1} partitions: consume it with the argument {GROUP}, a name of those who "
+                f"read it together, or read a partition alone: '{self.name}-0' to '{self.name}-{last}'"
+            )
+        return PartitionedReader(self, consumer, wish, self._groups)
+
+    @property
+    def _title(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
+
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """See Queue."""
+        reader = self.consumers.pop(consumer, None)
+        if reader is not None:
+            reader.end(gives_back)
+
+    def give_up(self, consumer: StreamSubscriber) -> None:
+        """It cannot go on: it is cancelled."""
+        reader = self.consumers.pop(cast("Consumer", consumer), None)
+        if reader is not None:
+            reader.end(True)
+            consumer.on_queue_gone()
+
+    def is_abandoned(self) -> bool:
+        """See StreamQueue."""
+        return False
+
+    def credit_returned(self, consumer: Consumer) -> None:
+        """See Queue."""
+        reader = self.consumers.get(consumer)
+        consumer.is_waiting = True
+        if reader is not None:
+            reader.credit_returned()
+
+    def dispatch(self, now: int) -> None:
+        """See StreamQueue."""
+
+    # -- settling ------------------------------------------------------------------------------------------------------
+
+    def ack(self, delivery: Delivery) -> None:
+        """See Queue."""
+        assert isinstance(delivery, GroupDelivery)  # all that it delivers
+        delivery.reader.counts.acked += 1
+        delivery.reader.settled(delivery)
+
+    def reject(self, delivery: Delivery, now: int) -> None:
+        """See Queue."""
+        assert isinstance(delivery, GroupDelivery)
+        delivery.reader.settled(delivery)
+
+    def put_back(self, deliveries: list[Delivery], now: int) -> None:
+        """See Queue."""
+        for delivery in deliveries:
+            assert isinstance(delivery, GroupDelivery)
+            delivery.reader.returned(delivery)
+
+    def take_back(self, deliveries: list[Delivery], now: int) -> None:
+        """See StreamQueue."""
+
+    # -- what a stream does not do -------------------------------------------------------------------------------------
+
+    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
+        """See Queue."""
+        then(not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
+
+    def clear(self, then: Tallied) -> None:
+        """See Queue."""
+        then(not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def delete(self) -> int:
+        """Its consumers here are cancelled; its partitions are deleted with it, each by itself."""
+        self.is_deleted = True
+        self.parts.on_change = _nothing
+        consumers, self.consumers = self.consumers, {}
+        for consumer, reader in consumers.items():
+            reader.end(True)
+            consumer.on_queue_gone()
+        return 0
+
+
+def _nothing() -> None:
+    """It is gone."""

@@ -1,0 +1,62 @@
+"""Partitioning: the commands that declare a stream with partitions, or add some to one, and what these keep to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amqp_broker.errors import precondition_failed
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.partitions import partition_name
+
+if TYPE_CHECKING:
+    from amqp_broker.protocol.fields import Table
+    from amqp_broker.routing.vhost import VHost
+    from amqp_broker.vhosts.broker import Broker
+    from queues.queue import Queue
+
+_MOST_NAME_BYTES = 255
+
+
+def partition(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Table) -> commands.Command:
+    """A stream that is not there is to have the partitions that its arguments say. Raises ChannelException."""
+    queue_type = broker.types[kind]
+    count = queue_type.partitions(arguments)
+    _check(broker, vhost, name, 0, count)
+    queue_id, *ids = broker.place_queues(broker.metadata.next_queue_id, count)
+    rest = queue_type.with_partitions(arguments, 0).raw
+    return commands.partition_stream(vhost.name, name, queue_id, kind, arguments.raw, 0, ids, rest)
+
+
+def grow(broker: Broker, vhost: VHost, queue: Queue, count: int) -> commands.Command:
+    """A partitioned stream is to have so many. Raises ChannelException."""
+    name, present = queue.name, len(queue.partitions())
+    if not present:
+        raise precondition_failed(
+            f"queue '{name}' in vhost '{vhost.name}' has no partitions: only a stream that was declared with "
+            "x-stream-partitions can have more"
+        )
+    if count <= present:
+        raise precondition_failed(
+            f"queue '{name}' in vhost '{vhost.name}' has {present} partitions, and cannot have {count}: there can only "
+            "be more"
+        )
+    _check(broker, vhost, name, present, count)
+    ids = broker.place_queues(broker.metadata.next_queue_id, count - present)[1:]
+    arguments, kind = queue.declaration.arguments, queue.declaration.type
+    whole, rest = (broker.types[kind].with_partitions(arguments, number).raw for number in (count, 0))
+    return commands.partition_stream(vhost.name, name, queue.queue_id, kind, whole, present, ids, rest)
+
+
+def _check(broker: Broker, vhost: VHost, name: str, first: int, count: int) -> None:
+    most = broker.config.max_stream_partitions
+    what = f"queue '{name}' in vhost '{vhost.name}' cannot have {count} partitions"
+    if count > most:
+        raise precondition_failed(f"{what}: this node's limit is {most} (max_stream_partitions)")
+    names = [partition_name(name, number) for number in range(first, count)]
+    if len(names[-1].encode("utf-8", "surrogateescape")) > _MOST_NAME_BYTES:
+        raise precondition_failed(
+            f"names of partitions would be longer than {_MOST_NAME_BYTES} octets: take a shorter one for queue '{name}'"
+        )
+    for each in names:
+        if each in vhost.queues:
+            raise precondition_failed(f"{what}: there is a queue '{each}' already; delete it, or choose another name")
