@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.web.http_client import Http
-from tests.web.test_moving import ended, fill
+from tests.web.test_metrics import metrics_of, scrape
+from tests.web.test_moving import LONG_S, ended, fill
 
 pytestmark = pytest.mark.xdist_group("web streams")
 STREAM = {"x-queue-type": "stream"}
@@ -86,3 +89,27 @@ def test_a_range_is_published_again_in_a_job(log: Http, by_tag: dict[str, Http])
     fill(log, "plain")
     job = ended(log, log("POST", "/v1/streams/%2F/plain/replay", wanted))
     assert (job["state"], "it has no offsets" in job["reason"]) == ("failed", True)
+
+
+def test_metrics_say_how_far_behind_groups_are(log: Http) -> None:
+    log("PUT", f"{LOG}/groups/billing", {"offset": 1})
+    named = frozenset({("vhost", "/"), ("queue", "log")})
+    group = named | {("group", "billing")}
+    metrics = metrics_of(log)
+    until = time.monotonic() + LONG_S
+    lag = ("amqp_broker_stream_group_lag_messages", group)
+    for path in ("/metrics/detailed?family=stream_metrics&queue=^log$", "/metrics/per-object"):
+        while (found := scrape(metrics, path)).get(lag) != 3:  # rows are a little older than the stream
+            assert time.monotonic() < until, found
+        assert found["amqp_broker_stream_first_offset", named] == 0
+        assert found["amqp_broker_stream_next_offset", named] == 4
+        assert found["amqp_broker_stream_bytes", named] > 4
+        assert found["amqp_broker_stream_groups_left_out", frozenset()] == 0
+    others = scrape(metrics, "/metrics/detailed?family=stream_metrics&queue=^other$")
+    assert lag not in others
+
+
+def test_its_messages_are_looked_at(log: Http) -> None:
+    found = log.get("/v1/queues/%2F/log/messages?from=1&limit=2")
+    assert [(each["position"], each["payload"]) for each in found["messages"]] == [(1, "2"), (2, "3")]
+    assert log("GET", "/v1/queues/%2F/log/messages/3/body").body == b"4"

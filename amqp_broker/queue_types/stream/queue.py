@@ -33,9 +33,11 @@ from amqp_broker.queue_types.stream.group_reader import (
 )
 from amqp_broker.queue_types.stream.offsets import parse_offset
 from amqp_broker.queue_types.stream.operations import StreamOperations
+from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
+from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done, Fetched, Held, Queue, Tallied
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
@@ -163,6 +165,10 @@ class StreamQueue(Queue):
     def seen_at(self) -> str | None:
         """See Queue: all have the same."""
         return ""
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue: positions are offsets."""
+        return peek_stream(self.stream, wish)
 
     def holdings(self) -> Iterator[Held | None]:
         """See Queue: what a consumer was given is not kept for it."""
