@@ -46,7 +46,7 @@ class HoldBody(msgspec.Struct):
     for_ms: int = 24 * 3_600_000
 
 
-class ReplayBody(msgspec.Struct, kw_only=True):
+class StreamReplayBody(msgspec.Struct, kw_only=True):
     """A range (offsets, or times as ISO 8601), to where, which messages, how many, how fast."""
 
     to: ToBody
@@ -106,7 +106,7 @@ def show_producer(asked: Asked) -> Answer:
 
 def replay_stream(asked: Asked) -> Answer:
     """A job: see /v1/jobs."""
-    body = read_body(asked.body, ReplayBody)
+    body = read_body(asked.body, StreamReplayBody)
     if (body.limit is not None and body.limit < 1) or (body.rate is not None and body.rate <= 0):
         raise bad_request("limit is at least 1, rate above 0")
     vhost, name = asked.name("vhost"), asked.name("stream")
@@ -171,6 +171,6 @@ ENDPOINTS = (
     Endpoint("DELETE", f"{_STREAM}/groups/{{group}}", forget_group, Access.ADMINISTRATOR),
     Endpoint("PUT", f"{_STREAM}/holds/{{hold}}", hold_stream, body=HoldBody),
     Endpoint("DELETE", f"{_STREAM}/holds/{{hold}}", end_hold),
-    Endpoint("GET", f"{_STREAM}/producers/{{producer}}", show_producer, for_viewers=False),
-    Endpoint("POST", f"{_STREAM}/replay", replay_stream, body=ReplayBody),
+    Endpoint("GET", f"{_STREAM}/producers/{{producer}}", show_producer),
+    Endpoint("POST", f"{_STREAM}/replay", replay_stream, body=StreamReplayBody),
 )
