@@ -115,10 +115,12 @@ class StreamReads:
         the page with the offset is in RAM. Raises LeaseError."""
         stream = self.find(queue, source)
         if offset is None or stream is None or offset > stream.next:
-            current: Completion[None] = Completion()
-            source.when_current(lambda: current.complete(None))
-            yield current
+            current: Completion[Exception | None] = Completion()
+            source.catch_up(lambda error, _: current.complete(error))
+            error = yield current
             stream = self.find(queue, source)
+            if error is not None:
+                raise LeaseError(BUSY, f"nobody knows where the stream ends: {error}")
         if stream is not None and offset is not None:
             coming = stream.log.coming(offset)
             if coming is not None:

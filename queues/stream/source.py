@@ -64,8 +64,8 @@ class StreamSource(Protocol):
     def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
         """Retention stops at an offset for this name, or from now on does not. Refused where there are too many."""
 
-    def when_current(self, then: Callable[[], None]) -> None:
-        """Call `then` when this node has applied all that was committed by now."""
+    def catch_up(self, then: Changed) -> None:
+        """Call `then` when this node has applied all that was committed by now; or with why nobody knows."""
 
     def stream(self) -> Stream | None:
         """What there is to be read; None where nobody has used it yet. Not to be kept."""

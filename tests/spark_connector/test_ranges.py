@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from amqp_broker import running
+from amqp_broker import running, running_cluster
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare, QueueDelete
@@ -260,3 +260,26 @@ def test_a_restart_in_the_middle_is_waited_out() -> None:
         assert found.latestOffset(end, LIMIT) == end
         found.stop()
         assert Offsets.from_json(end)["s"] == Position(end["q"]["s"]["g"], 100)
+
+
+def test_a_node_that_is_killed_takes_nothing_along() -> None:
+    """The query goes to another node, in the middle of a range and between two, and has each offset once."""
+    with running_cluster(3, log_level="error") as cluster:
+        urls = ",".join(cluster.urls)
+        with Connection.open(cluster.urls[0]) as connection, connection.channel() as channel:
+            channel.call(QueueDeclare(queue="s", durable=True, arguments=Table({"x-queue-type": "stream"})))
+        publish(cluster.urls[0], *[b"%d" % number for number in range(300)])
+        found = reader(urls, fetchSize="1k")
+        at, got = found.initialOffset(), []
+        for number, node in enumerate(cluster.nodes):
+            end = found.latestOffset(at, ReadMaxRows(100))
+            for part in found.partitions(at, end):
+                for count, batch in enumerate(found.read(part)):
+                    got += [(row["offset"], row["body"]) for row in batch.to_pylist()]
+                    if count == 1 and number < 2:
+                        node.kill()
+            if number < 2:
+                node.start()
+            at = end
+        found.stop()
+        assert got == [(number, b"%d" % number) for number in range(300)]

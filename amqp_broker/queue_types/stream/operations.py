@@ -81,10 +81,9 @@ class StreamOperations:
         offset, until = hold if hold is not None else (0, 0)
         self._submit(HoldStream(self._queue.queue_id, name, offset, until), then, lambda found: found.first)
 
-    def when_current(self, then: Callable[[], None]) -> None:
-        """See StreamSource."""
-        self._queue.prepare()
-        self._queue.when_current(then)
+    def catch_up(self, then: Changed) -> None:
+        """See StreamSource: a command that changes nothing is applied behind what was there."""
+        self._submit(Trim(self._queue.queue_id, 0), then, lambda stream: stream.next)
 
     def stream(self) -> Stream | None:
         """See StreamSource."""
