@@ -12,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,12 +24,14 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from spark_connector.decode import Decoder
-from spark_connector.errors import OptionError
+from spark_connector.errors import OptionError, Refused
 from spark_connector.offsets import Offsets, Position
 from spark_connector.option_kinds import EARLIEST, LATEST
 from spark_connector.options import Options
 from spark_connector.range_source import Bounds, RangeSource, StreamRange, lost, read_range
 from spark_connector.service import Service
+
+log = logging.getLogger("spark_connector")
 
 #: A hold that a query moves on with its checkpoint is renewed no more often; one of a query that has nothing to read,
 #: when this part of its time is over.
@@ -61,11 +64,10 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- in the driver -------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins; its hold has a name that its checkpoint remembers."""
+        """Where a query without a checkpoint begins; its hold has a name that its checkpoint remembers, and begins when
+        Spark asks for the first batch."""
         positions = {queue: start_of(self._options, self._source(queue)) for queue in self._queues}
-        offsets = Offsets(positions, f"spark-{uuid.uuid4().hex[:16]}")
-        self._hold(offsets)
-        return offsets.to_json()
+        return Offsets(positions, f"spark-{uuid.uuid4().hex[:16]}").to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_messages)
@@ -184,7 +186,10 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             is_due = now - since >= (min(HOLD_SECONDS, seconds / _HOLD_PART) if at[queue].offset != offset
                                      else seconds / _HOLD_PART)  # fmt: skip
             if queue not in self._held or is_due:
-                self._source(queue).hold(at.hold, at[queue].offset, seconds)
+                try:
+                    self._source(queue).hold(at.hold, at[queue].offset, seconds)
+                except Refused as error:
+                    log.warning("going on without a hold, so that retention may be faster: %s", error)
                 self._held[queue] = (at[queue].offset, now)
 
 

@@ -169,9 +169,10 @@ def test_a_hold_is_at_the_checkpoint_and_its_name_is_in_it(url: str) -> None:
     publish(url, *[b"x"] * 10)
     first = reader(url, holdTime="10s")
     begin = first.initialOffset()
+    assert holds(url) == []
+    end = first.latestOffset(begin, ReadMaxRows(4))
     (hold,) = holds(url)
     assert (hold["name"], hold["offset"]) == (begin["h"], 0)
-    end = first.latestOffset(begin, ReadMaxRows(4))
     assert end["h"] == begin["h"]
     first.stop()
     second = reader(url)
