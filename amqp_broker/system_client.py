@@ -36,12 +36,19 @@ class SystemRequestError(Exception):
 
 class SystemClient:
     """A connection for requests; a context manager. `ssl_context` is for amqps://, the standard library's default one
-    without it. `timeout` is in seconds. Raises ClientError where there is no connection."""
+    without it. `timeout` is in seconds, `virtual_host` the url's unless it is given. Raises ClientError where there is
+    no connection."""
 
     def __init__(
-        self, url: str, ssl_context: SSLContext | None = None, timeout: float | None = DEFAULT_TIMEOUT
+        self,
+        url: str,
+        ssl_context: SSLContext | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        virtual_host: str | None = None,
     ) -> None:
-        self._connection = Connection.open(url, timeout, ssl_context=ssl_context, name=CLIENT_NAME)
+        self._connection = Connection.open(
+            url, timeout, ssl_context=ssl_context, name=CLIENT_NAME, virtual_host=virtual_host
+        )
         self._channel = self._connection.channel()
 
     def request(self, verb: str, **fields: object) -> dict[str, Any]:  # JSON: what the broker answers

@@ -94,7 +94,7 @@ def replies(connection: Connection) -> Iterator[Method]:
 def carry(scenario: Scenario, messages: int, folder: Path) -> None:
     """Publish, deliver, confirm and acknowledge `messages` messages. Raises RuntimeError when any was not."""
     driven = DrivenNode(folder)
-    declare = methods.QueueDeclare(queue=QUEUE, durable=scenario.durable, arguments=scenario.declare_arguments)
+    declare = methods.QueueDeclare(queue=QUEUE, durable=scenario.durable, arguments=Table(scenario.declare_arguments))
     producer = driven.connect(declare, methods.ConfirmSelect())
     consumer = driven.connect(
         methods.BasicQos(prefetch_count=PREFETCH), methods.BasicConsume(queue=QUEUE, consumer_tag=QUEUE)

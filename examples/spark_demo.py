@@ -5,6 +5,8 @@
       -> a pool of aio-pika workers takes, enriches, publishes into `enriched`, acks
       -> Spark drains `enriched` into Parquet files, each message once
       -> Spark computes a table from the files
+      -> Spark publishes the changes into the stream `changes`, in transactions
+      -> two queries of Spark read the stream, each all of it: a count, and the newest by its offsets
 
 `make spark-demo` runs it with all that it needs.
 """
@@ -27,6 +29,9 @@ from typing import Any
 import aio_pika
 
 import amqp_broker
+from amqp_broker.client import Connection
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import QueueDeclare
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_FLIGHT = 500
@@ -154,15 +159,13 @@ order by l.code desc
 
 def ingest_and_compute(url: str, folder: Path, scratch: Path) -> None:
     """The stream into Parquet, and the table from it."""
-    from pyspark.sql.functions import col, from_json
-
     from spark_connector.local_session import local_session
 
     spark = local_session(scratch, cores=os.cpu_count() or 1)
     begin = time.monotonic()
     source = spark.readStream.format("amqp").option("uri", url)
     messages = source.option("queue", "enriched").option("group", "demo").load()
-    rows = messages.select(from_json(col("body").cast("string"), SCHEMA).alias("row")).select("row.*")
+    rows = messages.select(from_json_of(SCHEMA).alias("row")).select("row.*")
     rows.writeStream.format("parquet").option("path", str(folder / "data")).option(
         "checkpointLocation", str(folder / "checkpoint")
     ).trigger(availableNow=True).start().awaitTermination()
@@ -170,7 +173,35 @@ def ingest_and_compute(url: str, folder: Path, scratch: Path) -> None:
     say(f"Spark has {data.count()} rows in Parquet, after {time.monotonic() - begin:.1f} s; the table:\n")
     data.createOrReplaceTempView("data")
     spark.sql(TABLE).show(30, truncate=48)
+    from_queue_to_stream(spark, url, folder)
     spark.stop()
+
+
+def from_queue_to_stream(spark: Any, url: str, folder: Path) -> None:
+    """What was ingested goes on into a stream, exactly once; and is read there by as many as want."""
+    with Connection.open(url) as connection, connection.channel() as channel:
+        channel.call(QueueDeclare(queue="changes", durable=True, arguments=Table({"x-queue-type": "stream"})))
+    data = spark.readStream.schema(spark.table("data").schema).parquet(str(folder / "data"))
+    rows = data.where("kind = 'change'").selectExpr("to_json(struct(*)) body", "'changes' routing_key")
+    rows.writeStream.format("amqp").option("uri", url).option("delivery", "transactional").option(
+        "checkpointLocation", str(folder / "changes-checkpoint")
+    ).trigger(availableNow=True).start().awaitTermination()
+    read = spark.read.format("amqp").option("uri", url).option("queue", "changes")
+    found = read.schema("body binary, offset bigint").load().selectExpr("count(*) n", "max(offset) newest").first()
+    say(f"the stream has {found.n} changes, the newest at offset {found.newest}; and a query of its own:")
+    stream = spark.readStream.format("amqp").option("uri", url).option("queue", "changes").load()
+    counted = stream.select(from_json_of(SCHEMA).alias("row")).groupBy("row.package").count()
+    counted.writeStream.format("memory").queryName("counted").outputMode("complete").trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    spark.sql("select package, count changes from counted order by count desc").show(10)
+
+
+def from_json_of(schema: str) -> Any:
+    """The body of a message as a row."""
+    from pyspark.sql.functions import col, from_json
+
+    return from_json(col("body").cast("string"), schema)
 
 
 def main() -> None:

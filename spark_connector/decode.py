@@ -40,11 +40,11 @@ class Decoder:
     def batch(self, blob: bytes, queue: str, incarnation: str | None) -> pa.RecordBatch:
         """All messages of a blob. Raises MalformedBlob."""
         columns = Columns(blob, self.wanted)
-        constants = {"queue": queue, "incarnation": incarnation}
+        constants = {"queue": queue, "incarnation": incarnation, "partition": 0}
         arrays = []
         for field in self.arrow_schema:
             if field.name in constants:
-                arrays.append(pa.repeat(pa.scalar(constants[field.name], pa.string()), columns.rows))
+                arrays.append(pa.repeat(pa.scalar(constants[field.name], field.type), columns.rows))
             elif field.name == "headers":
                 arrays.append(self._headers(columns.texts[_HEADERS], columns.rows, field.type))
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -20,21 +20,30 @@ def fetch(
 
     Raises Refused if they are gone, BrokerUnavailable.
     """
+    fields: dict[str, object] = {"queue": queue, "group": options.group, "incarnation": incarnation}
+    try:
+        yield from fetch_range(options, decoder, queue, incarnation, "lease.fetch", fields, start, end)
+    except Refused as error:
+        raise explained(error, queue, options.group) from error
+
+
+def fetch_range(
+    options: Options, decoder: Decoder, queue: str, incarnation: str, verb: str, fields: Mapping[str, object],
+    start: int, end: int,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """The messages [start, end) that a verb answers with, in order. Raises Refused, BrokerUnavailable."""
     service = Service(options)
     at = start
     retry = None
     name = None
     while at < end:
-        fields: dict[str, object] = {
-            "queue": queue, "group": options.group, "incarnation": incarnation, "from": at, "to": end,
-            "max_bytes": options.fetch_size, "columns": decoder.parts,
-        }  # fmt: skip
+        request = {**fields, "from": at, "to": end, "max_bytes": options.fetch_size, "columns": decoder.parts}
         try:
             if name is None:
-                name = service.send("lease.fetch", fields)
-            answer = service.receive(name, "lease.fetch")
-        except Refused as error:
-            raise explained(error, queue, options.group) from error
+                name = service.send(verb, request)
+            answer = service.receive(name, verb)
+            if int(answer.headers["x-end"]) <= at:
+                raise Refused(f"{verb}: the messages from offset {at} to {end} are not there", "gone")
         except ClientError as error:
             service.drop()
             name = None
@@ -46,7 +55,7 @@ def fetch(
         name = None
         if at < end:
             try:
-                name = service.send("lease.fetch", {**fields, "from": at})
+                name = service.send(verb, {**request, "from": at})
             except ClientError:
                 service.drop()  # what has come is handed out first; then it is asked again, patiently
         yield from batches(decoder, answer.body, queue, incarnation, options.arrow_batch_rows)

@@ -1,4 +1,5 @@
 """Offsets: what Spark writes into its checkpoint, as JSON: {"v": 1, "q": {queue: {"g": incarnation, "o": offset}}}.
+Of streams there is "h" besides, the name of the query's hold.
 
 An offset is the next one to read: a batch is [start, end) of every queue. The incarnation names the lease group that
 the number belongs to, so that a checkpoint never reads another group's messages.
@@ -25,9 +26,10 @@ class Position:
 
 @dataclass(frozen=True)
 class Offsets:
-    """Positions by queue, in the order of the queues."""
+    """Positions by queue, in the order of the queues. hold: the name under which the query holds its streams."""
 
     positions: Mapping[str, Position]
+    hold: str = ""
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offsets:
@@ -37,14 +39,16 @@ class Offsets:
                 raise ConnectorError(
                     f"the checkpoint's offsets are of version {value['v']}, this connector reads {VERSION}: update it"
                 )
-            return cls({name: Position(str(each["g"]), int(each["o"])) for name, each in value["q"].items()})
+            positions = {name: Position(str(each["g"]), int(each["o"])) for name, each in value["q"].items()}
+            return cls(positions, str(value.get("h", "")))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConnectorError(
                 f"the checkpoint holds no offsets of format amqp ({value!r}): start with another checkpointLocation"
             ) from error
 
     def to_json(self) -> dict[str, Any]:
-        return {"v": VERSION, "q": {name: {"g": at.incarnation, "o": at.offset} for name, at in self.positions.items()}}
+        written = {name: {"g": at.incarnation, "o": at.offset} for name, at in self.positions.items()}
+        return {"v": VERSION, "q": written, **({"h": self.hold} if self.hold else {})}
 
     def __getitem__(self, queue: str) -> Position:
         return self.positions[queue]
@@ -60,7 +64,7 @@ class Offsets:
         return self.with_position(queue, replace(self.positions[queue], offset=offset))
 
     def with_position(self, queue: str, position: Position) -> Offsets:
-        return Offsets({**self.positions, queue: position})
+        return replace(self, positions={**self.positions, queue: position})
 
 
 def split(start: int, end: int, most_tasks: int, most_messages: int) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import datetime
 
 #: The ends of a queue.
 EARLIEST, LATEST = "earliest", "latest"
@@ -58,14 +59,30 @@ def offset(value: str) -> int | str:
         raise ValueError(f"give {EARLIEST}, {LATEST} or an offset, a whole number") from None
 
 
-def mode(value: str) -> str:
-    """How to read a queue."""
-    if value.lower() == "stream":
+def offsets(value: str) -> int | str | dict[str, int | str]:
+    """An end of a queue, an offset in it, or a JSON object of these by queue."""
+    if not value.lstrip().startswith("{"):
+        return offset(value)
+    try:
+        parsed = json.loads(value)
+        return {name: offset(str(each)) for name, each in parsed.items()}
+    except ValueError:
         raise ValueError(
-            "Spark cannot read stream queues yet. Leave it out: with mode=lease a classic or quorum queue has offsets, "
-            "from which it can be read again until they are settled; mode=staged reads any other broker's queue"
-        )
-    return choice("auto", "lease", "browse", "staged")(value)
+            f'give {EARLIEST}, {LATEST}, an offset, or a JSON object of these such as {{"orders": 5}}'
+        ) from None
+
+
+def timestamp(value: str) -> int:
+    """A moment, milliseconds since the epoch: written so, or as ISO 8601 with its zone."""
+    if value.isascii() and value.isdigit():
+        return int(value)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError("give a time with its zone, such as 2026-01-31T12:00:00Z, or milliseconds since the epoch")
+    return int(moment.timestamp() * 1000)
 
 
 def octets(value: str) -> int:

@@ -22,13 +22,13 @@ from spark_connector.option_kinds import (
     any_text,
     boolean,
     choice,
-    mode,
     names,
     number,
     octets,
-    offset,
+    offsets,
     seconds,
     text,
+    timestamp,
 )
 
 PASSWORD_VARIABLE: Final = "AMQP_PASSWORD"
@@ -70,21 +70,29 @@ OPTIONS: Final = (
            "how long a query that runs waits for a broker that has gone"),
     Option("queue", "queue", SOURCE, None, text, "the queue to read"),
     Option("queues", "queues", SOURCE, None, names, "several queues: names with commas, or a JSON list"),
-    Option("mode", "mode", SOURCE, "auto", mode,
-           "`lease` (streams) and `browse` (batches) need an amqp-broker and are what `auto` means; `staged` reads "
-           "from any AMQP 0-9-1 broker, at least once"),
+    Option("mode", "mode", SOURCE, "auto", choice("auto", "stream", "lease", "browse", "staged"),
+           "`auto`: of a queue that is a stream `stream`, ranges of its offsets; of others `lease` (streaming "
+           "queries) or `browse` (batches). These need an amqp-broker; `staged` reads from any AMQP 0-9-1 broker, at "
+           "least once"),
     Option("headersFormat", "headers_format", SOURCE, "map", choice("map", "json", "variant"),
            "`map` of strings; `json`: a text that keeps the types; `variant`: Spark's type, slower"),
     Option("fetchSize", "fetch_size", SOURCE, "4m", octets, "so much is asked of the broker at a time"),
     Option("arrowBatchRows", "arrow_batch_rows", SOURCE, "10000", number(1), "most rows of an Arrow batch"),
     Option("numPartitions", "num_partitions", SOURCE, "4", number(1, 10000),
            "most tasks for a batch of one queue, unless `maxMessagesPerPartition` asks for more; 1 keeps strict order"),
-    Option("startingOffsets", "starting_offsets", SOURCE, EARLIEST, offset,
-           "batches: `earliest`, `latest`, or an offset of the snapshot (column `offset`), which is the first that is "
-           "read; streams: `earliest`, all that the group has not settled"),
-    Option("endingOffsets", "ending_offsets", BATCH, LATEST, offset,
-           "`latest`: all that is ready when the query is planned; `earliest`; or an offset, which is the first that "
-           "is not read"),
+    Option("startingOffsets", "starting_offsets", SOURCE, EARLIEST, offsets,
+           "`earliest`, `latest`, or an offset (column `offset`), which is the first that is read; of several streams "
+           'a JSON object such as `{"orders": 5, "bills": "latest"}`. Leases have `earliest` only, all that the '
+           "group has not settled"),
+    Option("startingTimestamp", "starting_timestamp", SOURCE, None, timestamp,
+           "of streams, instead: what came then or later; ISO 8601 with a zone, or milliseconds since the epoch"),
+    Option("endingOffsets", "ending_offsets", BATCH, LATEST, offsets,
+           "`latest`: all that is there when the query is planned; `earliest`; or an offset, which is the first that "
+           "is not read; or a JSON object"),
+    Option("endingTimestamp", "ending_timestamp", BATCH, None, timestamp, "of streams, instead: what came before"),
+    Option("filterValues", "filter_values", SOURCE, None, names,
+           "of streams: only what was published with one of these `x-stream-filter-value`s; commas, or a JSON list"),
+    Option("matchUnfiltered", "match_unfiltered", SOURCE, "false", boolean, "with `filterValues`: and what has none"),
     Option("group", "group", STREAM, None, text,
            "the lease group: a name of the query's own at each queue; two queries on one group fence each other"),
     Option("maxMessagesPerBatch", "max_messages", STREAM, "250000", number(1),
@@ -98,7 +106,10 @@ OPTIONS: Final = (
     Option("ackMode", "ack_mode", STREAM, "eager", choice("eager", "commit", "none"),
            "`eager`: settle a batch as soon as Spark has written that it is done; `commit`: when Spark says so, one "
            "batch later; `none`: never"),
-    Option("failOnDataLoss", "fail_on_data_loss", STREAM, "true", boolean,
+    Option("hold", "hold", STREAM, "true", boolean,
+           "of streams: keep them from dropping what the query's checkpoint has not seen, up to twice their limits"),
+    Option("holdTime", "hold_time", STREAM, "7d", seconds, "so long behind the end of the query, too; >= 10s"),
+    Option("failOnDataLoss", "fail_on_data_loss", SOURCE, "true", boolean,
            "false: go on with a warning when the checkpoint speaks of messages that the broker no longer has"),
     Option("stagingDir", "staging_dir", STREAM, None, text,
            "with `mode=staged`: a folder that the driver and all executors share"),
@@ -167,6 +178,16 @@ class Options:
             raise OptionError("option 'queue' is missing: .option(\"queue\", \"orders\"), or 'queues' for several")
         return tuple(self.queues)
 
+    def starting_offset_of(self, queue: str) -> int | str:
+        """Where a query of a stream begins."""
+        said: int | str | dict[str, int | str] = self.starting_offsets
+        return said.get(queue, EARLIEST) if isinstance(said, dict) else said
+
+    def ending_offset_of(self, queue: str) -> int | str:
+        """Where a batch of a stream ends."""
+        said: int | str | dict[str, int | str] = self.ending_offsets
+        return said.get(queue, LATEST) if isinstance(said, dict) else said
+
     @property
     def where(self) -> str:
         """The brokers' addresses, for error texts: no user, no password."""
@@ -194,6 +215,11 @@ def _check_together(values: Mapping[str, Any], given: set[str]) -> None:
     _check_offsets(values)
     if values["poll_timeout"] > 5:
         raise OptionError("option 'pollTimeout' can be 5s at most")
+    if values["hold_time"] < 10:
+        raise OptionError("option 'holdTime' has to be 10s at least; hold=false is a query without one")
+    for end in ("starting", "ending"):
+        if {f"{end}_offsets", f"{end}_timestamp"} <= given:
+            raise OptionError(f"options '{end}Offsets' and '{end}Timestamp' exclude each other: give one of them")
     if ("txn_app_id" in given) != ("txn_version" in given):
         raise OptionError("options 'txnAppId' and 'txnVersion' belong together: give both, or none")
     if "key_file" in given and "cert_file" not in given:

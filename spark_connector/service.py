@@ -184,6 +184,8 @@ def explained(error: Refused, queue: str, group: str | None) -> ConnectorError:
         "if it was this query, restarted, nothing is to be done",
         "gone": "the queue or its group was made anew, or released, since the checkpoint was written: start with a new "
         "checkpoint, or set failOnDataLoss=false to go on with what is there",
+        "invalid": "mode=stream reads queues that are streams: leave option 'mode' out" if "no offsets" in str(error)
+        else "",
     }
     way: Any = ways.get(error.code)
     return Refused(f"{subject}: {error}" + (f"; {way}" if way else ""), error.code)

@@ -185,6 +185,10 @@ class PageStore:
         """Whether this page is being fetched ahead, or has been."""
         return self._ahead.has(queue_id, location)
 
+    def coming(self, queue_id: int, location: PageLocation) -> Pending | None:
+        """What fetches this page ahead; None: nothing does."""
+        return self._ahead.pending(queue_id, location)
+
     def read_ahead(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
         """Have pages fetched that are going to be read soon, those that are neighbours in a file together. What is
         wrong with one `read` says. Raises OSError.

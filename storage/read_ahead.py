@@ -77,6 +77,11 @@ class ReadAhead:
         except (StorageError, OSError):
             return None
 
+    def pending(self, owner: Hashable, key: Hashable) -> Pending | None:
+        """What fetches this part, for who waits for it before it is taken; None: nothing does."""
+        found = self._parts.get(owner, {}).get(key)
+        return None if found is None else found[0].pending
+
     def drop(self, owner: Hashable, key: Hashable) -> None:
         """This part is not wanted any more."""
         self._forget(owner, key)

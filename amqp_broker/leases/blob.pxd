@@ -2,9 +2,10 @@ cimport cython
 from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
 from queues.message cimport Message
 
-cdef int _VERSION, _BODY, _PROPERTIES, _ADDRESS, _ENQUEUED_AT, _SEPARATE_BODY, _PERSISTENT
+cdef int _VERSION, _BODY, _PROPERTIES, _ADDRESS, _ENQUEUED_AT, _SEPARATE_BODY, _PERSISTENT, _BARE_BODY
 cdef int _ALL_TAKEN, _FULL, _BEYOND
 cdef Py_ssize_t _HEAD_BYTES, _FIXED, _PACKED_FIXED, _RECORD_BYTES, _PROPERTIES_AT, _FRAME_HEAD
+cdef Py_ssize_t _STORED_FIXED, _BODY_SIZE_AT
 cdef bytes _NO_ADDRESS
 
 @cython.final
@@ -37,6 +38,15 @@ cdef class BlobWriter:
                    packed=Py_ssize_t, is_redelivered=bint, returns="unsigned int")
     cpdef int add_ready(self, unsigned long long start_sequence, unsigned long long below, bint durable_only,
                         bytes data, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(octets="const unsigned char*", columns=int, flags=int, address_bytes=Py_ssize_t,
+                   address=Py_ssize_t, content=Py_ssize_t, frame=Py_ssize_t, body_size="unsigned long long",
+                   properties_bytes=Py_ssize_t, body_bytes=Py_ssize_t, buffer=Buffer, body=Py_ssize_t)
+    cpdef bint add_stored(self, unsigned long long offset, unsigned long long time, bytes data,
+                          Py_ssize_t at) except -1
+    @cython.locals(octets="const unsigned char*", offset="unsigned long long")
+    cpdef unsigned long long add_chunk(self, unsigned long long first, unsigned long long time, bytes data,
+                                       Py_ssize_t start, Py_ssize_t end, unsigned long long low,
+                                       unsigned long long high) except? 0
     @cython.locals(octets="const unsigned char*", buffer=Buffer, begin=Py_ssize_t, count=Py_ssize_t, length=Py_ssize_t)
     cdef int _put_chunks(self, bytes data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t body_bytes) except -1
     cpdef bytes take(self)

@@ -19,6 +19,7 @@ import cython
 
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
+from queues.stream.record import APART, RECORD_FIXED
 
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
@@ -47,6 +48,11 @@ _PERSISTENT = 1
 _PROPERTIES_AT = 19
 _FRAME_HEAD = 7
 _NO_ADDRESS = b"\x00\x00"
+#: Of a stream's record: octets before its address, the flag of a body without a frame; where a header frame has the
+#: body's size.
+_STORED_FIXED = RECORD_FIXED
+_BARE_BODY = APART
+_BODY_SIZE_AT = 11
 
 
 #: What has become of a page's messages.
@@ -218,6 +224,49 @@ class BlobWriter:
             if not self.add_packed(sequence, is_redelivered, returns, data, packed, position):
                 return _FULL
         return _ALL_TAKEN
+
+    def add_stored(self, offset: int, time: int, data: bytes, at: int) -> bool:
+        """A message of a stream, in data[at:] as its record (queues/stream/record.py). Returns False, and takes
+        nothing, when the blob is full."""
+        octets = data
+        columns = self._columns
+        flags = octets[at + 16]
+        address_bytes = get_u16(octets, at + 19)
+        address = at + _STORED_FIXED
+        content = address + address_bytes + 1
+        frame = content + 8 + get_u32(octets, content + 3)
+        body_size = get_u64(octets, content + _BODY_SIZE_AT)
+        properties_bytes = frame - 1 - content - _PROPERTIES_AT if columns & _PROPERTIES else 0
+        body_bytes = body_size if columns & _BODY else 0
+        if self._has_no_room(_FIXED + (address_bytes if columns & _ADDRESS else 2) + properties_bytes + body_bytes):
+            return False
+        self._put_head(offset, time, False, 0)
+        buffer = self._buffer
+        if columns & _ADDRESS:
+            buffer.put_range(octets, address, address + address_bytes)
+        else:
+            buffer.put_bytes(_NO_ADDRESS)
+        buffer.put_u32(properties_bytes)
+        if properties_bytes:
+            buffer.put_range(octets, content + _PROPERTIES_AT, frame - 1)
+        buffer.put_u32(body_bytes)
+        if body_bytes:
+            body = frame if flags & _BARE_BODY else frame + _FRAME_HEAD
+            buffer.put_range(octets, body, body + body_bytes)
+        return True
+
+    def add_chunk(self, first: int, time: int, data: bytes, start: int, end: int, low: int, high: int) -> int:
+        """The messages with offsets of [low, high) out of a chunk of a stream, whose records are data[start:end], the
+        first with the offset `first`. Returns the offset behind the last one that was looked at and taken, or below
+        `low`."""
+        octets = data
+        offset = first
+        while start < end and offset < high:
+            if offset >= low and not self.add_stored(offset, time, data, start):
+                break
+            start += 4 + get_u32(octets, start)
+            offset += 1
+        return offset
 
     def _put_chunks(self, data: bytes, position: int, end: int, body_bytes: int) -> None:
         """The chunks of a separate body, which are to be `body_bytes` together."""

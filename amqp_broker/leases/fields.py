@@ -90,6 +90,13 @@ class Fields:
             bits |= COLUMNS[name]
         return bits
 
+    def texts(self, name: str) -> list[str]:
+        """A list of strings."""
+        value = self._found.get(name)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self.fail(name, "a list of strings")
+        return value
+
     def flag(self, name: str, default: bool) -> bool:
         """True or false; `default` where it is not given."""
         value = self._found.get(name)

@@ -1,4 +1,5 @@
-"""Leases: serves the verbs of lease.* and txn.* (docs/leases.md), which any user may ask for by way of `amq.system`.
+"""Leases: serves the verbs of lease.* and txn.* (docs/leases.md), which any user may ask for by way of `amq.system`;
+those of streams go on to stream_reads.py.
 
     request -> checked -> the queue is here, or a quorum queue: QueueLeases -> durable -> answered
                        -> its home is another node: PeerRequests -> that node does the same -> answered
@@ -32,6 +33,7 @@ from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
 from amqp_broker.leases.queue_leases import Caller, QueueLeases, giving
 from amqp_broker.leases.staging import FindRoute
+from amqp_broker.leases.stream_reads import PRODUCER, READS, StreamReads
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
@@ -94,6 +96,7 @@ class Leases:
         )
         self.apps = Apps(self)
         self.transactions = Transactions(self, self.apps, find_route)
+        self._stream_reads = StreamReads(broker, self.within_time)
         self.requests = 0
         self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
         self._synced_position = 0
@@ -184,10 +187,20 @@ class Leases:
         def serve() -> None:
             if verb.startswith(TXN):
                 self.transactions.request(channel, verb, message, facts, answer)
+            elif verb in READS:
+                self._read_stream(channel, verb, message.body_bytes(), answer)
             else:
                 self._request_lease(channel, verb, message.body_bytes(), answer)
 
         _serve_safely(serve, verb, answer)
+
+    def _read_stream(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
+        fields = Fields.of_json(verb, body)
+        name = fields.text("stream")
+        may_write = verb == PRODUCER and channel.connection.session.allows(Action.WRITE, name)
+        queue = self._find_queue(channel, name, needs_read=not may_write)
+        queue.mark_used(self.now)
+        self._stream_reads.request(channel.connection, queue, fields, answer)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
         if verb not in VERBS:
@@ -206,11 +219,12 @@ class Leases:
         request = PeerRequest(queue.queue_id, channel.vhost.name, verb, body, b"")
         self.peers.ask(found.home, request, answer_bytes, wait_ms, answer)
 
-    def _find_queue(self, channel: Channel, name: str) -> Queue:
+    def _find_queue(self, channel: Channel, name: str, needs_read: bool = True) -> Queue:
         """The queue, if the client may read it. Raises LeaseError."""
         connection = channel.connection
         try:
-            connection.session.check(Action.READ, "queue", name)
+            if needs_read:
+                connection.session.check(Action.READ, "queue", name)
             found: Queue = self.broker.declarations.find_queue(connection, name)
             return found
         except ChannelException as error:

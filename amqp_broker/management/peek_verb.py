@@ -19,7 +19,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action, Permission
-from amqp_broker.management.awaited_read import AwaitedRead
 from amqp_broker.management.refused import FAILED, NOT_AUTHORISED, Refused, not_found, precondition
 from amqp_broker.management.request import JsonText, Request, encode, list_of
 from amqp_broker.management.who_holds import WhoHolds
@@ -27,6 +26,7 @@ from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.json_values import JsonObject, properties_as_json
 from amqp_broker.protocol.message_filter import BODY_OCTETS, MessageFilter
 from amqp_broker.protocol.properties import decode_properties
+from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps
 from queues.message import Address
 from queues.peeking import LAST_POSITION, Damaged, Peeked, PeekWish, peeked

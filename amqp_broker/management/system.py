@@ -2,8 +2,9 @@
 
 The routing key is the verb, the body a JSON object, the answer goes to reply-to (direct reply-to is best):
 `{"ok": true, ...}` or `{"ok": false, "error": "...", "code": "..."}`. What tag a verb needs stands in access.py; those
-of lease.* and txn.* go to leases/service.py. What has to survive a restart is answered when it is committed and
-all nodes that are there have it; what costs by the number of things is done in slices, and answered behind the last.
+of lease.* and txn.*, and those that read streams, go to leases/service.py. What has to survive a restart is answered
+when it is committed and all nodes that are there have it; what costs by the number of things is done in slices, and
+answered behind the last.
 
 Invariant: whatever a request says, it is answered, with an error at worst: it never ends a connection.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from amqp_broker.leases.service import LEASE, TXN
+from amqp_broker.leases.stream_reads import READS
 from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
@@ -119,7 +121,7 @@ class System:
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:
         """Serve one request; the answer goes to the message's reply-to."""
-        if verb.startswith((LEASE, TXN)):
+        if verb.startswith((LEASE, TXN)) or verb in READS:
             self._leases.request(channel, verb, message, facts)
             return
         reply_to = facts.properties.reply_to or ""

@@ -88,6 +88,12 @@ class Move:
     limit: int | None = None
     rate: float | None = None
 
+    def begin(
+        self, connection: Connection, user: str, clock: Callable[[], float], pause: Callable[[float], object]
+    ) -> Mover:
+        """Who does it."""
+        return Mover(connection, user, self, clock, pause)
+
 
 class Mover:
     """user: as whom the connection has logged in. clock: seconds that only grow; pause: waits so many."""

@@ -20,6 +20,7 @@ from typing import Final
 from amqp_broker.client.connection import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.moving.mover import CannotMove, Move, Mover, Progress, why_not
+from amqp_broker.moving.replayer import Replay, Replayer, ReplayProgress
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.errors import ApiError
 from amqp_broker.web.path import encode
@@ -34,14 +35,14 @@ RUNNING, DONE, CANCELLED, FAILED = "running", "done", "cancelled", "failed"
 
 @dataclass(slots=True)
 class Job:
-    """kind: move or replay. key: whose, in which virtual host, and from where. began_at, ended_at: seconds since the
-    epoch."""
+    """kind: move, replay (of dead letters) or stream-replay. key: whose, in which virtual host, and from where.
+    began_at, ended_at: seconds since the epoch."""
 
     kind: str
     key: Key
-    move: Move
+    move: Move | Replay
     began_at: float
-    mover: Mover | None = None
+    mover: Mover | Replayer | None = None
     state: str = RUNNING
     reason: str = ""
     ended_at: float | None = None
@@ -70,6 +71,7 @@ class Job:
             "taken": done.taken, "moved": done.moved, "left_over": done.left_over, "without_place": done.without_place,
             "unroutable": done.unroutable, "refused": done.refused, "own": done.own,
             "places": [{"to": str(place), "messages": count} for place, count in list(done.by_place.items())],
+            **({"next_offset": done.next_offset} if isinstance(done, ReplayProgress) else {}),
         }  # fmt: skip
 
 
@@ -82,7 +84,7 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._guard = threading.Lock()
 
-    def start(self, kind: str, key: Key, move: Move) -> Job:
+    def start(self, kind: str, key: Key, move: Move | Replay) -> Job:
         """Raises ApiError where too many run already."""
         job = Job(kind, key, move, time.time())
         with self._guard:
@@ -122,7 +124,7 @@ class Jobs:
         try:
             connection = self._connect(job.key)
             try:
-                job.mover = Mover(connection, job.user, job.move, time.monotonic, job.wants_end.wait)
+                job.mover = job.move.begin(connection, job.user, time.monotonic, job.wants_end.wait)
                 if job.wants_end.is_set():
                     job.mover.cancel()
                 job.mover.run()

@@ -20,13 +20,13 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Malformed
 from queues.stream.chunk import Chunk
+from storage.disk import Pending
 from storage.page_store import PageLocation
 
 _HEAD = struct.Struct(">QQL")
@@ -208,10 +208,7 @@ class StreamLog:
         page = part.page
         if part.chunks is None:
             if page.data is None:
-                following = [each.page for each in islice(self._parts, place + 1, place + 1 + _AHEAD)]
-                store = self._pager.page_store
-                wanted = [each.location for each in following if each.data is None]
-                store.read_ahead(self.queue_id, [each for each in wanted if not store.is_coming(self.queue_id, each)])
+                self._fetch_ahead(place + 1)
                 self._pager.load(self.queue_id, page)
             assert page.data is not None
             part.chunks = list(_split(page.data))
@@ -219,14 +216,43 @@ class StreamLog:
         self._warm_up(part)
         return chunks
 
+    def _fetch_ahead(self, place: int) -> None:
+        """The pages from this one on are wanted soon."""
+        store = self._pager.page_store
+        following = [part.page for part in self._parts[place : place + _AHEAD]]
+        wanted = [page.location for page in following if page.data is None]
+        store.read_ahead(self.queue_id, [each for each in wanted if not store.is_coming(self.queue_id, each)])
+
+    def coming(self, offset: int) -> Pending | None:
+        """Before `chunk_at`, for who can wait: the page with this offset is read in the background. None where it is in
+        RAM, or nothing reads in the background."""
+        offset = max(offset, self.first)
+        place = bisect_right(self._parts, offset, key=_first_of) - 1
+        if place < 0 or self._parts[place].page.last < offset or self._parts[place].page.data is not None:
+            return None
+        self._fetch_ahead(place)
+        return self._pager.page_store.coming(self.queue_id, self._parts[place].page.location)
+
+    def page_ends(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Of the pages from the one with this offset on, and of the tail: the offset behind it, and its octets."""
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        while place < len(self._parts):
+            page = self._parts[place].page
+            if page.last >= offset:
+                yield page.last + 1, _size_of(page)
+            place += 1
+        if self._tail and self.next > offset:
+            yield self.next, self._tail_bytes
+
+    def page_of_time(self, time: int) -> int:
+        """Where the page begins from which `offset_at` looks on."""
+        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
+        return max(self.first, self._parts[place].page.first) if place >= 0 else self.first
+
     def offset_at(self, time: int) -> int:
         """The first offset of the chunk in which the first record of this time, or a later one, is; `next` if there is
         none yet."""
-        found = self.first
-        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
-        if place >= 0:
-            found = max(found, self._parts[place].page.first)
-        for stored in self.chunks(found):
+        for stored in self.chunks(self.page_of_time(time)):
             if stored.time >= time:
                 return max(stored.first, self.first)
         return self.next

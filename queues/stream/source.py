@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from queues.stream.settings import StreamSettings
-from queues.stream.stream import Hold
+from queues.stream.stream import Hold, Stream
 
 #: Why not, or None; and the stream's first offset, or that of a group, then.
 Changed = Callable[[Exception | None, int], None]
+
+
+class TooManyHolds(Exception):
+    """A stream is held by so many names already."""
 
 
 class GroupFigures(NamedTuple):
@@ -65,3 +69,12 @@ class StreamSource(Protocol):
 
     def forget(self, group: str, then: Changed) -> None:
         """Nobody will go on with this group. Refused while it has members, and where there is none."""
+
+    def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
+        """Retention stops at an offset for this name, or from now on does not. Refused where there are too many."""
+
+    def catch_up(self, then: Changed) -> None:
+        """Call `then` when this node has applied all that was committed by now; or with why nobody knows."""
+
+    def stream(self) -> Stream | None:
+        """What there is to be read; None where nobody has used it yet. Not to be kept."""

@@ -23,6 +23,8 @@ from queues.stream.shares import Shares
 
 #: So many producers are remembered, those who published last.
 MOST_PRODUCERS = 10_000
+#: So many names may hold a stream, as far as the node knows that is asked.
+MOST_HOLDS = 1000
 #: A hold stops retention at up to this many times the limits; then the stream goes on without it.
 HOLD_FACTOR = 2
 

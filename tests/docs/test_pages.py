@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from amqp_broker.leases.service import VERBS as LEASE_VERBS
+from amqp_broker.leases.stream_reads import READS
 from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.metadata.commands import FIELDS as COMMANDS
 from amqp_broker.node import PARTS
@@ -68,7 +69,7 @@ def is_known(left: str, right: str) -> bool:
     name = f"{left}.{right}"
     return (
         name in methods.METHODS_BY_NAME
-        or name in (*verbs(), *LEASE_VERBS, *TXN_VERBS)
+        or name in (*verbs(), *LEASE_VERBS, *TXN_VERBS, *READS)
         or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES

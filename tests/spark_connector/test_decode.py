@@ -52,6 +52,7 @@ def test_every_column_holds_what_was_published() -> None:
     assert first == {
         **properties, "timestamp": moment, "headers": [("n", "1"), ("s", "x")], "body": b"\x00body", "exchange": "ex",
         "routing_key": "key", "redelivered": True, "delivery_count": 3, "queue": "orders", "incarnation": "inc",
+        "partition": 0,
         "offset": 7, "enqueued_at": datetime.fromtimestamp(1_700_000_000.123, UTC),
     }  # fmt: skip
     assert second["body"] == b""

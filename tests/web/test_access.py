@@ -30,6 +30,13 @@ TABLE = """
 /v1/queues/{vhost}/{queue}/messages/{position}/body GET:m
 /v1/queues/{vhost}/{queue}/move POST:m
 /v1/queues/{vhost}/{queue}/replay POST:m
+/v1/streams/{vhost}/{stream} GET:m
+/v1/streams/{vhost}/{stream}/offset GET:m
+/v1/streams/{vhost}/{stream}/trim POST:a
+/v1/streams/{vhost}/{stream}/groups/{group} PUT:a DELETE:a
+/v1/streams/{vhost}/{stream}/holds/{hold} PUT:m DELETE:m
+/v1/streams/{vhost}/{stream}/producers/{producer} GET:m
+/v1/streams/{vhost}/{stream}/replay POST:m
 /v1/jobs GET:m
 /v1/jobs/{job} GET:m DELETE:m
 /queues/quorum/{vhost}/{queue}/status GET:m

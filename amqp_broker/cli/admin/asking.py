@@ -64,10 +64,10 @@ def vhost_of(url: str, vhost: str | None) -> str:
 
 
 @contextmanager
-def asking(url: str) -> Iterator[SystemClient]:
-    """A connection for verbs."""
+def asking(url: str, vhost: str | None = None) -> Iterator[SystemClient]:
+    """A connection for verbs; in a virtual host of its own for those that are about the connection's."""
     _checked(url)
-    with _told_in_one_line(url), SystemClient(url, tls_context(url)) as client:
+    with _told_in_one_line(url), SystemClient(url, tls_context(url), virtual_host=vhost) as client:
         yield client
 
 

@@ -20,6 +20,7 @@ from amqp_broker.cli.admin.cells import duration, for_programs, shown, size
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.destinations import Destination, Place, to_first_exchange, to_first_queue, to_place
 from amqp_broker.moving.mover import CannotMove, Move, Mover, why_not
+from amqp_broker.moving.replayer import Replay, Replayer
 from amqp_broker.moving.survey import PAGE_MESSAGES, SURVEYED, Selected, filtered, pages, survey, whole_body
 from amqp_broker.protocol.json_values import JsonObject
 
@@ -186,13 +187,14 @@ def _do(
                 wanted, limit = Selected(client.request, vhost, name, positions), len(positions)
         move = Move(secrets.token_hex(8), name, destination, wanted, limit, rate)
         with connected(url, vhost) as (connection, user):
-            _run(connection, user, move)
+            run_job(connection, user, move)
     except CannotMove as error:
         raise Failed(why_not(error)) from None
 
 
-def _run(connection: Connection, user: str, move: Move) -> None:
-    mover = Mover(connection, user, move, time.monotonic, time.sleep)
+def run_job(connection: Connection, user: str, move: Move | Replay) -> None:
+    """Do it, show how far it is, and say what came of it."""
+    mover = move.begin(connection, user, time.monotonic, time.sleep)
     try:
         with _until_interrupted(mover), _bar() as advance:
             mover.run(advance)
@@ -203,7 +205,7 @@ def _run(connection: Connection, user: str, move: Move) -> None:
 
 
 @contextmanager
-def _until_interrupted(mover: Mover) -> Iterator[None]:
+def _until_interrupted(mover: Mover | Replayer) -> Iterator[None]:
     """Ctrl-C ends it behind what is on its way, so that nothing is published that is not acknowledged."""
     before = signal.signal(signal.SIGINT, lambda number, frame: mover.cancel())
     try:

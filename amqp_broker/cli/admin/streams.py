@@ -1,15 +1,26 @@
-"""`amqp-broker stream`: a stream by its offsets: what it has, where a time begins, and what is to go."""
+"""`amqp-broker stream`: a stream by its offsets: what it has, where a time begins, what is to stay or to go or to be
+published again."""
 
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, asking, say, vhost_of, vhost_option
+from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say, vhost_of, vhost_option
 from amqp_broker.cli.admin.cells import duration, size
+from amqp_broker.cli.admin.queue_messages import run_job
+from amqp_broker.cli.failed import Failed
+from amqp_broker.moving.mover import CannotMove, why_not
+from amqp_broker.moving.replayer import End, Replay
+from amqp_broker.protocol.message_filter import MessageFilter
+from amqp_broker.queue_types.stream.arguments import age_of
+
+_TIMES = ["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%d%z"]
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
@@ -48,7 +59,8 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         who = f"read at {group['reader']}" if group["reader"] else "nobody reads"
         say(f"group {group['name']}: at offset {group['position']}, {group['lag']} behind, {who}")
     for hold in found.get("holds", ()):
-        say(f"held from offset {hold['offset']} on, for {hold['name']}")
+        left = duration(hold["until"] - time.time() * 1000)
+        say(f"held from offset {hold['offset']} on, for {hold['name']}, {left} more")
 
 
 def _show_partitions(found: JsonObject) -> None:
@@ -82,7 +94,7 @@ def grow_command(name: str, partitions: int, vhost: str | None, url: str) -> Non
 
 @stream.command("find")
 @click.argument("name")
-@click.argument("time", type=click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%d%z"]))
+@click.argument("time", type=click.DateTime(_TIMES))
 @vhost_option
 @add_url_options
 def find_command(name: str, time: datetime, vhost: str | None, url: str) -> None:
@@ -133,3 +145,117 @@ def forget_command(name: str, group: str, vhost: str | None, url: str) -> None:
     with asking(url) as client:
         client.request("stream.forget", vhost=vhost_of(url, vhost), name=name, group=group)
     say(f"group '{group}' of the stream '{name}' is forgotten")
+
+
+def _age(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    age = age_of(value)
+    if age is None:
+        raise click.BadParameter(f"{value!r} is no time such as 12h or 7D: a number and one of Y M D h m s")
+    return age
+
+
+@stream.command("hold")
+@click.argument("name")
+@click.argument("hold")
+@click.option("--at", "offset", type=click.IntRange(0), help="What is from this offset on stays.")
+@click.option("--for", "for_ms", metavar="TIME", default="1D", callback=_age, help="So long: 12h, 7D. [1D]")
+@click.option("--end", "is_ended", is_flag=True, help="It is not needed any more.")
+@vhost_option
+@add_url_options
+def hold_command(
+    name: str, hold: str, offset: int | None, for_ms: int, is_ended: bool, vhost: str | None, url: str
+) -> None:
+    """Keep messages of the stream NAME from retention, under the name HOLD.
+
+    Up to twice its limits: then they go all the same. The same HOLD again replaces the one before.
+    """
+    if (offset is None) is not is_ended:
+        raise click.UsageError("name one of --at and --end")
+    with asking(url, vhost) as client:
+        if is_ended:
+            client.request("stream.hold", stream=name, name=hold, until=0)
+            say(f"hold '{hold}' of the stream '{name}' is ended")
+            return
+        found = client.request("stream.hold", stream=name, name=hold, offset=offset, for_ms=for_ms)
+    say(f"the stream '{name}' is held from offset {max(offset or 0, found['first'])} on for {duration(for_ms)}")
+
+
+@stream.command("producer")
+@click.argument("name")
+@click.argument("producer")
+@click.option("--sequence", type=click.IntRange(0), help="Say whether this one has arrived: exit status 1 if not.")
+@vhost_option
+@add_url_options
+def producer_command(name: str, producer: str, sequence: int | None, vhost: str | None, url: str) -> None:
+    """Show what a PRODUCER (the header x-producer-id) has published last to the stream NAME.
+
+    The last 10,000 producers are remembered.
+    """
+    asked = {} if sequence is None else {"sequence": sequence}
+    with asking(url, vhost) as client:
+        found = client.request("stream.producer", stream=name, producer=producer, **asked)
+    if sequence is not None and not found["is_published"]:
+        last = "nothing" if found["sequence"] is None else f"sequence {found['sequence']}"
+        raise Failed(f"sequence {sequence} is not in the stream '{name}': of producer '{producer}' it has {last} last")
+    if found["sequence"] is None:
+        say(f"the stream '{name}' remembers no producer '{producer}'")
+    else:
+        say(f"producer '{producer}' has published sequence {found['sequence']} last, at offset {found['offset']}")
+
+
+def _end(context: click.Context, parameter: click.Parameter, value: str | None) -> End | None:
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit():
+        return End(offset=int(value))
+    moment = click.DateTime(_TIMES).convert(value, parameter, context)
+    return End(time=int(moment.timestamp() * 1000))
+
+
+@stream.command("replay")
+@click.argument("name")
+@click.option("--from", "first", metavar="WHERE", required=True, callback=_end, help="The first offset, or a time.")
+@click.option("--to", "below", metavar="WHERE", callback=_end, help="The offset behind the last, or a time. [the end]")
+@click.option("--to-queue", metavar="QUEUE", help="The queue that gets them.")
+@click.option("--to-exchange", metavar="EXCHANGE", help="The exchange that they are published to.")
+@click.option("--routing-key", metavar="KEY", help="With --to-exchange; without it each keeps its own.")
+@click.option("--value", "values", metavar="VALUE", multiple=True,
+              help="Only what has this x-stream-filter-value. May be repeated.")  # fmt: skip
+@click.option("--filter", "filter_text", metavar="WORDS", default="", help="As for `queue peek`.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help="At most so many.")
+@click.option("--rate", metavar="N", type=click.FloatRange(0, min_open=True), help="At most so many a second.")
+@vhost_option
+@add_url_options
+def replay_command(
+    name: str,
+    first: End,
+    below: End | None,
+    to_queue: str | None,
+    to_exchange: str | None,
+    routing_key: str | None,
+    values: tuple[str, ...],
+    filter_text: str,
+    limit: int | None,
+    rate: float | None,
+    vhost: str | None,
+    url: str,
+) -> None:
+    """Publish messages of the stream NAME again, elsewhere. They stay where they are.
+
+    Each is confirmed; a full queue ends it, and where to go on is said.
+    """
+    if (to_queue is None) == (to_exchange is None) or (to_queue is not None and routing_key is not None):
+        raise click.UsageError("name one of --to-queue and --to-exchange, and a --routing-key only with the latter")
+    try:
+        wanted = MessageFilter(filter_text)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}") from None
+    replay = Replay(
+        secrets.token_hex(8), name, to_exchange or "", to_queue if to_queue is not None else routing_key, first, below,
+        values, wanted, limit, rate,
+    )  # fmt: skip
+    try:
+        with connected(url, vhost_of(url, vhost)) as (connection, user):
+            run_job(connection, user, replay)
+    except CannotMove as error:
+        raise Failed(why_not(error)) from None

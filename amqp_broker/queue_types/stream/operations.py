@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
-from queues.stream.commands import ForgetGroup, SeekGroup, Trim
+from queues.stream.commands import ForgetGroup, HoldStream, SeekGroup, Trim
 from queues.stream.groups import MOST_GROUPS
-from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures
+from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures, TooManyHolds
+from queues.stream.stream import MOST_HOLDS, Hold
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
@@ -75,6 +76,24 @@ class StreamOperations:
     def forget(self, group: str, then: Changed) -> None:
         """See StreamSource."""
         self._submit(ForgetGroup(self._queue.queue_id, group), then, lambda stream: 0)
+
+    def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
+        """See StreamSource."""
+        stream = self._queue.stream()
+        if hold is not None and stream is not None and name not in stream.holds and len(stream.holds) >= MOST_HOLDS:
+            text = f"queue '{self._queue.name}' has {MOST_HOLDS} holds already: end one before another begins"
+            then(TooManyHolds(text), 0)
+            return
+        offset, until = hold if hold is not None else (0, 0)
+        self._submit(HoldStream(self._queue.queue_id, name, offset, until), then, lambda found: found.first)
+
+    def catch_up(self, then: Changed) -> None:
+        """See StreamSource: a command that changes nothing is applied behind what was there."""
+        self._submit(Trim(self._queue.queue_id, 0), then, lambda stream: stream.next)
+
+    def stream(self) -> Stream | None:
+        """See StreamSource."""
+        return self._queue.stream()
 
     def _submit(self, command: Command, then: Changed, found: Callable[[Stream], int]) -> None:
         queue = self._queue

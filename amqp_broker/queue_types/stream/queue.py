@@ -25,10 +25,12 @@ from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
 from amqp_broker.queue_types.stream.operations import StreamOperations
+from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from amqp_broker.queue_types.stream.wish import Wish, not_implemented
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
+from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done, Fetched, Held, Queue, Tallied
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
@@ -155,6 +157,10 @@ class StreamQueue(Queue):
     def seen_at(self) -> str | None:
         """See Queue: all have the same."""
         return ""
+
+    def peek(self, wish: PeekWish) -> PeekSteps:
+        """See Queue: positions are offsets."""
+        return peek_stream(self.stream, wish)
 
     def holdings(self) -> Iterator[Held | None]:
         """See Queue: what a consumer was given is not kept for it."""

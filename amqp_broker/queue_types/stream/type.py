@@ -123,5 +123,8 @@ class StreamType(GroupType):
         assert isinstance(queue, StreamQueue)
         stream = queue.stream()
         if stream is None:
-            return {"first_offset": 0, "next_offset": 0, "stream_bytes": 0}
-        return {"first_offset": stream.first, "next_offset": stream.next, "stream_bytes": stream.log.octets}
+            return {"first_offset": 0, "next_offset": 0, "stream_bytes": 0, "stream_groups": 0}
+        return {
+            "first_offset": stream.first, "next_offset": stream.next, "stream_bytes": stream.log.octets,
+            "stream_groups": len(stream.groups),
+        }  # fmt: skip

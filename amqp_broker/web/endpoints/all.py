@@ -27,6 +27,7 @@ from amqp_broker.web.endpoints import (
     quorum_queues,
     route_test,
     sessions,
+    streams,
     taps,
     unroutable,
     users,
@@ -36,7 +37,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues, taps, audit, description, peek, jobs,
+    quorum_queues, taps, audit, description, peek, jobs, streams,
 )  # fmt: skip
 
 

@@ -22,11 +22,13 @@ from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.objects import (
     AGES,
     GROUPS,
+    STREAMS,
     Chosen,
     cluster_families,
     families_of,
     oldest_ages,
     queue_infos,
+    stream_families,
 )
 from amqp_broker.web.prometheus.raft import FAMILY, raft_families
 from amqp_broker.web.prometheus.text import GAUGE, MEDIA, Family, write
@@ -76,7 +78,7 @@ def show_detailed(asked: Asked) -> Answer:
     """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
     asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
     wanted = asked_for.get("family", [])
-    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY, AGES}
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY, AGES, STREAMS}
     unknown = [each for each in wanted if each not in known]
     if unknown:
         raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
@@ -102,6 +104,8 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
         yield queue_infos(asked.services, DETAILED_PREFIX, chosen)
     if AGES in wanted:
         yield from oldest_ages(asked.services, chosen)
+    if STREAMS in wanted:
+        yield from stream_families(asked.services, chosen)
     yield from cluster_families(asked.services, set(wanted), chosen)
     if FAMILY in wanted:
         yield from raft_families(asked.services, DETAILED_PREFIX, by_group=True)
@@ -191,6 +195,7 @@ def _objects(asked: Asked, groups: tuple[str, ...], prefix: str, chosen: Chosen)
     yield from families_of(asked.services, groups, prefix, chosen)
     yield queue_infos(asked.services, prefix, chosen)
     yield from oldest_ages(asked.services, chosen)
+    yield from stream_families(asked.services, chosen)
 
 
 def metrics_endpoints() -> Endpoints:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from amqp_broker.protocol.json_values import JsonValue
+from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.text import GAUGE, Family, write_labels
 from amqp_broker.web.prometheus.whole import OWN_PREFIX, number
@@ -17,8 +18,12 @@ from amqp_broker.web.services import Services
 #: So many objects of a kind have samples of their own in a scrape.
 MOST_OBJECTS: Final = 20_000
 
-#: A family of `/metrics/detailed` that RabbitMQ has not: how old messages are.
+#: Of so many streams a scrape asks for their groups of readers.
+MOST_STREAMS: Final = 500
+
+#: Families of `/metrics/detailed` that RabbitMQ has not: how old messages are; streams and who reads them.
 AGES: Final = "oldest_ages"
+STREAMS: Final = "stream_metrics"
 
 Row = Mapping[str, JsonValue]
 
@@ -120,6 +125,45 @@ def oldest_ages(services: Services, chosen: Chosen) -> Iterator[Family]:
             if isinstance(row.get(field), (int, float)):
                 family.add(row[field] / 1000, labels(row))
         yield family
+
+
+def stream_families(services: Services, chosen: Chosen) -> Iterator[Family]:
+    """Offsets and octets of streams, and how far behind each of their groups of readers is. Of so many streams with
+    groups the node is asked; a sample says how many were left out."""
+    rows = [row for row in services.objects.read("queues", None).rows if chosen.takes("queues", row)]
+    streams = [row for row in rows if isinstance(row.get("next_offset"), int)][:MOST_OBJECTS]
+    for field, name, text in (
+        ("first_offset", "stream_first_offset", "Oldest offset of a stream"),
+        ("next_offset", "stream_next_offset", "Offset that the next message of a stream gets"),
+        ("stream_bytes", "stream_bytes", "Octets that a stream keeps"),
+    ):
+        family = Family(OWN_PREFIX + name, GAUGE, text)
+        for row in streams:
+            family.add(number(row.get(field)), _queue(row))
+        yield family
+    read = [row for row in streams if row.get("stream_groups")]
+    lags = Family(f"{OWN_PREFIX}stream_group_lag_messages", GAUGE, "Messages that a group of readers has not settled")
+    left = 0
+    for number_asked, row in enumerate(read):
+        groups = _groups_of(services, row) if number_asked < MOST_STREAMS else None
+        if groups is None:
+            left += int(row["stream_groups"])
+            continue
+        for group in groups:
+            lags.add(group["lag"], {**_queue(row), "group": group["name"]})
+    yield lags
+    cut = Family(f"{OWN_PREFIX}stream_groups_left_out", GAUGE, "Groups too many to have samples of their own")
+    cut.add(left)
+    yield cut
+
+
+def _groups_of(services: Services, row: Row) -> list[Row] | None:
+    """None where the stream has just gone, or cannot be read."""
+    try:
+        found: list[Row] = services.node.request("stream.stat", vhost=row["vhost"], name=row["name"]).get("groups", [])
+    except SystemRequestError:
+        return None
+    return found
 
 
 def cluster_families(services: Services, family_names: set[str], chosen: Chosen) -> Iterator[Family]:

@@ -8,12 +8,13 @@ import { count, duration, octets, pretty } from "./format.js";
 const PAGE = 20;
 export const FILTER = { name: "filter", label: "Filter", placeholder: "routing_key=orders.* header.kind=invoice" };
 
-export function peekForm(vhost, queue) {
+const FIELDS = [
+  { name: "from", label: "From", type: "select", options: [["oldest", "the oldest"], ["newest", "the newest"]] },
+  { name: "state", label: "Which", type: "select", options: [["ready", "ready"], ["unacked", "held by consumers"]] }, FILTER,
+];
+
+export function peekForm(vhost, queue, fields = FIELDS, title = "Look at messages: nothing is marked, counted or moved") {
   const where = path`v1/queues/${vhost}/${queue}/messages`;
-  const fields = [
-    { name: "from", label: "From", type: "select", options: [["oldest", "the oldest"], ["newest", "the newest"]] },
-    { name: "state", label: "Which", type: "select", options: [["ready", "ready"], ["unacked", "held by consumers"]] }, FILTER,
-  ];
   const next = async (asked, output, button) => {
     const found = await get(`${where}${query(asked)}`);
     button?.remove();
@@ -24,7 +25,7 @@ export function peekForm(vhost, queue) {
       output.append(more);
     }
   };
-  return inlineForm("Look at messages: nothing is marked, counted or moved", fields, "Look", async (values) => {
+  return inlineForm(title, fields, "Look", async (values) => {
     const output = h("div", { id: "peeked" });
     await next({ ...values, limit: PAGE, max_body_bytes: 8192 }, output, null);
     return output;

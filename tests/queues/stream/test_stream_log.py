@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from concurrent.futures import Future
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,3 +112,57 @@ def test_marks_cut_by_size_and_age() -> None:
     marks.trimmed(cut)
     assert marks.marks[0].offset == cut
     assert marks.due_at(10) == marks.marks[1].time + 10
+
+
+class _Slow(SimulatedDisk):
+    """Reads in the background, which is done when somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(1))
+        self.reads: list[Future[bytes]] = []
+        self._work: list[Callable[[], bytes]] = []
+
+    def in_background(self, work: Callable[[], bytes]) -> Future[bytes]:  # type: ignore[override]  # one that does
+        self.reads.append(Future())
+        self._work.append(work)
+        return self.reads[-1]
+
+    def read_all(self) -> None:
+        for read, work in zip(self.reads, self._work, strict=True):
+            if not read.done():
+                read.set_result(work())
+
+
+def test_a_page_that_is_cold_is_waited_for_and_not_read_at_once() -> None:
+    disk = _Slow()
+    log = StreamLog(7, Pager(PageStore(disk, 3000), 1 << 30, 100, 10, 1000))
+    for number in range(40):
+        log.append(100, Chunk(chunk_of([b"%d" % number + b"x" * 100])))
+    log.seal()
+    assert log.coming(39) is None  # it is in RAM
+    coming = log.coming(0)
+    assert coming is not None
+    assert not coming.done()
+    assert log.coming(0) is coming
+    disk.read_all()
+    assert coming.done()
+    reads = len(disk.reads)
+    stored = log.chunk_at(0)
+    assert stored is not None
+    assert stored.first == 0
+    assert log.coming(0) is None
+    assert len(disk.reads) > reads  # who reads on has the next ones fetched
+    assert log.coming(log.next) is None
+
+
+def test_pages_say_how_far_so_many_octets_reach() -> None:
+    log = StreamLog(7, Pager(PageStore(SimulatedDisk(random.Random(1)), 3000), 1 << 30, 100, 10, 1000))
+    for number in range(40):
+        log.append(100, Chunk(chunk_of([b"%02d" % number + b"x" * 100])))
+    for start in (0, 1, 20, 39):
+        ends = list(log.page_ends(start))
+        assert [end for end, _ in ends] == sorted({end for end, _ in ends})
+        assert ends[-1][0] == 40
+        assert ends[0][0] > start
+    assert sum(size for _, size in log.page_ends(0)) == log.octets
+    assert list(log.page_ends(40)) == []

@@ -64,7 +64,9 @@ def test_a_user_without_permission(scene: Scene, amqp_broker_system: SystemClien
         ({"queue": "q"}, "option 'group' is missing"),
         ({"queue": "q", "group": "g", "mode": "browse"}, "option 'mode' cannot be 'browse' with spark.readStream"),
         ({"queue": "q", "group": "g", "mode": "staged"}, "option 'stagingDir' is missing"),
-        ({"queue": "q", "group": "g", "mode": "stream"}, "option 'mode' cannot be 'stream': Spark cannot read stream"),
+        ({"queue": "q", "mode": "stream"}, "mode=stream reads queues that are streams"),
+        ({"queue": "q", "group": "g", "startingOffsets": "latest"}, "cannot be 'latest' with spark.readStream, unless"),
+        ({"queue": "q", "group": "g", "filterValues": "x"}, "option 'filterValues' is for queues that are streams"),
     ],
 )
 def test_options(scene: Scene, options: dict[str, str], said: str) -> None:

@@ -13,6 +13,7 @@ import { moveForm } from "../moving.js";
 import { peekForm } from "../peek.js";
 import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
+import { streamPart } from "../stream.js";
 import { stateBadge } from "./queues.js";
 
 const LENGTHS = { messages_ready: "ready", messages_unacknowledged: "unacknowledged", messages: "all" };
@@ -28,11 +29,15 @@ export function queuePage(vhost, name) {
   const messages = h("div", { class: "columns" }, peek, moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
   const danger = dangerPart(where, name);
   const quorum = quorumPart(vhost, name);
+  const stream = streamPart(vhost, name, mayChange());
+  const offsets = h("div", {}, h("p", { class: "message" }, "A queue of this type has no offsets."));
   let isQuorum = false;
+  let isStream = false;
   const group = h("div", {}, h("p", { class: "message" }, "A queue of this type is on one node only."));
   const sections = tabs([
     ["overview", "Overview", overview], ...mayChange() ? [["messages", "Messages", messages, () => peek.refresh()]] : [], ["consumers", "Consumers", parts.consumers],
-    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null], ...mayChange() ? [["danger", "Danger", danger.node]] : [],
+    ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null],
+    ["stream", "Stream", offsets, () => isStream ? stream.refresh() : null], ...mayChange() ? [["danger", "Danger", danger.node]] : [],
   ]);
 
   async function refresh() {
@@ -42,6 +47,8 @@ export function queuePage(vhost, name) {
     patch(parts.consumers, consumerTable(queue.consumer_details ?? []));
     danger.show(queue);
     isQuorum = Boolean(queue.members);
+    isStream = queue.type === "stream";
+    if (isStream && !stream.node.isConnected) offsets.replaceChildren(stream.node);
     if (isQuorum && !quorum.node.isConnected) group.replaceChildren(quorum.node);
     await sections.refresh();
     if (parts.configuration.isConnected) patch(parts.configuration, await configuration(queue));

@@ -1,0 +1,256 @@
+"""Replayer: publishes a range of a stream again, elsewhere; the stream stays as it is.
+
+    stream.offsets -> where the range begins and ends, when it begins
+    stream.fetch   -> a blob -> what is wanted -> publish, mandatory -> confirmed -> the next blob
+
+It is a client as any other, and moves nothing: whoever has ended it goes on at `progress.next_offset`. What a crash, or
+a confirm that never came, leaves open may be there twice then.
+
+Invariants:
+1. All before `progress.next_offset` is confirmed, or not wanted, or no queue takes it.
+2. It ends at an offset that it knew when it began, also where it publishes to the stream that it reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from amqp_broker.client.channel import Channel
+from amqp_broker.client.connection import Connection
+from amqp_broker.client.messages import Delivery
+from amqp_broker.moving.blobs import deliveries_of
+from amqp_broker.moving.copies import copied_properties
+from amqp_broker.moving.destinations import Place
+from amqp_broker.moving.mover import CONFIRM_TIMEOUT_S, CannotMove, Progress
+from amqp_broker.protocol.errors import MalformedInput
+from amqp_broker.protocol.message_filter import MessageFilter
+from amqp_broker.protocol.properties import decode_properties
+
+_SYSTEM_EXCHANGE = "amq.system"
+#: Messages on their way at once; with a rate, so many windows a second.
+_WINDOW = 128
+_STEPS_PER_SECOND = 5
+_BLOB_BYTES = 4 << 20
+#: What a broker says to somebody who asks too much at once: again, a little later.
+_BUSY = "busy"
+_PAUSE_S = 0.1
+_MOST_PAUSES = 300
+#: What is said of where messages went that have kept their routing keys.
+_OWN_KEY = "(its own)"
+
+
+@dataclass(slots=True)
+class ReplayProgress(Progress):
+    """next_offset: where somebody else would go on. ready: offsets of the range."""
+
+    next_offset: int = 0
+
+    def told(self) -> str:
+        """In one line."""
+        left = {"not wanted": self.left_over, "unroutable": self.unroutable, "with malformed properties":
+                self.without_place}  # fmt: skip
+        said = ", ".join(f"{count} {why}" for why, count in left.items() if count)
+        done = f"{self.moved} of {self.ready} messages published again" + (f"; {said}" if said else "")
+        return f"{done}; cancelled, the next one is offset {self.next_offset}" if self.is_cancelled else done
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a range begins or ends: an offset, or a time, milliseconds since the epoch."""
+
+    offset: int | None = None
+    time: int | None = None
+
+    def of(self, said: Mapping[str, int]) -> int:
+        """As `stream.offsets` has answered."""
+        return said["at"] if self.time is not None else self.offset or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is to be done. name: of this replay, unlike any other's. routing_key: None for that of each message. first,
+    below: the range, None for its end then. values: of x-stream-filter-value. wanted: which of them. limit: so many at
+    most; rate: so many a second."""
+
+    name: str
+    queue: str
+    exchange: str
+    routing_key: str | None
+    first: End
+    below: End | None = None
+    values: tuple[str, ...] = ()
+    wanted: MessageFilter = field(default_factory=lambda: MessageFilter(""))
+    limit: int | None = None
+    rate: float | None = None
+
+    def begin(
+        self, connection: Connection, user: str, clock: Callable[[], float], pause: Callable[[float], object]
+    ) -> Replayer:
+        """Who does it."""
+        return Replayer(connection, user, self, clock, pause)
+
+
+class Replayer:
+    """user: as whom the connection has logged in. clock: seconds that only grow; pause: waits so many."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        user: str,
+        replay: Replay,
+        clock: Callable[[], float],
+        pause: Callable[[float], object],
+    ) -> None:
+        self._connection = connection
+        self._user = user
+        self._replay = replay
+        self._clock = clock
+        self._pause = pause
+        self._numbers = 0
+        self.progress = ReplayProgress()
+        self.wants_end = False
+
+    def cancel(self) -> None:
+        """It ends behind the window that is on its way. From any thread."""
+        self.wants_end = True
+
+    def run(self, on_progress: Callable[[Progress], None] = lambda progress: None) -> Progress:
+        """Raises CannotMove, ClientError; what was done by then is in `progress`."""
+        progress, replay = self.progress, self._replay
+        source, target = self._connection.channel(), self._connection.channel()
+        target.confirm_select()
+        first, below = self._range(source)
+        progress.next_offset, progress.ready = first, below - first
+        size = _WINDOW if replay.rate is None else max(1, min(_WINDOW, int(replay.rate / _STEPS_PER_SECOND)))
+        began = self._clock()
+        while progress.next_offset < below and not self._is_enough():
+            if self.wants_end:
+                progress.is_cancelled = True
+                break
+            blob, end = self._fetch(source, progress.next_offset, below)
+            for window in _windows(blob, size):
+                if self.wants_end or self._is_enough():
+                    end = progress.next_offset
+                    break
+                self._publish(target, window)
+                on_progress(progress)
+                self._keep_rate(began)
+            progress.next_offset = end
+            on_progress(progress)
+        return progress
+
+    def _is_enough(self) -> bool:
+        return self._replay.limit is not None and self.progress.moved >= self._replay.limit
+
+    def _keep_rate(self, began: float) -> None:
+        if self._replay.rate is not None:
+            early = self.progress.moved / self._replay.rate - (self._clock() - began)
+            if early > 0 and not self.wants_end:
+                self._pause(early)
+
+    # -- the stream ----------------------------------------------------------------------------------------------------
+
+    def _range(self, source: Channel) -> tuple[int, int]:
+        """Where it begins and ends, as far as the stream has it."""
+        replay = self._replay
+        said = self._offsets(source, replay.first)
+        first = replay.first.of(said)
+        if first < said["first"]:
+            raise CannotMove(f"stream '{replay.queue}' begins at offset {said['first']}: {first} is gone")
+        below = said["next"]
+        if replay.below is not None:
+            below = min(below, replay.below.of(self._offsets(source, replay.below)))
+        return first, max(first, below)
+
+    def _offsets(self, source: Channel, end: End) -> Mapping[str, int]:
+        fields = {"stream": self._replay.queue} | ({} if end.time is None else {"time": end.time})
+        answer: Mapping[str, int] = json.loads(self._ask(source, "stream.offsets", fields).body)
+        return answer
+
+    def _fetch(self, source: Channel, first: int, below: int) -> tuple[bytes, int]:
+        fields: dict[str, object] = {
+            "stream": self._replay.queue, "from": first, "to": below, "max_bytes": _BLOB_BYTES,
+            "columns": ["body", "properties", "address"],
+        }  # fmt: skip
+        if self._replay.values:
+            fields["filter"] = list(self._replay.values)
+        delivery = self._ask(source, "stream.fetch", fields)
+        end = dict(delivery.properties.headers or {})["x-end"]
+        if end == first:
+            raise CannotMove(f"stream '{self._replay.queue}' ends at offset {first} now, before {below}")
+        return delivery.body, int(end)
+
+    def _ask(self, source: Channel, verb: str, fields: Mapping[str, object]) -> Delivery:
+        for _ in range(_MOST_PAUSES):
+            delivery = source.request(_SYSTEM_EXCHANGE, verb, json.dumps(fields).encode())
+            if delivery.properties.content_type != "application/json":
+                return delivery
+            answer = json.loads(delivery.body)
+            if answer["ok"]:
+                return delivery
+            if answer["code"] != _BUSY:
+                raise CannotMove(answer["error"])
+            self._pause(_PAUSE_S)
+        raise CannotMove(answer["error"])
+
+    # -- one window ----------------------------------------------------------------------------------------------------
+
+    def _publish(self, target: Channel, window: list[Delivery]) -> None:
+        replay, progress = self._replay, self.progress
+        on_the_way = 0
+        for delivery in window:
+            if replay.limit is not None and progress.moved + on_the_way >= replay.limit:
+                window = window[: window.index(delivery)]
+                break
+            progress.taken += 1
+            place = self._place_of(delivery)
+            if place is None:
+                continue
+            self._numbers += 1
+            properties = copied_properties(delivery.raw_properties, f"{replay.name}/{self._numbers}", self._user)
+            target.publish(place.exchange, place.routing_key, delivery.body, properties, mandatory=True)
+            on_the_way += 1
+        refused = target.wait_for_confirms(CONFIRM_TIMEOUT_S) if on_the_way else []
+        returned = len(target.take_returned())
+        progress.unroutable += returned
+        progress.moved += on_the_way - len(refused)
+        progress.moved -= returned
+        if progress.moved:
+            progress.by_place = {Place(replay.exchange, replay.routing_key or _OWN_KEY): progress.moved}
+        if refused:
+            progress.refused += len(refused)
+            raise CannotMove(
+                f"a queue that gets them is full and has refused {len(refused)} of them: make room, and go on at "
+                f"offset {progress.next_offset}; some behind it may be there twice then"
+            )
+        if window:
+            progress.next_offset = window[-1].delivery_tag + 1
+
+    def _place_of(self, delivery: Delivery) -> Place | None:
+        replay, progress = self._replay, self.progress
+        try:
+            decode_properties(delivery.raw_properties)
+        except MalformedInput:
+            progress.without_place += 1
+            return None
+        if not replay.wanted.takes(
+            delivery.exchange, delivery.routing_key, delivery.raw_properties, delivery.body
+        ):
+            progress.left_over += 1
+            return None
+        key = delivery.routing_key if replay.routing_key is None else replay.routing_key
+        return Place(replay.exchange, key)
+
+
+def _windows(blob: bytes, size: int) -> Iterator[list[Delivery]]:
+    """The messages of a blob, so many at a time."""
+    window: list[Delivery] = []
+    for delivery in deliveries_of(blob):
+        window.append(delivery)
+        if len(window) == size:
+            yield window
+            window = []
+    if window:
+        yield window

@@ -1,0 +1,109 @@
+"""Streams from the command line: held, published again; what a producer has published."""
+
+from __future__ import annotations
+
+from amqp_broker.client import Connection
+from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
+from tests.cli.admin.conftest import Command
+
+
+def fill(command: Command, name: str, count: int) -> None:
+    """An empty stream of that name gets messages `0`, `1`, ... of the producer `p`."""
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.call(m.QueueDelete(queue=name))
+        channel.call(m.QueueDeclare(queue=name, durable=True, arguments=Table({"x-queue-type": "stream"})))
+        channel.confirm_select()
+        for number in range(count):
+            value = "even" if number % 2 == 0 else "odd"
+            headers = {"x-producer-id": "p", "x-producer-sequence": number, "x-stream-filter-value": value}
+            channel.publish("", name, b"%d" % number, {"headers": headers, "type": value})
+        channel.wait_for_confirms()
+
+
+def taken(command: Command, name: str) -> list[bytes]:
+    """What a classic queue has got."""
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        found = channel.get_many(name, 100)
+        for delivery in found:
+            channel.ack(delivery)
+    return [delivery.body for delivery in found]
+
+
+def target(command: Command, name: str, **arguments: object) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.call(m.QueueDelete(queue=name))
+        table = Table({key.replace("_", "-"): value for key, value in arguments.items()})
+        channel.call(m.QueueDeclare(queue=name, durable=True, arguments=table))
+        if name == "odd":
+            channel.call(m.QueueBind(queue=name, exchange="amq.direct", routing_key="log"))
+
+
+def test_a_hold_is_seen_and_ended(command: Command) -> None:
+    fill(command, "log", 3)
+    assert command.out("stream", "hold", "log", "audit", "--at", "1", "--for", "2h") == (
+        "the stream 'log' is held from offset 1 on for 2h0m\n"
+    )
+    assert "held from offset 1 on, for audit, 1h59m more" in command.out("stream", "stat", "log")
+    assert command.out("stream", "hold", "log", "audit", "--end") == "hold 'audit' of the stream 'log' is ended\n"
+    assert "held" not in command.out("stream", "stat", "log")
+    assert "--at and --end" in command.call("stream", "hold", "log", "audit")[2]
+    assert "is no time such as" in command.call("stream", "hold", "log", "audit", "--at", "1", "--for", "soon")[2]
+    assert "no queue 'none'" in command.refusal("stream", "hold", "none", "audit", "--at", "1")
+
+
+def test_what_became_of_a_send(command: Command) -> None:
+    fill(command, "log", 3)
+    assert "published sequence 2 last, at offset 2" in command.out("stream", "producer", "log", "p")
+    assert "published sequence 2 last" in command.out("stream", "producer", "log", "p", "--sequence", "1")
+    assert "it has sequence 2 last" in command.refusal("stream", "producer", "log", "p", "--sequence", "3")
+    assert "remembers no producer 'q'" in command.out("stream", "producer", "log", "q")
+
+
+def test_a_range_is_published_again(command: Command) -> None:
+    fill(command, "log", 300)
+    target(command, "to")
+    said = command.out("stream", "replay", "log", "--from", "5", "--to", "9", "--to-queue", "to")
+    assert said == "4 of 4 messages published again\n  4 to queue 'to'\n"
+    assert taken(command, "to") == [b"5", b"6", b"7", b"8"]
+    assert "300 of 300" in command.out("stream", "replay", "log", "--from", "0", "--to-queue", "to")
+    assert len(taken(command, "to")) == 100
+    target(command, "to")
+    assert "2 of 300 messages published again" in command.out(
+        "stream", "replay", "log", "--from", "0", "--to-queue", "to", "--value", "odd", "--limit", "2"
+    )
+    assert taken(command, "to") == [b"1", b"3"]
+    assert "1 of 4 messages published again; 3 not wanted" in command.out(
+        "stream", "replay", "log", "--from", "2001-01-01T00:00:00+0000", "--to", "4", "--to-queue", "to",
+        "--filter", "2", "--rate", "1000",
+    )  # fmt: skip
+    assert taken(command, "to") == [b"2"]
+    assert "300 messages, offsets from 0" in command.out("stream", "stat", "log")
+
+
+def test_each_keeps_its_key_and_goes_into_the_same_stream_too(command: Command) -> None:
+    fill(command, "log", 3)
+    target(command, "odd")
+    command.out("stream", "replay", "log", "--from", "0", "--to-exchange", "amq.direct")
+    assert taken(command, "odd") == [b"0", b"1", b"2"]
+    assert "3 of 3 messages" in command.out("stream", "replay", "log", "--from", "0", "--to-queue", "log")
+    assert "6 messages, offsets from 0" in command.out("stream", "stat", "log")
+    unroutable = command.out("stream", "replay", "log", "--from", "0", "--to", "2", "--to-queue", "nowhere")
+    assert unroutable == "0 of 2 messages published again; 2 unroutable\n"
+
+
+def test_a_full_queue_ends_it_and_where_to_go_on_is_said(command: Command) -> None:
+    fill(command, "log", 3)
+    target(command, "full", x_max_length=1, x_overflow="reject-publish")
+    status, out, said = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "full", "--rate", "5")
+    assert (status, out) == (1, "1 of 3 messages published again\n")
+    assert "is full and has refused 1 of them: make room, and go on at offset 1" in said
+
+
+def test_what_is_gone_or_wrong_is_said(command: Command) -> None:
+    fill(command, "log", 3)
+    command.out("stream", "trim", "log", "--before", "2")
+    gone = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "to")[2]
+    assert "begins at offset 2: 0 is gone" in gone
+    assert "--to-exchange" in command.call("stream", "replay", "log", "--from", "0")[2]
+    assert "filter: " in command.call("stream", "replay", "log", "--from", "0", "--to-queue", "q", "--filter", "a=b")[2]

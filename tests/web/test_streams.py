@@ -1,0 +1,115 @@
+"""Streams over HTTP: looked at, trimmed, held, published again; who may."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.web.http_client import Http
+from tests.web.test_metrics import metrics_of, scrape
+from tests.web.test_moving import LONG_S, ended, fill
+
+pytestmark = pytest.mark.xdist_group("web streams")
+STREAM = {"x-queue-type": "stream"}
+LOG = "/v1/streams/%2F/log"
+
+
+@pytest.fixture
+def log(http: Http) -> Http:
+    fill(http, "log", b"1", b"2", b"3", b"4", **STREAM)
+    return http
+
+
+def test_a_stream_is_shown_and_trimmed(log: Http) -> None:
+    found = log.get(LOG)
+    assert (found["messages"], found["first_offset"], found["next_offset"]) == (4, 0, 4)
+    assert log.get(f"{LOG}/offset?time=2001-01-01T00:00:00Z")["offset"] == 0
+    assert log.get(f"{LOG}/offset?time={found['last_time'] + 1}")["offset"] == 4
+    for wrong in ("", "?time=soon", "?time=2001-01-01T00:00:00"):
+        assert log("GET", f"{LOG}/offset{wrong}").status == 400
+    assert log("POST", f"{LOG}/trim", {"before": 2}).json == {"first_offset": 2}
+    assert log("POST", f"{LOG}/trim", {}).status == 400
+    assert log("GET", "/v1/streams/%2F/none").status == 404
+
+
+def test_groups_go_on_elsewhere_and_are_forgotten(log: Http) -> None:
+    assert log("PUT", f"{LOG}/groups/billing", {"offset": 3}).json == {"position": 3}
+    (group,) = log.get(LOG)["groups"]
+    assert (group["name"], group["position"], group["lag"]) == ("billing", 3, 1)
+    assert log("DELETE", f"{LOG}/groups/billing").status == 204
+    assert log("DELETE", f"{LOG}/groups/billing").status == 400
+    assert log.get(LOG)["groups"] == []
+
+
+def test_it_is_held_by_who_may_read_it(log: Http, by_tag: dict[str, Http]) -> None:
+    said = log("PUT", f"{LOG}/holds/audit", {"offset": 1, "for_ms": 60_000})
+    assert said.status == 200
+    assert log.get(LOG)["holds"] == [{"name": "audit", "offset": 1, "until": said.json["until"]}]
+    assert log("DELETE", f"{LOG}/holds/audit").status == 204
+    assert log.get(LOG)["holds"] == []
+    assert log("PUT", "/v1/streams/%2F/none/holds/audit", {"offset": 1}).status == 404
+    assert log("PUT", f"{LOG}/holds/audit", {"offset": -1}).status == 400
+    permissions = {"configure": ".*", "write": ".*", "read": "^other$"}
+    assert log("PUT", "/permissions/%2F/management", permissions).status in (201, 204)
+    try:
+        refused = by_tag["management"]("PUT", f"{LOG}/holds/audit", {"offset": 1})
+        assert (refused.status, refused.json["reason"]) == (401, "Access refused.")
+        assert by_tag["management"]("POST", f"{LOG}/trim", {"before": 1}).status == 401
+    finally:
+        log("PUT", "/permissions/%2F/management", {"configure": ".*", "write": ".*", "read": ".*"})
+
+
+def test_what_a_producer_has_published(log: Http) -> None:
+    message = {
+        "properties": {"headers": {"x-producer-id": "p", "x-producer-sequence": 7}}, "routing_key": "log",
+        "payload": "", "payload_encoding": "string",
+    }  # fmt: skip
+    log("POST", "/exchanges/%2F/amq.default/publish", message)
+    assert log.get(f"{LOG}/producers/p?sequence=7") == {"sequence": 7, "offset": 4, "is_published": True}
+    assert log.get(f"{LOG}/producers/q") == {"sequence": None, "offset": None}
+
+
+def test_a_range_is_published_again_in_a_job(log: Http, by_tag: dict[str, Http]) -> None:
+    fill(log, "to")
+    manager = by_tag["management"]
+    wanted = {"from": 1, "below": 3, "to": {"queue": "to"}}
+    job = ended(manager, manager("POST", f"{LOG}/replay", wanted))
+    assert (job["kind"], job["state"], job["moved"], job["next_offset"]) == ("stream-replay", "done", 2, 3)
+    assert [each["payload"] for each in log.get("/v1/queues/%2F/to/messages")["messages"]] == ["2", "3"]
+    assert log.get(LOG)["messages"] == 4
+    job = ended(log, log("POST", f"{LOG}/replay", {"from": "2001-01-01T00:00:00Z", "to": {"queue": "nowhere"}}))
+    assert (job["state"], job["unroutable"]) == ("done", 4)
+    for wrong in (
+        {}, {"from": 0}, {"from": 0, "to": {}}, {"from": "x", "to": {"queue": "to"}},
+        {"from": 0, "to": {"queue": "to"}, "rate": 0}, {"from": 0, "to": {"queue": "to"}, "filter": "colour=red"},
+    ):  # fmt: skip
+        assert log("POST", f"{LOG}/replay", wrong).status == 400, wrong
+    assert log("POST", "/v1/streams/%2F/none/replay", wanted).status == 404
+    fill(log, "plain")
+    job = ended(log, log("POST", "/v1/streams/%2F/plain/replay", wanted))
+    assert (job["state"], "it has no offsets" in job["reason"]) == ("failed", True)
+
+
+def test_metrics_say_how_far_behind_groups_are(log: Http) -> None:
+    log("PUT", f"{LOG}/groups/billing", {"offset": 1})
+    named = frozenset({("vhost", "/"), ("queue", "log")})
+    group = named | {("group", "billing")}
+    metrics = metrics_of(log)
+    until = time.monotonic() + LONG_S
+    lag = ("amqp_broker_stream_group_lag_messages", group)
+    for path in ("/metrics/detailed?family=stream_metrics&queue=^log$", "/metrics/per-object"):
+        while (found := scrape(metrics, path)).get(lag) != 3:  # rows are a little older than the stream
+            assert time.monotonic() < until, found
+        assert found["amqp_broker_stream_first_offset", named] == 0
+        assert found["amqp_broker_stream_next_offset", named] == 4
+        assert found["amqp_broker_stream_bytes", named] > 4
+        assert found["amqp_broker_stream_groups_left_out", frozenset()] == 0
+    others = scrape(metrics, "/metrics/detailed?family=stream_metrics&queue=^other$")
+    assert lag not in others
+
+
+def test_its_messages_are_looked_at(log: Http) -> None:
+    found = log.get("/v1/queues/%2F/log/messages?from=1&limit=2")
+    assert [(each["position"], each["payload"]) for each in found["messages"]] == [(1, "2"), (2, "3")]
+    assert log("GET", "/v1/queues/%2F/log/messages/3/body").body == b"4"
