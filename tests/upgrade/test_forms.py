@@ -24,7 +24,13 @@ from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
 
 #: What is new in the metadata, and its level: commands, and fields of commands as "command field". `level.raise` is
 #: written when all members speak the level that it raises to.
-NEW_COMMANDS = {"level.raise": 2, "vhost.protect": DELETION_PROTECTION}
+NEW_COMMANDS = {
+    "level.raise": 2,
+    "vhost.protect": DELETION_PROTECTION,
+    "partitions.declare": STREAMS,
+    "queue.declare part_of": STREAMS,
+    "queue.delete partition_ids": STREAMS,
+}
 #: New kinds of entries of the journal.
 NEW_ENTRIES = {"LETTERS": LAST_LETTERS}
 

@@ -105,8 +105,10 @@ class ChunkWriter(WriteGroup):
     def _add_with_headers(self, message: Message) -> int:
         """A message with headers that a stream looks at: a value to filter by, and a place that is not its own."""
         value = value_of(message)
-        for header in (OFFSET_HEADER, PARTITION_HEADER):
-            message = without_header(message, MessageFacts(message), header)
+        facts = MessageFacts(message)
+        message = without_header(message, facts, OFFSET_HEADER)
+        if PARTITION_HEADER in facts.headers:
+            message = without_header(message, MessageFacts(message), PARTITION_HEADER)
         return self._builder.add(message, 0, value_hash(value) if value is not None else 0)
 
     def seal(self) -> None:
