@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, Run
@@ -40,8 +40,22 @@ class Hold(NamedTuple):
     until: int
 
 
+class Follower(Protocol):
+    """A queue over the stream."""
+
+    def stream_changed(self) -> None:
+        """There is more, or the beginning is another one."""
+
+    def stream_gone(self) -> None:
+        """The stream is no more."""
+
+    def dispatch(self, now: int) -> None:
+        """Hand messages to consumers."""
+
+
 class Stream:
-    """producers: who published last at the end. holds: by name. groups: who read together."""
+    """producers: who published last at the end. holds: by name. groups: who read together. followers: the quorum queues
+    whose messages are the stream's, by id."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -51,6 +65,7 @@ class Stream:
         self.producers: dict[bytes, Published] = {}
         self.holds: dict[str, Hold] = {}
         self.groups = ReaderGroups()
+        self.followers: dict[int, Follower] = {}
 
     @property
     def first(self) -> int:

@@ -110,6 +110,10 @@ class QuorumGroups:
             self._transfers.request(chosen, self.own_node)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
 
+    def place_beside(self, next_queue_id: int, queue_id: int) -> int:
+        """The id, from `next_queue_id` on, that puts a new queue into the group of another one."""
+        return next_queue_id + (queue_id - next_queue_id) % len(self.all)
+
     def leased(self) -> list[Queue]:
         """The queues with lease groups in the logs that this node leads."""
         led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []

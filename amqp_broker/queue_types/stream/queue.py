@@ -57,7 +57,8 @@ _NOT_OF_STREAMS = ("x-priority", "x-cancel-on-ha-failover")
 
 class StreamQueue(Queue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
-    of this node were given, and acknowledged. addresses: of messages that were made, to be shared."""
+    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the quorum
+    queues over it, by name."""
 
     keeps_messages = True
     #: Of transactions: what is published twice because of a crash is there twice.
@@ -82,6 +83,7 @@ class StreamQueue(Queue):
         self.counts_returns = True
         self.settings = as_queue_arguments(self.wanted)
         self.consumers: dict[Consumer, StreamReader] = {}
+        self.followers: dict[str, None] = {}
         self.counts = QueueSums()
         self.addresses = group.pager.addresses
         self._find_settings = find_settings
@@ -157,6 +159,10 @@ class StreamQueue(Queue):
     def stream_source(self) -> StreamOperations:
         """See Queue."""
         return StreamOperations(self)
+
+    def made_of_it(self) -> list[str]:
+        """See Queue."""
+        return list(self.followers)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
