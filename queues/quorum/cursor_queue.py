@@ -1,5 +1,5 @@
-"""CursorQueue: a quorum queue over a stream of its group: it owns no messages, but a place in the stream, and what of it
-is in hand or came back (cursor_ready.py). All else is that of every quorum queue.
+"""CursorQueue: a quorum queue over a stream of its group: it owns no messages, but a place in the stream, and what of
+it is in hand or came back (cursor_ready.py). All else is that of every quorum queue.
 
     the stream grows, or loses its beginning -> stream_changed -> dispatch
     give -> the message is read on the node whose consumer gets it, and nowhere else
@@ -12,15 +12,22 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+import cython
 
 from queues.message import Entry, Message
 from queues.pager import Pager
+from queues.queue import Held
+from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.cursor_ready import ABSENT, CursorReady
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.queue import QueueStatistics, QuorumQueue, Sink
 from queues.reason import Reason
+
+if not cython.compiled:
+    from queues.message import make_entry
 
 if TYPE_CHECKING:
     from queues.quorum.settings import QuorumSettings
@@ -42,7 +49,7 @@ class CursorQueue(QuorumQueue):
         """See QuorumQueue. The stream stays the one that it was opened with, and what was taken from it is not looked
         at again."""
         assert isinstance(settings, CursorSettings)
-        super().apply_settings(settings)
+        QuorumQueue.apply_settings(self, settings)
         self.place.apply_settings(settings, self.message_ttl)
         self.may_expire = self.message_ttl >= 0
 
@@ -52,7 +59,7 @@ class CursorQueue(QuorumQueue):
         """Find its stream, if it has none yet. Raises CorruptRecord, OSError."""
         stream = streams.get(self.stream_id)
         if stream is not None and self.place.stream is None and not self.place.is_gone:
-            stream.followers[self.queue_id] = self
+            stream.followers[self.queue_id] = None
             settings: CursorSettings = self.settings
             self.place.follow(stream, settings.start, clock)
 
@@ -72,16 +79,28 @@ class CursorQueue(QuorumQueue):
         """See QuorumQueue: it has no messages of its own. Nodes publish to the stream."""
         return False
 
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue: with their messages, as far as the stream has them."""
+        for held in QuorumQueue.holdings(self):
+            if held is None:
+                yield None
+                continue
+            entry: Any = held.delivery
+            shown = make_entry(self.message_of(entry) or ABSENT, entry.sequence, entry.expires_at, 0)
+            shown.returns, shown.is_redelivered = entry.returns, entry.is_redelivered
+            yield held._replace(delivery=shown)
+
     # -- what QueueRules asks of its host ------------------------------------------------------------------------------
 
     def give(self, entry: Entry, consumer: Any, now: int) -> int:
         """See QuorumQueue: only the node that delivers it reads it."""
-        if not self.sink.tells(consumer.origin):
-            return super().give(entry, consumer, now)
+        taker: QuorumConsumer = consumer
+        if not self.sink.tells(taker.origin):
+            return QuorumQueue.give(self, entry, taker, now)
         message = self.message_of(entry)
         assert message is not None  # what is ready is in the stream
         entry.message = message
-        super().give(entry, consumer, now)
+        QuorumQueue.give(self, entry, taker, now)
         entry.message = ABSENT
         return 0
 
@@ -91,9 +110,9 @@ class CursorQueue(QuorumQueue):
         if message is None:
             self.place.lost += 1
             self.forget(entry)
-            return
-        entry.message = message
-        super().bury(entry, reason)
+        else:
+            entry.message = message
+            QuorumQueue.bury(self, entry, reason)
 
     def forget(self, entry: Entry) -> None:
         """See QuorumQueue: nothing is kept for it, but its key may be free now."""
@@ -117,18 +136,25 @@ class CursorQueue(QuorumQueue):
 
     def normalise(self, clock: int) -> None:
         """See QuorumQueue."""
-        super().normalise(clock)
+        QuorumQueue.normalise(self, clock)
         self.place.looked = 0
 
     def due_without_delivery_owners(self, clock: int) -> int:
         """See QuorumQueue."""
         expires, self.may_expire = self.may_expire, False
-        due = super().due_without_delivery_owners(clock)
+        due = QuorumQueue.due_without_delivery_owners(self, clock)
         self.may_expire = expires
-        dues = [each for each in (due, self.place.first_expiry()) if each]
-        if self.place.may_go_on and any(consumer.has_credit() for consumer in self.dispatcher.in_line()):
-            dues.append(max(1, clock))
-        return min(dues, default=0)
+        expiry = self.place.first_expiry()
+        if expiry and (not due or expiry < due):
+            due = expiry
+        if self.place.may_go_on and self._has_credit():
+            now = max(1, clock)
+            due = min(due, now) if due else now
+        return due
+
+    def _has_credit(self) -> bool:
+        """Whether somebody would get a message."""
+        return any(consumer.has_credit() for consumer in self.dispatcher.in_line())
 
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
@@ -137,12 +163,12 @@ class CursorQueue(QuorumQueue):
         stream = self.place.stream
         if stream is not None:
             stream.followers.pop(self.queue_id, None)
-        super().discard()
+        QuorumQueue.discard(self)
         self.place.stream = None
 
     def statistics(self) -> QueueStatistics:
         """See QuorumQueue: octets are a share of the stream's."""
-        found, stream = super().statistics(), self.place.stream
+        found, stream = QuorumQueue.statistics(self), self.place.stream
         if stream is None or stream.next == stream.first:
             return found
         octets = stream.log.octets * found.ready // (stream.next - stream.first)

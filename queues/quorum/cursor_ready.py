@@ -21,14 +21,19 @@ from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING
 
-from queues.message import Address, Entry, Message, build_message, make_entry
+import cython
+
+from queues.message import Address, Entry, Message, build_message
 from queues.pager import Pager
 from queues.quorum.cursor_settings import CursorSettings
 from queues.ready import Ready
 from queues.stream.bloom import Bloom
-from queues.stream.record import filter_hash_of, get_record
 from queues.stream.records import RecordFinder, has_value, routing_key_of
 from queues.stream.start import Start, place_of
+
+if not cython.compiled:
+    from queues.message import make_entry
+    from queues.stream.record import filter_hash_of, get_record
 
 if TYPE_CHECKING:
     from queues.page import Page
@@ -151,7 +156,8 @@ class CursorReady(Ready):
         if found is None:
             return None
         stored, at = found
-        return get_record(stored.chunk.octets, at, entry.sequence, stored.time, self.pager.addresses)
+        chunk = stored.chunk
+        return get_record(chunk.octets, at, entry.sequence, stored.time, self.pager.addresses)
 
     # -- taking --------------------------------------------------------------------------------------------------------
 
@@ -186,7 +192,8 @@ class CursorReady(Ready):
             if self._is_filtered and not self._may_want(stored):
                 self._pass(min(stored.next, last))
                 continue
-            octets = stored.chunk.octets
+            chunk = stored.chunk
+            octets = chunk.octets
             if self._is_filtered and not self._wants(octets, at):
                 self._pass(offset + 1)
                 continue

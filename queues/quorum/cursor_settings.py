@@ -27,7 +27,7 @@ class CursorSettings(QuorumSettings):
     as well. has_key_order: of messages with one routing key, one at a time is out, in order."""
 
     stream_id: int = 0
-    start: Start = Start(StartKind.NEXT)
+    start: Start = Start(StartKind.NEXT)  # noqa: RUF009  # a tuple
     values: tuple[bytes, ...] = ()
     takes_unfiltered: bool = False
     has_key_order: bool = False

@@ -41,8 +41,8 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
         if isinstance(queue, CursorQueue):
             for _, octets in offset_parts(queue):
                 digest.update(octets)
-        readies = [queue.letters.waiting] if isinstance(queue, CursorQueue) else [*queue.levels(), queue.letters.waiting]
-        for ready in readies:
+        levels = [] if isinstance(queue, CursorQueue) else queue.levels()
+        for ready in [*levels, queue.letters.waiting]:
             count = 0
             for entry in entries_of(ready, queue_id, pager):
                 digest.update(_octets_of(entry))

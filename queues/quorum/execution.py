@@ -222,8 +222,8 @@ class Execution(Sink):
             count = queue.ready.count
             self._remove_queue(queue, Gone.DROPPED)
         elif stream is not None:
-            for follower in stream.followers.values():
-                follower.stream_gone()
+            for follower in sorted(stream.followers):
+                self.state.cursors[follower].stream_gone()
             stream.discard()
             self._is_gone(command.queue_id, Gone.DROPPED)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
@@ -365,7 +365,8 @@ class Execution(Sink):
     def _follow(self, stream: Stream) -> None:
         """Something has happened in a stream that has queues over it."""
         clock = self.state.clock
-        for _, cursor in sorted(stream.followers.items()):
+        for queue_id in sorted(stream.followers):
+            cursor = self.state.cursors[queue_id]
             cursor.stream_changed()
             cursor.dispatch(clock)
             self._touch(cursor)

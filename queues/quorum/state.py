@@ -119,7 +119,8 @@ class Origin:
 
 class GroupState:
     """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have,
-    or had, lease groups, by id. streams: by id, as queues; no id is in both. cursors: the queues over streams, by id."""
+    or had, lease groups, by id. streams: by id, as queues; no id is in both. cursors: the queues over streams, by
+    id."""
 
     def __init__(self) -> None:
         self.clock = 0

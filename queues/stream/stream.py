@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, Run
@@ -40,22 +40,9 @@ class Hold(NamedTuple):
     until: int
 
 
-class Follower(Protocol):
-    """A queue over the stream."""
-
-    def stream_changed(self) -> None:
-        """There is more, or the beginning is another one."""
-
-    def stream_gone(self) -> None:
-        """The stream is no more."""
-
-    def dispatch(self, now: int) -> None:
-        """Hand messages to consumers."""
-
-
 class Stream:
-    """producers: who published last at the end. holds: by name. groups: who read together. followers: the quorum queues
-    whose messages are the stream's, by id."""
+    """producers: who published last at the end. holds: by name. groups: who read together. followers: the ids of the
+    quorum queues over it."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -65,7 +52,7 @@ class Stream:
         self.producers: dict[bytes, Published] = {}
         self.holds: dict[str, Hold] = {}
         self.groups = ReaderGroups()
-        self.followers: dict[int, Follower] = {}
+        self.followers: dict[int, None] = {}
 
     @property
     def first(self) -> int:

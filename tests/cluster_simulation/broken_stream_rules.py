@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from queues.pager import Pager
+from queues.quorum import cursor_ready, image, image_reader
 from queues.quorum.reader import Reader
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
@@ -78,3 +79,30 @@ def the_own_clock_says_what_is_old(patch: Patch) -> None:
         retain(self, clock + id(self.log) % 1000)
 
     patch.setattr(Stream, "retain", retained)
+
+
+# -- queues over streams -----------------------------------------------------------------------------------------------
+
+
+def keys_have_no_order(patch: Patch) -> None:
+    patch.setattr(cursor_ready, "routing_key_of", lambda octets, at: b"")
+
+
+def an_image_has_not_what_came_back(patch: Patch) -> None:
+    """What is ready again, and not in the stream's rest, is gone with an image; and so is what is in hand."""
+    patch.setattr(image, "offset_parts", lambda queue: [])
+
+
+def an_image_has_another_place(patch: Patch) -> None:
+    """Who was installed, or started anew, hands out the last message again."""
+    get = image_reader.get_place
+
+    def found(reader: Reader, place: Any) -> None:
+        get(reader, place)
+        place.next = max(0, place.next - 1)
+
+    patch.setattr(image_reader, "get_place", found)
+
+
+def nothing_has_the_value_that_is_wanted(patch: Patch) -> None:
+    patch.setattr(cursor_ready, "has_value", lambda octets, at, value: False)

@@ -28,7 +28,8 @@ _BARE = 2
 
 @dataclass(slots=True, eq=False)
 class Published:
-    """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or ""."""
+    """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or "". key:
+    with which it is published to the exchange before the stream; "" for one that goes to the stream by its name."""
 
     number: int
     stream: str
@@ -37,6 +38,7 @@ class Published:
     producer: str = ""
     sequence: int = 0
     is_confirmed: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

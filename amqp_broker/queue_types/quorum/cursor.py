@@ -7,7 +7,7 @@ well: they have one group of writes. Consumers, fetching and settling are those 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import JointReceipt
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.peeking import PeekSteps, PeekWish
-    from queues.quorum.cursor_settings import CursorSettings
     from queues.queue import Done
+    from queues.quorum.cursor_settings import CursorSettings
 
 
 class QueueOverStream(QuorumQueue):
@@ -75,11 +75,12 @@ class QueueOverStream(QuorumQueue):
             return super().publish(message, receipt, is_again, now)
         return self.stream.publish(message, receipt, is_again, now)
 
-    def ack(self, delivery: ProxyDelivery) -> None:
+    def ack(self, delivery: ProxyDelivery) -> Any:  # what the compiled base has as an integer
         """See Queue. With key order the next one of the key waits for it: it does not rest."""
         super().ack(delivery)
         if self.wanted.has_key_order:
             self.sink.limit_rest(0)
+        return 0
 
     def leases(self) -> None:
         """See Queue: what a reader outside takes it can read from the stream."""

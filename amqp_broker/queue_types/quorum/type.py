@@ -17,8 +17,8 @@ from queues.quorum.arguments import parse_quorum_arguments
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
-    from queues.quorum.cursor_settings import CursorSettings
     from queues.queue import Queue
+    from queues.quorum.cursor_settings import CursorSettings
     from queues.quorum.settings import QuorumSettings
 
 

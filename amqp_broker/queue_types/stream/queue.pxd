@@ -15,6 +15,7 @@ cdef class StreamQueue(Queue):
     cdef public object wanted
     cdef public ChunkWriter writer
     cdef public dict consumers
+    cdef public dict followers
     cdef public QueueSums counts
     cdef public object addresses
     cdef object _find_settings

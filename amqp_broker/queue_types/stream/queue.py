@@ -57,8 +57,8 @@ _NOT_OF_STREAMS = ("x-priority", "x-cancel-on-ha-failover")
 
 class StreamQueue(Queue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
-    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the quorum
-    queues over it, by name."""
+    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the
+    quorum queues over it, by name."""
 
     keeps_messages = True
     #: Of transactions: what is published twice because of a crash is there twice.

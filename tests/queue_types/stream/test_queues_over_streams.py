@@ -14,7 +14,6 @@ from amqp_broker.protocol.properties import decode_properties, encode_properties
 from tests.node.node_driver import Client, NodeDriver, frame_octets
 from tests.queue_types.stream.test_streams_of_a_node import MINUTE, a_stream, delivered, fill, qos
 
-
 #: By then the log knows of acknowledgements that nobody waits for.
 RESTED_MS = 50
 

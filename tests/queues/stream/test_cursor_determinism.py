@@ -9,7 +9,18 @@ from collections.abc import Iterator
 import pytest
 
 from queues.message import Message
-from queues.quorum.commands import Attach, Batch, Command, Detach, DropQueue, Get, OpenQueue, Prefetch, Purge, encode_batch
+from queues.quorum.commands import (
+    Attach,
+    Batch,
+    Command,
+    Detach,
+    DropQueue,
+    Get,
+    OpenQueue,
+    Prefetch,
+    Purge,
+    encode_batch,
+)
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_settings import CursorSettings

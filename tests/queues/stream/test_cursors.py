@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from queues.quorum.commands import Detach, DropQueue, Get, How, Purge, Settle, Tick
+from queues.page import AddressBook
+from queues.quorum.commands import (
+    VERSION_WITH_STREAMS,
+    Batch,
+    Detach,
+    DropQueue,
+    Get,
+    How,
+    Purge,
+    Settle,
+    Tick,
+    decode_batch,
+    encode_batch,
+)
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_ready import ABSENT
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.effects import Counted, DeadLettered, GetAnswered, Unreadable
+from queues.quorum.reader import Malformed
 from queues.reason import Reason
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
@@ -328,3 +342,29 @@ def test_retention_reaches_what_waits_for_its_key() -> None:
     assert figures(group.members[0]) == (2, 1, 2)
     assert bodies(node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))) == [b"3"]
     assert figures(group.members[0]) == (1, 1, 3)
+
+
+# -- octets ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_has_octets_of_its_own() -> None:
+    settings = settings_of(
+        Start(StartKind.AGE, 5), 7, message_ttl=9, values=(b"", b"red"), takes_unfiltered=True, has_key_order=True
+    )
+    batch = Batch(5, "n1", 1, 1, 0, [OpenCursor(CURSOR, settings)])
+    data = encode_batch(batch)
+    assert decode_batch(data, AddressBook()) == batch
+    assert data[0] == VERSION_WITH_STREAMS
+    assert encode_batch(decode_batch(data, AddressBook())) == data
+    for size in range(1, len(data)):
+        with pytest.raises(Malformed):
+            decode_batch(data[:size], AddressBook())
+
+
+def test_settings_of_a_newer_version_are_refused() -> None:
+    data = bytearray(encode_batch(Batch(5, "n1", 1, 1, 0, [OpenCursor(CURSOR, settings_of())])))
+    at = data.rindex(STREAM.to_bytes(8, "big")) - 1
+    assert data[at] == 1
+    data[at] = 2
+    with pytest.raises(Malformed, match="a queue over a stream of version 2"):
+        decode_batch(bytes(data), AddressBook())
