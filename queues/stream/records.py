@@ -29,7 +29,7 @@ class RecordFinder:
         """The chunk that has this offset, and where the record begins in its octets; None where the stream does not
         have it. Raises CorruptRecord, OSError."""
         stored = stream.log.chunk_at(offset) if offset >= stream.first else None
-        if stored is None:
+        if stored is None or not stored.first <= offset < stored.next:
             return None
         chunk, number = stored.chunk, offset - stored.first
         if stored.first != self._chunk or number < self._number:
