@@ -7,7 +7,7 @@ well: they have one group of writes. Consumers, fetching and settling are those 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import JointReceipt
@@ -45,13 +45,16 @@ class QueueOverStream(QuorumQueue):
         self.stream = stream
         if stream is not None:
             self.writes = stream.writer
-            stream.followers[self.name] = None
+            stream.begin_following(self.name)
 
     def prepare(self) -> None:
         """See QuorumQueue: the stream comes first."""
+        self._prepare_stream()
+        super().prepare()
+
+    def _prepare_stream(self) -> None:
         if self.stream is not None and not self.stream.is_deleted:
             self.stream.prepare()
-        super().prepare()
 
     def open_command(self) -> OpenCursor:
         """See GroupQueue."""
@@ -59,12 +62,11 @@ class QueueOverStream(QuorumQueue):
 
     def count(self, is_use: bool, then: Done) -> None:
         """See Queue. Who declares it, and publishes to the stream then, counts on its being there before."""
-        if self.group.machine.settings_of(self.queue_id) is not None or self.is_deleted:
+        if self._state() is not None or self.is_deleted:
             then(None)
             return
         receipt = JointReceipt()
-        if self.stream is not None and not self.stream.is_deleted:
-            self.stream.prepare()
+        self._prepare_stream()
         self.is_prepared = True
         self.group.submit(self.open_command(), receipt)
         receipt.seal(lambda refusals: then(self.refused(refusals[0]) if refusals else None))
@@ -75,7 +77,7 @@ class QueueOverStream(QuorumQueue):
             return super().publish(message, receipt, is_again, now)
         return self.stream.publish(message, receipt, is_again, now)
 
-    def ack(self, delivery: ProxyDelivery) -> Any:  # what the compiled base has as an integer
+    def ack(self, delivery: ProxyDelivery) -> int:  # type: ignore[override]  # as the compiled base has it
         """See Queue. With key order the next one of the key waits for it: it does not rest."""
         super().ack(delivery)
         if self.wanted.has_key_order:
@@ -97,5 +99,5 @@ class QueueOverStream(QuorumQueue):
     def delete(self) -> int:
         """See Queue. The stream stays as it is."""
         if self.stream is not None:
-            self.stream.followers.pop(self.name, None)
+            self.stream.end_following(self.name)
         return super().delete()

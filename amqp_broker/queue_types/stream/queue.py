@@ -160,6 +160,14 @@ class StreamQueue(Queue):
         """See Queue."""
         return StreamOperations(self)
 
+    def begin_following(self, name: str) -> None:
+        """There is a queue of this name over it."""
+        self.followers[name] = None
+
+    def end_following(self, name: str) -> None:
+        """There is none any more."""
+        self.followers.pop(name, None)
+
     def made_of_it(self) -> list[str]:
         """See Queue."""
         return list(self.followers)

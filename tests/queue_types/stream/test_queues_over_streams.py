@@ -268,6 +268,18 @@ def test_what_cannot_be_declared(driver: NodeDriver, arguments: dict[str, object
     assert text in said
 
 
+def test_who_may_not_read_the_stream_declares_nothing_over_it(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    driver.node.broker.propose(commands.set_permission("guest", "/", ".*", ".*", "^q$"))
+    driver.settle()
+    client.send(1, over())
+    driver.settle()
+    assert refusal(client) == (
+        403,
+        "ACCESS_REFUSED - read access to queue 's' in vhost '/' refused for user 'guest'",
+    )
+
+
 def test_a_declaration_is_compared(driver: NodeDriver) -> None:
     client = a_queue(driver)
     client.send(1, over())
