@@ -529,10 +529,10 @@ def test_whatever_was_made_is_exported_and_imported_without_loss(history: list[C
 
 def _over_a_stream(source: str = "orders") -> dict[str, Any]:
     over = {"x-queue-type": "quorum", "x-stream-source": source}
+    kinds = {"billing": over, "other": {"x-queue-type": "quorum"}, "orders": {"x-queue-type": "stream"}}
     queues = [
-        {"name": "billing", "vhost": "/", "durable": True, "auto_delete": False, "arguments": over},
-        {"name": "other", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "quorum"}},
-        {"name": "orders", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "stream"}},
+        {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+        for name, arguments in kinds.items()
     ]
     return {"vhosts": [{"name": "/"}], "queues": queues}
 
