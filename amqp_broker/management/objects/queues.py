@@ -150,6 +150,7 @@ class Queues(VhostThings[Queue, Seen]):
             "first_offset": lambda one: _figure(one, "first_offset"),
             "next_offset": lambda one: _figure(one, "next_offset"),
             "stream_bytes": lambda one: _figure(one, "stream_bytes"),
+            "messages_lost": lambda one: _figure(one, "messages_lost"),
             "head_message_timestamp": _head_timestamp,
         }
         self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
