@@ -17,6 +17,7 @@ cdef class CursorReady(Ready):
     cdef public dict keys
     cdef public Py_ssize_t looked
     cdef object _finder
+    cdef object _reader
     cdef tuple _span
     cdef long long _ttl
     cdef dict _values

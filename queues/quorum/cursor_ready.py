@@ -11,7 +11,7 @@ Invariants:
 1. `count` is the sum of what is in `head`, in `waiting`, and in the stream from `next` on.
 2. All offsets in `head` and `waiting` are below `next`, and not below the stream's first one.
 3. `keys` has exactly the keys of entries in `head` and of those that are held; one of each key at most.
-4. Everything but the finder follows from the log: nothing is taken, or passed over, but by `pop` and what settles.
+4. Everything but the finders follows from the log: nothing is taken, or passed over, but by `pop` and what settles.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class CursorReady(Ready):
         self.waits = 0
         self.keys: dict[int, None] = {}
         self.looked = 0
-        self._finder = RecordFinder()
+        # Of what is looked at, and of what is delivered, which may be far behind that.
+        self._finder, self._reader = RecordFinder(), RecordFinder()
         self._span = (0, 0, 0)  # of a chunk: its first offset, that behind it, and its time
         self._ttl = -1
         self._values: dict[int, list[bytes]] = {}
@@ -152,7 +153,7 @@ class CursorReady(Ready):
     def message(self, entry: Entry) -> Message | None:
         """The message of an entry; None where the stream does not have it any more. Raises CorruptRecord, OSError."""
         stream = self.stream
-        found = self._finder.find(stream, entry.sequence) if stream is not None else None
+        found = self._reader.find(stream, entry.sequence) if stream is not None else None
         if found is None:
             return None
         stored, at = found
