@@ -11,6 +11,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import decode_properties, encode_properties
+from queues.quorum.effects import Unreadable
 from tests.node.node_driver import Client, NodeDriver, frame_octets
 from tests.queue_types.stream.test_streams_of_a_node import MINUTE, a_stream, delivered, fill, qos
 
@@ -364,6 +365,21 @@ def test_what_retention_takes_is_counted_as_lost(driver: NodeDriver) -> None:
     driver.settle()
     assert driver.queue("q").place() == (2, 2)
     assert delivered(a_reader(driver)) == [(2, b"c")]
+
+
+def test_what_this_node_has_missed_and_cannot_read_it_gives_back(driver: NodeDriver) -> None:
+    """As it came: the next one gets it, if it can be read there."""
+    client = a_queue(driver)
+    fill(driver, client, b"a")
+    reader = a_reader(driver)
+    assert delivered(reader) == [(0, b"a")]
+    group = driver.queue("q").group
+    (number,) = group.delivery_owners
+    group.take_effects([Unreadable(number, 1)])
+    driver.settle()
+    (again,) = [event.method for event in reader.take() if event.method.name == "basic.deliver"]
+    assert (again.delivery_tag, again.redelivered) == (2, False)
+    assert figures(driver) == (0, 1)
 
 
 # -- restarts ----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from queues.reason import Reason
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
-from tests.queues.quorum.quorum_world import Group, of_type
+from tests.queues.quorum.quorum_world import of_type
 from tests.queues.stream.cursor_world import (
     CURSOR,
     bodies,
@@ -246,20 +246,24 @@ def test_what_a_node_has_missed_and_cannot_be_read_is_said() -> None:
     group.members = [two]
     publish(group, b"a", b"b")
     group.lead()
-    Trimmer(group).send(1)
+    commit_as(group, "trimmer", 1, Trim(STREAM, 1))
     one.install_from(two)
     assert bodies(one.effects) == [b"b"]
     assert of_type(one.effects, Unreadable) == [Unreadable(consumer, 1)]
 
 
-class Trimmer:
-    """Another node, that trims the stream."""
-
-    def __init__(self, group: Group) -> None:
-        self.group = group
-
-    def send(self, first: int) -> None:
-        commit_as(self.group, "trimmer", len(self.group.log), Trim(STREAM, first))
+def test_what_was_fetched_meanwhile_and_cannot_be_read_is_no_answer() -> None:
+    """With its number, so that the node gives it back."""
+    group, node = one_cursor(b"a", members=2)
+    one, two = group.members
+    group.members = [two]
+    number = node.new_consumer()
+    batch = Batch(group.now, "n1", node.session, node.sequence + 1, 0, [Get(number, CURSOR)])
+    group.commit(encode_batch(batch))
+    commit_as(group, "trimmer", 1, Trim(STREAM, 1))
+    one.install_from(two)
+    (got,) = of_type(one.effects, GetAnswered)
+    assert (got.consumer, got.delivery_id, got.message) == (number, 1, None)
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
