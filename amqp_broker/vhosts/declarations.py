@@ -253,9 +253,10 @@ class Declarations:
         followers = queue.made_of_it()
         if followers:
             names = ", ".join(f"'{each}'" for each in followers[:_NAMED])
+            more = f" and {len(followers) - _NAMED} more" if len(followers) > _NAMED else ""
             raise precondition_failed(
-                f"cannot delete queue '{name}' in vhost '{vhost.name}': {len(followers)} queues are made of it "
-                f"({names}): delete them first"
+                f"cannot delete queue '{name}' in vhost '{vhost.name}': it has the messages of {names}{more}: delete "
+                f"these queues first"
             )
         return self.remove_queue(vhost, queue)
 

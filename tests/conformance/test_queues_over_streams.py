@@ -77,8 +77,8 @@ def test_the_stream_stays(connection: Connection, channel: Channel, stream: str,
     """And goes when the queue has gone."""
     name = over(channel, named("queue"), stream)
     text = (
-        f"PRECONDITION_FAILED - cannot delete queue '{stream}' in vhost '{vhost}': 1 queues are made of it "
-        f"('{name}'): delete them first"
+        f"PRECONDITION_FAILED - cannot delete queue '{stream}' in vhost '{vhost}': it has the messages of '{name}': "
+        "delete these queues first"
     )
     channel.refused(406, text, "queue.delete", queue=stream)
     again = connection.channel()

@@ -298,7 +298,8 @@ def test_the_stream_is_not_deleted_before_it(driver: NodeDriver) -> None:
     driver.settle()
     assert refusal(client) == (
         406,
-        "PRECONDITION_FAILED - cannot delete queue 's' in vhost '/': 1 queues are made of it ('q'): delete them first",
+        "PRECONDITION_FAILED - cannot delete queue 's' in vhost '/': it has the messages of 'q': delete these queues "
+        "first",
     )
     fill(driver, client, b"a")
     client.take()
@@ -310,6 +311,16 @@ def test_the_stream_is_not_deleted_before_it(driver: NodeDriver) -> None:
     client.send(1, methods.QueueDelete(0, "s", False, False, False))
     driver.settle()
     assert client.names() == ["queue.delete-ok"]
+
+
+def test_a_text_names_some_of_very_many(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    client.send(1, *[over(f"q{number}") for number in range(7)])
+    driver.settle()
+    client.take()
+    client.send(1, methods.QueueDelete(0, "s", False, False, False))
+    driver.settle()
+    assert "of 'q0', 'q1', 'q2', 'q3', 'q4' and 2 more: delete these queues first" in refusal(client)[1]
 
 
 def test_it_is_not_deleted_while_it_is_used_or_has_messages(driver: NodeDriver) -> None:
@@ -405,4 +416,4 @@ def test_it_outlives_a_crash(driver: NodeDriver) -> None:
     client = driver.client(1)
     client.send(1, methods.QueueDelete(0, "s", False, False, False))
     driver.settle()
-    assert "made of it" in refusal(client)[1]
+    assert "it has the messages of 'q'" in refusal(client)[1]
