@@ -69,6 +69,19 @@ def test_deliveries_have_the_offset_and_nothing_is_kept_for_them() -> None:
     assert [(entry.sequence, entry.message) for entry in held] == [(0, ABSENT), (1, ABSENT)]
 
 
+def test_a_hundred_queues_hold_no_message_of_the_stream() -> None:
+    """What they hold of it, in RAM and in a checkpoint, are offsets."""
+    group, node = one_cursor(*[b"x" * 1000 for _ in range(50)])
+    member = group.members[0]
+    used, size = member.pager.used, sum(map(len, member.machine.checkpoint()))
+    for queue_id in range(100, 200):
+        node.send(OpenCursor(queue_id, settings_of()))
+        node.attach(queue_id, prefetch=20)
+    assert len(bodies(node.member.effects)) == 2000
+    assert member.pager.used == used
+    assert sum(map(len, member.machine.checkpoint())) - size < 2000 * 64 + 100 * 512
+
+
 def test_what_comes_back_comes_first_and_counts() -> None:
     group, node = one_cursor(b"a", b"b", b"c", delivery_limit=1)
     consumer, _ = node.attach(CURSOR, prefetch=2)
