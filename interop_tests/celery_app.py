@@ -23,11 +23,16 @@ def make_queue(name: str, exchange_type: str = "direct", **options: Any) -> Queu
     return Queue(name, Exchange(name, exchange_type), routing_key=name, durable=True, **options)
 
 
-def make_app(url: str, queue: str, queue_type: str = "classic", exchange_type: str = "direct") -> Any:
+def make_app(
+    url: str, queue: str, queue_type: str = "classic", exchange_type: str = "direct", stream: str = ""
+) -> Any:
     """The application with its tasks, at a broker, with a queue of this name and type, and one with priorities beside
-    it. Tasks for later are held by the broker where the queue is a quorum queue and the exchange is not direct.
+    it. Tasks for later are held by the broker where the queue is a quorum queue and the exchange is not direct. stream:
+    that of a quorum queue over a stream.
     """
     arguments = {"x-queue-type": queue_type} if queue_type != "classic" else {}
+    if stream:
+        arguments |= {"x-stream-source": stream, "x-stream-offset": "first"}
     app = Celery("interop", broker=url, backend="rpc://", set_as_current=False)
     app.conf.update(
         task_default_queue=queue,
@@ -93,4 +98,5 @@ app = make_app(
     os.environ.get("INTEROP_QUEUE", "interop"),
     os.environ.get("INTEROP_QUEUE_TYPE", "classic"),
     os.environ.get("INTEROP_EXCHANGE_TYPE", "direct"),
+    os.environ.get("INTEROP_STREAM", ""),
 )

@@ -33,6 +33,7 @@ class CeleryWorker:
         concurrency: int = 2,
         queue_type: str = "classic",
         exchange_type: str = "direct",
+        stream: str = "",
     ) -> None:
         self.name = f"{name}@{queue}"
         self._app = app
@@ -51,7 +52,7 @@ class CeleryWorker:
         path = os.pathsep.join(filter(None, [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]))
         # a worker as root is fine here: its pickles are our own
         own = {"INTEROP_BROKER_URL": url, "INTEROP_QUEUE": queue, "INTEROP_QUEUE_TYPE": queue_type}
-        own |= {"INTEROP_EXCHANGE_TYPE": exchange_type}
+        own |= {"INTEROP_EXCHANGE_TYPE": exchange_type, "INTEROP_STREAM": stream}
         own |= {"PYTHONPATH": path, "C_FORCE_ROOT": "1"}
         self._environment = {**os.environ, **own}
         self._process: subprocess.Popen[bytes] | None = None

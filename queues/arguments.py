@@ -164,6 +164,7 @@ _OF_OTHER_TYPES = (
     "x-initial-cluster-size",
     "x-quorum-initial-group-size",
     "x-dead-letter-strategy",
+    "x-stream-source",
 )
 _ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 

@@ -64,6 +64,7 @@ class Queue:
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
     has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
     keeps_messages: what is acknowledged stays, so it is never empty, and nobody holds a message for too long.
+    passes_on: it has no messages of its own, and what is published to it goes to the queue that has them.
     fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
@@ -73,6 +74,7 @@ class Queue:
     home = ""
     has_pages = False
     keeps_messages = False
+    passes_on = False
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, writes: WriteGroup) -> None:
         self.name = name
@@ -172,6 +174,10 @@ class Queue:
     def stream_source(self) -> StreamSource | None:
         """Its messages by offset; None where its type has no offsets."""
         return None
+
+    def made_of_it(self) -> list[str]:
+        """The names of the queues whose messages are this one's: it is not deleted before them."""
+        return []
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -179,7 +179,7 @@ class Publication:
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
-                elif target.keeps_messages:
+                elif target.keeps_messages or target.passes_on:
                     target.publish(message, _Fate(self, place, [target]), True, self._service.now)
                 else:
                     by_sink.setdefault((target.sink, refuses(target)), []).append(target)

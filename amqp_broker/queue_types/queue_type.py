@@ -109,6 +109,12 @@ class TypeHost(Protocol):
         """Ids from `lowest` on that rise and put new queues into different groups, with different leaders; the first
         two into one."""
 
+    def place_beside(self, lowest: int, queue_id: int) -> int:
+        """The id, from `lowest` on, that puts a new queue into the group of another one."""
+
+    def find_queue(self, vhost: str, name: str) -> Queue | None:
+        """The queue of this name, if there is one."""
+
     def link_to(self, home: str) -> HomeLink:
         """The link to the queues of another node."""
 
@@ -164,6 +170,12 @@ class QueueType:
     def with_partitions(cls, arguments: Table, count: int) -> Table:
         """The arguments with which one has so many; 0: those of a partition. Of types that know of partitions."""
         raise NotImplementedError
+
+    @classmethod
+    def made_of(cls, arguments: Mapping[str, object]) -> str | None:
+        """The name of the stream that has the messages of a queue that is declared so; None where it has its own.
+        Raises ArgumentError."""
+        return None
 
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
         """The id of a queue that is declared here, from `lowest` on."""

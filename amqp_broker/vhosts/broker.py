@@ -309,7 +309,8 @@ class Broker:
                     vhost, record.name, record.type, record.durable, record.auto_delete, record.internal,
                     decode_table(record.arguments_raw),
                 )  # fmt: skip
-        for queue_record in metadata.queues(name):
+        # In the order in which they were declared: one that is made of another one finds it.
+        for queue_record in sorted(metadata.queues(name), key=lambda record: record.queue_id):
             self.add_recorded_queue(vhost, queue_record)
         for binding in metadata.bindings(name):
             vhost.router.bind(
@@ -540,6 +541,15 @@ class Broker:
     def place_queue(self, lowest: int, is_local: bool) -> int:
         """See TypeHost."""
         return self.groups.place_queue(lowest, is_local)
+
+    def place_beside(self, lowest: int, queue_id: int) -> int:
+        """See TypeHost."""
+        return self.groups.place_beside(lowest, queue_id)
+
+    def find_queue(self, vhost: str, name: str) -> Queue | None:
+        """See TypeHost."""
+        found = self.vhosts.get(vhost)
+        return found.queues.get(name) if found is not None else None
 
     def link_to(self, home: str) -> HomeLink:
         """See TypeHost."""

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _RESERVED = "amq."
 _PREDECLARED = {each.name for each in PREDECLARED}
 
+#: A text names so many queues at most.
+_NAMED = 5
 #: So many queues are deleted in one slice.
 _QUEUES_AT_ONCE = 16
 
@@ -158,10 +160,24 @@ class Declarations:
             raise precondition_failed(
                 f"invalid arg '{error.key}' for queue '{name}' in vhost '{vhost.name}': {error.reason}"
             ) from None
+        source = QUEUE_TYPES[kind].made_of(method.arguments)
+        if source is not None:
+            self._check_source(declarer, name, source)
         if settings.dead_letter_exchange is not None:
             session.check(Action.READ, "queue", name)
             session.check(Action.WRITE, "exchange", settings.dead_letter_exchange)
         return kind
+
+    def _check_source(self, declarer: Declarer, name: str, source: str) -> None:
+        """A queue is to be made of another one, which has to be a stream, and readable."""
+        vhost = declarer.vhost
+        declarer.session.check(Action.READ, "queue", source)
+        stream = self._look_up(vhost, source)
+        if stream is None or stream.stream_source() is None:
+            raise precondition_failed(
+                f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', and there "
+                f"is no stream of this name: declare that first"
+            )
 
     def _add_queue(
         self, declarer: Declarer, name: str, kind: str, method: methods.QueueDeclare, is_durable: bool
@@ -243,6 +259,14 @@ class Declarations:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
         if if_empty and queue.message_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
+        followers = queue.made_of_it()
+        if followers:
+            names = ", ".join(f"'{each}'" for each in followers[:_NAMED])
+            more = f" and {len(followers) - _NAMED} more" if len(followers) > _NAMED else ""
+            raise precondition_failed(
+                f"cannot delete queue '{name}' in vhost '{vhost.name}': it has the messages of {names}{more}: delete "
+                f"these queues first"
+            )
         return self.remove_queue(vhost, queue)
 
     def check_delete(self, declarer: Declarer, name: str) -> None:

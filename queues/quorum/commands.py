@@ -1,7 +1,7 @@
 """Commands of a queue group, and the octets of a batch of them: what one entry of the group's log holds.
 
     batch    u8 version, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
-    command  u8 kind, u32 length of what follows, fields (put_... below, in lease_commands.py and in
+    command  u8 kind, u32 length of what follows, fields (put_... below, in lease_commands.py, cursor_commands.py and
              queues/stream/commands.py, in that order)
 
 The version is 2, and 3 if there is a command about a stream: a program that reads 2 alone never gets one.
@@ -26,7 +26,8 @@ import cython
 from amqp_broker.octets.buffer import Buffer
 from queues.arguments import TIME_MAX
 from queues.page import AddressBook
-from queues.quorum import lease_commands
+from queues.quorum import cursor_commands, lease_commands
+from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.lease_commands import LeaseCommand
 from queues.quorum.reader import U64_MAX, Reader, octets_of
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
@@ -58,7 +59,7 @@ _PURGE = 9
 _TICK = 16
 _NODE_DOWN = 17
 _DISPATCHED = 18
-#: From here on kinds are those of queues/stream/commands.py; those between are the leader's.
+#: From here on kinds are those of queues/stream/commands.py and of cursor_commands.py; those between are the leader's.
 _STREAMS = stream_commands.OPEN_STREAM
 
 
@@ -131,8 +132,10 @@ class Dispatched(NamedTuple):
 
 Command = (
     OpenQueue | DropQueue | Enqueue | Settle | Attach | Detach | Prefetch | Get | Purge | LeaseCommand
-    | StreamCommand | Tick | NodeDown | Dispatched
+    | StreamCommand | OpenCursor | Tick | NodeDown | Dispatched
 )  # fmt: skip
+#: A batch with one of these has the version with streams.
+WITH_STREAMS: tuple[type, ...] = (*STREAM_COMMANDS, OpenCursor)
 
 
 class Batch(NamedTuple):
@@ -207,6 +210,7 @@ _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     Purge: (_PURGE, _put_queue_id),
     **lease_commands.WRITERS,
     **stream_commands.WRITERS,
+    **cursor_commands.WRITERS,
     Tick: (_TICK, _put_tick),
     NodeDown: (_NODE_DOWN, _put_node_down),
     Dispatched: (_DISPATCHED, _put_dispatched),
@@ -249,7 +253,7 @@ def put_batch_head(
 def encode_batch(batch: Batch) -> bytes:
     """The octets of a batch."""
     buffer = Buffer()
-    has_streams = any(type(command) in STREAM_COMMANDS for command in batch.commands)
+    has_streams = any(type(command) in WITH_STREAMS for command in batch.commands)
     count_at = put_batch_head(buffer, *batch[:5], VERSION_WITH_STREAMS if has_streams else VERSION)
     for command in batch.commands:
         put_command(buffer, command)
@@ -322,6 +326,7 @@ _READERS: dict[int, Callable[[Reader], Command]] = {
     _PURGE: _get_purge,
     **lease_commands.READERS,
     **stream_commands.READERS,
+    **cursor_commands.READERS,
     _TICK: _get_tick,
     _NODE_DOWN: _get_node_down,
     _DISPATCHED: _get_dispatched,

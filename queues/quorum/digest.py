@@ -13,6 +13,8 @@ from amqp_broker.octets.buffer import Buffer
 from queues.message import Entry
 from queues.page import Page, put_message
 from queues.pager import Pager
+from queues.quorum.cursor_image import offset_parts
+from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.image import deduplication_parts, holders_parts, lease_octets, origin_octets, queue_octets
 from queues.quorum.state import GroupState
 from queues.ready import Ready
@@ -36,7 +38,11 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
         for delivery_owner in queue.delivery_owners.values():
             for delivery_id, (entry, since) in delivery_owner.held.items():
                 digest.update(delivery_id.to_bytes(8, "big") + since.to_bytes(8, "big") + _octets_of(entry))
-        for ready in [*queue.levels(), queue.letters.waiting]:
+        if isinstance(queue, CursorQueue):
+            for _, octets in offset_parts(queue):
+                digest.update(octets)
+        levels = [] if isinstance(queue, CursorQueue) else queue.levels()
+        for ready in [*levels, queue.letters.waiting]:
             count = 0
             for entry in entries_of(ready, queue_id, pager):
                 digest.update(_octets_of(entry))

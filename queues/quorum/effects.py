@@ -138,6 +138,13 @@ class ConsumerCancelled(NamedTuple):
     why: Cancel
 
 
+class Unreadable(NamedTuple):
+    """A consumer got this delivery while the node was away, and its stream does not have the message any more."""
+
+    consumer: int
+    delivery_id: int
+
+
 class DeadLettered(NamedTuple):
     """On the leader only, and again on every new one, until it proposes Dispatched for this letter."""
 
@@ -188,6 +195,7 @@ Effect = (
     | AttachRefused
     | SettleMissed
     | ConsumerCancelled
+    | Unreadable
     | DeadLettered
     | Discarded
     | QueueOpened

@@ -32,6 +32,8 @@ from queues.quorum.commands import (
     Purge,
 )
 from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.cursor_commands import OpenCursor
+from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.effects import (
     Cancel,
     Confirmed,
@@ -44,6 +46,7 @@ from queues.quorum.effects import (
     Refusal,
     Refused,
     SessionClosed,
+    Unreadable,
 )
 from queues.quorum.lease_commands import LEASE_COMMANDS
 from queues.quorum.leases import execute, put_back
@@ -53,7 +56,7 @@ from queues.quorum.reader import U64_MAX
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
 from queues.quorum.traffic import Enqueue, Settle
 from queues.stream import execution as stream_execution
-from queues.stream.commands import STREAM_COMMANDS
+from queues.stream.commands import STREAM_COMMANDS, OpenStream
 from queues.stream.stream import Stream
 
 if not cython.compiled:
@@ -88,6 +91,7 @@ class Execution(Sink):
             Purge: self._purge,
             **dict.fromkeys(LEASE_COMMANDS, self._lease),
             **dict.fromkeys(STREAM_COMMANDS, self._stream),
+            OpenCursor: self._open_cursor,
         }
 
     def run(self, batch: Batch) -> None:
@@ -218,6 +222,8 @@ class Execution(Sink):
             count = queue.ready.count
             self._remove_queue(queue, Gone.DROPPED)
         elif stream is not None:
+            for follower in sorted(stream.followers):
+                self.state.cursors[follower].stream_gone()
             stream.discard()
             self._is_gone(command.queue_id, Gone.DROPPED)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
@@ -335,8 +341,35 @@ class Execution(Sink):
         )
         if stream is not None:
             self._watch_stream(stream)
+            if type(command) is OpenStream:
+                self.state.link()
+            if stream.followers:
+                self._follow(stream)
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
+
+    def _open_cursor(self, origin: Origin, sequence: int, command: OpenCursor) -> None:
+        queue = self.state.queues.get(command.queue_id)
+        if queue is None:
+            queue = CursorQueue(command.queue_id, command.settings, self._pager, self)
+            queue.last_used = self.state.clock
+            self.state.add(queue)
+            queue.look_for(self.state.streams, self.state.clock)
+            if self.is_leader:
+                self.effects.append(QueueOpened(command.queue_id))
+        else:
+            queue.apply_settings(command.settings)
+            self._watch(queue)
+        self._touch(queue)
+
+    def _follow(self, stream: Stream) -> None:
+        """Something has happened in a stream that has queues over it."""
+        clock = self.state.clock
+        for queue_id in sorted(stream.followers):
+            cursor = self.state.cursors[queue_id]
+            cursor.stream_changed()
+            cursor.dispatch(clock)
+            self._touch(cursor)
 
     # -- what the leader and the clock do ------------------------------------------------------------------------------
 
@@ -362,6 +395,8 @@ class Execution(Sink):
                 self._concerns_all = True
                 stream.retain(state.clock)
                 self._watch_stream(stream)
+                if stream.followers:
+                    self._follow(stream)
             queue = state.queues.get(queue_id)
             if queue is None:
                 continue
@@ -385,6 +420,8 @@ class Execution(Sink):
         put_back(queue)
         queue.normalise(clock)
         queue.dispatch(clock)
+        if queue.queue_id in self.state.cursors:
+            self._touch(queue)  # for this entry, it has looked at so many records
         if queue.is_expired(clock):  # at last: what has expired in it may have become dead letters, which keep it
             self._remove_queue(queue, Gone.EXPIRED)
 
@@ -443,6 +480,20 @@ class Execution(Sink):
             self.effects.append(
                 make_delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
             )
+
+    def _deliver_again(self, consumer: QuorumConsumer, delivery_id: int, entry: Entry) -> None:
+        """Something was handed to a consumer of this node while it was away."""
+        message = consumer.queue.message_of(entry)
+        if message is None:
+            self.effects.append(Unreadable(consumer.consumer_id, delivery_id))
+        else:
+            self.effects.append(
+                make_delivered(consumer.consumer_id, delivery_id, message, entry.is_redelivered, entry.returns)
+            )
+
+    def tells(self, origin: str) -> bool:
+        """See Sink."""
+        return bool(self.own_session) and origin == self.own_node
 
     def take_concerned(self) -> Container[str] | None:
         """The nodes that wait for what was applied since the last call; None: any node may."""
@@ -530,7 +581,7 @@ class Execution(Sink):
             if not consumer.is_getter:
                 for delivery_id, (entry, _) in consumer.held.items():
                     if delivery_id >= first:
-                        self.delivered(consumer, delivery_id, entry)
+                        self._deliver_again(consumer, delivery_id, entry)
         for notice in origin.notices:
             if notice.number >= before.next_notice:
                 self._show(origin, notice)

@@ -22,7 +22,8 @@ could change later at once, and leaves the packing of messages and the reading o
     LEASE        short name, short incarnation, short owner, u64 trimmed, u64 next, u64 last called, u8 parting
     QUEUE_END, END (u32 number of records before it)
 
-Streams follow the queues, in records of their own (queues/stream/image.py). The version is 2, and 3 if there are any.
+Streams follow the queues, in records of their own (queues/stream/image.py); queues over streams have some, too
+(cursor_image.py). The version is 2, and 3 if there are any of both.
 
 Sections: READY (place: the priority), HELD (place: the holder), LETTERS (waiting), TRANSIT, LEASED (place: the group,
 counted from 0; the first and last of a page are offsets).
@@ -39,6 +40,9 @@ from queues.message import Entry, Message
 from queues.page import Page, PageBuilder, put_message
 from queues.pager import Pager
 from queues.priority import PriorityReady
+from queues.quorum.cursor_image import CURSOR, offset_parts, put_place
+from queues.quorum.cursor_queue import CursorQueue
+from queues.quorum.cursor_settings import put_cursor_settings
 from queues.quorum.leases import QuorumLease
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.reader import octets_of
@@ -120,26 +124,38 @@ Part = tuple[int, bytes] | _Entry | _Page | StreamPart | StreamTail
 def capture(state: GroupState, names_places: bool) -> list[Part]:
     """The state as of now. names_places: refer to stored pages and what is in them; else everything is written out."""
     buffer = Buffer()
-    buffer.put_u8(VERSION_WITH_STREAMS if state.streams else VERSION)
+    buffer.put_u8(VERSION_WITH_STREAMS if state.has_streams else VERSION)
     buffer.put_u64(state.clock)
     parts: list[Part] = [(Kind.GROUP, buffer.take())]
     for origin in state.origins.values():
         parts.append((Kind.ORIGIN, origin_octets(origin)))
     for queue in state.queues.values():
-        parts.append((Kind.QUEUE, queue_octets(queue)))
-        parts += holders_parts(queue)
-        parts += deduplication_parts(queue)
-        for place, delivery_owner in enumerate(queue.delivery_owners.values()):
-            for delivery_id, (entry, since) in delivery_owner.held.items():
-                parts.append(_entry(Section.HELD, place, entry, names_places, delivery_id, since))
-        for level, ready in enumerate(queue.levels()):
-            parts += _ready_parts(ready, queue.queue_id, Section.READY, level, names_places)
+        if isinstance(queue, CursorQueue):
+            parts.append((CURSOR, queue_octets(queue)))
+            parts += holders_parts(queue)
+            parts += offset_parts(queue)
+        else:
+            parts.append((Kind.QUEUE, queue_octets(queue)))
+            parts += holders_parts(queue)
+            parts += deduplication_parts(queue)
+            parts += _message_parts(queue, names_places)
         parts += [_entry(Section.TRANSIT, 0, entry, names_places) for entry in queue.letters.transit]
         parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
         parts += _lease_parts(queue, names_places)
         parts.append((Kind.QUEUE_END, b""))
     for stream in state.streams.values():
         parts += stream_parts(stream, names_places)
+    return parts
+
+
+def _message_parts(queue: QuorumQueue, names_places: bool) -> list[Part]:
+    """What is in hand, and what is ready."""
+    parts: list[Part] = []
+    for place, delivery_owner in enumerate(queue.delivery_owners.values()):
+        for delivery_id, (entry, since) in delivery_owner.held.items():
+            parts.append(_entry(Section.HELD, place, entry, names_places, delivery_id, since))
+    for level, ready in enumerate(queue.levels()):
+        parts += _ready_parts(ready, queue.queue_id, Section.READY, level, names_places)
     return parts
 
 
@@ -170,7 +186,11 @@ def queue_octets(queue: QuorumQueue) -> bytes:
     buffer.put_u16(len(queue.levels()) if isinstance(queue.ready, PriorityReady) else 0)
     buffer.put_u8(1 if queue.may_expire else 0)
     buffer.put_u8(1 if queue.dispatcher.is_single_active else 0)
-    put_settings(buffer, queue.settings)
+    if isinstance(queue, CursorQueue):
+        put_cursor_settings(buffer, queue.settings)
+        put_place(buffer, queue.place)
+    else:
+        put_settings(buffer, queue.settings)
     return buffer.take()
 
 

@@ -14,6 +14,9 @@ from queues.page import Page, PageBuilder
 from queues.pager import Pager
 from queues.priority import PriorityReady
 from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.cursor_image import CURSOR, OFFSET_ENTRY, get_offset, get_place
+from queues.quorum.cursor_queue import CursorQueue
+from queues.quorum.cursor_settings import get_cursor_settings
 from queues.quorum.image import (
     ATTACHED,
     EXCLUSIVE,
@@ -53,6 +56,7 @@ class ImageReader:
             Kind.GROUP: self._group,
             Kind.ORIGIN: self._origin,
             Kind.QUEUE: self._begin_queue,
+            CURSOR: self._begin_cursor,
             STREAM: self._begin_stream,
             Kind.END: self._end,
         }
@@ -131,6 +135,9 @@ class ImageReader:
     def _begin_queue(self, reader: Reader) -> None:
         self._queue = _QueueReader(reader, self._pager, self._sink, self.state.origins)
 
+    def _begin_cursor(self, reader: Reader) -> None:
+        self._queue = _CursorReader(reader, self._pager, self._sink, self.state.origins)
+
     def _begin_stream(self, reader: Reader) -> None:
         self._queue = StreamReader(reader, self._pager)
 
@@ -138,8 +145,9 @@ class ImageReader:
         count = reader.u32()
         if count != self._count:
             raise reader.fail(f"{count} records were written, {self._count} have come")
-        if bool(self.state.streams) != self._has_streams:
+        if self.state.has_streams != self._has_streams:
             raise reader.fail(f"streams are in images of version {VERSION_WITH_STREAMS}, and in no others")
+        self.state.link()
         self._is_ended = True
 
 
@@ -158,13 +166,18 @@ class _QueueReader:
         queue_id, next_sequence, last_used, next_letter = reader.u64(), reader.u64(), reader.u64(), reader.u64()
         levels, may_expire, is_single_active = reader.u16(), bool(reader.flags(1)), bool(reader.flags(1))
         self.queue_id = queue_id
-        self.queue = queue = QuorumQueue(queue_id, get_settings(reader), pager, sink)
-        _set_levels(queue, levels, pager)
+        self.queue = queue = self._make(reader, pager, sink)
+        if levels or isinstance(queue.ready, PriorityReady):
+            _set_levels(queue, levels, pager)
         queue.next_sequence = next_sequence
         queue.last_used = last_used
         queue.letters.next_letter = next_letter
         queue.may_expire = may_expire
         queue.dispatcher.is_single_active = is_single_active
+
+    def _make(self, reader: Reader, pager: Pager, sink: Sink) -> QuorumQueue:
+        """The queue, with its settings."""
+        return QuorumQueue(self.queue_id, get_settings(reader), pager, sink)
 
     def add_to(self, state: GroupState) -> None:
         """The queue is whole."""
@@ -351,6 +364,28 @@ class _QueueReader:
                 raise Malformed(f"queue {queue_id}: message {entry.sequence} is not in its page {location}")
             entry.message = messages[entry.sequence]
             entry.page = stored
+
+
+class _CursorReader(_QueueReader):
+    """The same of a queue over a stream. It finds its stream when all is there."""
+
+    queue: CursorQueue
+
+    def _make(self, reader: Reader, pager: Pager, sink: Sink) -> QuorumQueue:
+        queue = CursorQueue(self.queue_id, get_cursor_settings(reader), pager, sink)
+        get_place(reader, queue.place)
+        return queue
+
+    def take(self, kind: int, reader: Reader) -> bool:
+        if kind != OFFSET_ENTRY:
+            return super().take(kind, reader)
+        number, delivery_id, since, entry = get_offset(reader, self.queue.place)
+        if not number:
+            self._entries.append((Section.READY, 0, 0, 0, entry))
+        else:
+            self._holder_at(reader, number - 1)
+            self._entries.append((Section.HELD, number - 1, delivery_id, since, entry))
+        return False
 
 
 def _set_levels(queue: QuorumQueue, levels: int, pager: Pager) -> None:

@@ -65,6 +65,10 @@ class Sink:
         """So many messages that came back too often are nowhere now."""
         raise NotImplementedError
 
+    def tells(self, origin: str) -> bool:
+        """Whether consumers of this node are told here of what they are given."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
@@ -153,6 +157,10 @@ class QuorumQueue(QueueRules):
         if entry.is_redelivered:
             self.redelivered += 1
         return delivery_owner.hold(entry, clock)
+
+    def message_of(self, entry: Entry) -> Message | None:
+        """The message of an entry that somebody holds; None where it is nowhere any more."""
+        return entry.message
 
     def holdings(self) -> Iterator[Held | None]:
         """See Queue: by all consumers, on all nodes. Who holds something at most holds MOST_IN_FLIGHT."""

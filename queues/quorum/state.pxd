@@ -22,6 +22,7 @@ cdef class GroupState:
     cdef public dict queues
     cdef public dict leased
     cdef public dict streams
+    cdef public dict cursors
 
     cpdef int add(self, object queue) except -1
     cpdef int remove(self, unsigned long long queue_id) except -1

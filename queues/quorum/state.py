@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -104,9 +105,10 @@ class Origin:
         held = consumer.held.get(delivery_id) if consumer is not None else None
         if consumer is None or held is None:
             return GetAnswered(sequence, number, 0, None, False, 0, 0)
-        entry, ready = held[0], consumer.queue.ready
+        entry, queue = held[0], consumer.queue
         return GetAnswered(
-            sequence, number, delivery_id, entry.message, entry.is_redelivered, entry.returns, ready.count
+            sequence, number, delivery_id, queue.message_of(entry), entry.is_redelivered, entry.returns,
+            queue.ready.count,
         )  # fmt: skip
 
     def seen(self, sequence: int) -> None:
@@ -117,7 +119,8 @@ class Origin:
 
 class GroupState:
     """clock: the group's time, milliseconds since the epoch: the highest of all batches. leased: the queues that have,
-    or had, lease groups, by id. streams: by id, as queues; no id is in both."""
+    or had, lease groups, by id. streams: by id, as queues; no id is in both. cursors: the queues over streams, by
+    id."""
 
     def __init__(self) -> None:
         self.clock = 0
@@ -125,17 +128,31 @@ class GroupState:
         self.queues: dict[int, QuorumQueue] = {}
         self.leased: dict[int, QuorumQueue] = {}
         self.streams: dict[int, Stream] = {}
+        self.cursors: dict[int, CursorQueue] = {}
 
     def add(self, queue: QuorumQueue) -> None:
         """There is one queue more."""
         self.queues[queue.queue_id] = queue
         if queue.lease_groups is not None:
             self.leased[queue.queue_id] = queue
+        if isinstance(queue, CursorQueue):
+            self.cursors[queue.queue_id] = queue
 
     def remove(self, queue_id: int) -> None:
         """There is one less."""
         del self.queues[queue_id]
         self.leased.pop(queue_id, None)
+        self.cursors.pop(queue_id, None)
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether there is something that programs without streams do not know."""
+        return bool(self.streams or self.cursors)
+
+    def link(self) -> None:
+        """All is there: queues over streams find theirs."""
+        for cursor in self.cursors.values():
+            cursor.look_for(self.streams, self.clock)
 
     def discard(self) -> None:
         """Give back the RAM and the places of everything."""

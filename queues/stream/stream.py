@@ -44,8 +44,8 @@ class Hold(NamedTuple):
 
 
 class Stream:
-    """producers: who published last at the end. holds: by name. groups: who read together. shares: of a stream that is
-    partition 0, who of them reads which partition."""
+    """producers: who published last at the end. holds: by name. groups: who read together. followers: the ids of the
+    quorum queues over it. shares: of a stream that is partition 0, who of them reads which partition."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -56,6 +56,7 @@ class Stream:
         self.holds: dict[str, Hold] = {}
         self.groups = ReaderGroups()
         self.shares = Shares()
+        self.followers: dict[int, None] = {}
 
     @property
     def first(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from queues.pager import Pager
+from queues.quorum import cursor_ready, image, image_reader
 from queues.quorum.reader import Reader
 from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
@@ -101,3 +102,30 @@ def what_was_given_before_is_not_known(patch: Patch) -> None:
 def a_partition_is_given_to_nobody(patch: Patch) -> None:
     """Those that have too little get the first partition, and nothing else."""
     patch.setattr(Share, "of", lambda self, member: [0] if self.owners and self.owners[0] == member else [])
+
+
+# -- queues over streams -----------------------------------------------------------------------------------------------
+
+
+def keys_have_no_order(patch: Patch) -> None:
+    patch.setattr(cursor_ready, "routing_key_of", lambda octets, at: b"")
+
+
+def an_image_has_not_what_came_back(patch: Patch) -> None:
+    """What is ready again, and not in the stream's rest, is gone with an image; and so is what is in hand."""
+    patch.setattr(image, "offset_parts", lambda queue: [])
+
+
+def an_image_has_another_place(patch: Patch) -> None:
+    """Who was installed, or started anew, hands out the last message again."""
+    get = image_reader.get_place
+
+    def found(reader: Reader, place: Any) -> None:
+        get(reader, place)
+        place.next = max(0, place.next - 1)
+
+    patch.setattr(image_reader, "get_place", found)
+
+
+def nothing_has_the_value_that_is_wanted(patch: Patch) -> None:
+    patch.setattr(cursor_ready, "has_value", lambda octets, at, value: False)

@@ -11,6 +11,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import decode_properties
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import ClusterNode
+from tests.cluster_simulation.cursor_model import CursorKind
 from tests.cluster_simulation.stream_model import Published, Reading, StreamKind
 from tests.simulation.client import FRAME_MAX, Event, Operation
 from tests.simulation.state import Violation
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tests.cluster_simulation.stream_weather import StreamWeather
 
 VALUES = ("red", "green", "blue")
+#: The exchange by which messages with these keys come to a stream.
+KEYED = "keyed"
+KEYS = ("k", "l", "m")
 _OFFSET = "x-stream-offset"
 
 
@@ -52,7 +56,7 @@ class StreamClient(Application):
         super().lost()
         self.channel = None
 
-    def declare_stream(self, kind: StreamKind) -> None:
+    def declare_stream(self, kind: StreamKind | CursorKind) -> None:
         assert self.channel is not None
         method = methods.QueueDeclare(0, kind.name, False, True, False, False, False, Table(kind.table))
         self._send(self.channel, method, self._ask("declare"))
@@ -110,6 +114,8 @@ class StreamPublisher(StreamClient):
                 message.key = chance.choice(kind.keys)
             if chance.random() < 0.3:
                 message.value = chance.choice(VALUES)
+            if kind.name == self.streams.keyed and chance.random() < 0.7:
+                message.key = chance.choice(KEYS)
             if chance.random() < 0.5:
                 # One producer for each stream: numbers of others are not waited for.
                 self._sequence += 1
@@ -129,7 +135,10 @@ class StreamPublisher(StreamClient):
             headers |= {"x-producer-id": message.producer, "x-producer-sequence": message.sequence}
         properties: dict[str, object] = {"headers": Table(headers)} if headers else {}
         operation = Operation("other", None, {"split": FRAME_MAX - 8})
-        method = methods.BasicPublish(0, "", self.streams.published_as(message.stream), False, False)
+        exchange, key = "", self.streams.published_as(message.stream)
+        if message.key and message.stream == self.streams.keyed:
+            exchange, key = KEYED, message.key
+        method = methods.BasicPublish(0, exchange, key, False, False)
         self.client.publish(operation, self.channel.number, method, properties, message.body)
         self._published += 1
         self._unconfirmed[self._published] = message

@@ -30,7 +30,8 @@ _BARE = 2
 @dataclass(slots=True, eq=False)
 class Published:
     """A message for a stream. value: to be filtered by, or "". producer, sequence: by which it is known, or "". key: of
-    what goes to a partition of a stream, which `stream` is then; or ""."""
+    what goes to a partition of a stream, which `stream` is then; or with which it is published to the exchange before
+    the stream; "" for one that goes to the stream by its name."""
 
     number: int
     stream: str

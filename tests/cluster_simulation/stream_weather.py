@@ -9,35 +9,49 @@ from typing import Any
 
 from amqp_broker.protocol import methods
 from queues.quorum.commands import Batch, Command
+from queues.quorum.cursor_commands import OpenCursor
 from queues.stream.commands import AppendChunk, JoinGroup, LeaveGroup, OpenGroup, StorePosition
 from queues.stream.murmur import partition_of
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.cluster_world import SECOND
+from tests.cluster_simulation.cursor_clients import CursorConsumer
+from tests.cluster_simulation.cursor_model import CursorKind, CursorModel
 from tests.cluster_simulation.log_model import LogModel
-from tests.cluster_simulation.log_records import GroupHistory, Stream
+from tests.cluster_simulation.log_records import GroupHistory, QueueLog, Stream
 from tests.cluster_simulation.partition_clients import GROUPS, GroupMember
-from tests.cluster_simulation.stream_clients import StreamClient, StreamConsumer, StreamPublisher, all_done
+from tests.cluster_simulation.stream_clients import KEYED, StreamClient, StreamConsumer, StreamPublisher, all_done
 from tests.cluster_simulation.stream_model import StreamKind, StreamModel
 from tests.cluster_simulation.weather import Weather
 
 _PARTITIONS = 3
-_Client = StreamPublisher | StreamConsumer | GroupMember
+_Client = StreamPublisher | StreamConsumer | GroupMember | CursorConsumer
 
 
 class StreamLog(LogModel):
-    """A LogModel that tells a StreamModel of chunks."""
+    """A LogModel that tells a StreamModel of chunks, and a CursorModel of queues over streams."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.streams = StreamModel()
         self._streams_in: dict[int, set[str]] = {}
+        self.cursors = CursorModel(self.streams, self.counts)
 
     def _execute(
         self, history: GroupHistory, batch: Batch, place: tuple[int, int], sequence: int, command: Command
     ) -> None:
         if isinstance(command, AppendChunk):
-            self.streams.append(self.name_of[command.queue_id], command.chunk, history.clock)
+            stream = self.name_of[command.queue_id]
+            self.streams.append(stream, command.chunk, history.clock)
+            for copy in self.cursors.grown(stream, place, history.clock):
+                self.by_number.setdefault(copy.number, []).append(copy)
+        elif isinstance(command, OpenCursor):
+            if command.queue_id not in self.queues:
+                name = self.name_of[command.queue_id]
+                self.queues[command.queue_id] = queue = QueueLog(
+                    command.queue_id, self.cursors.kinds[name].queue_kind, place[0]
+                )
+                self.cursors.open(queue, name)
         elif isinstance(command, OpenGroup | JoinGroup | LeaveGroup | StorePosition):
             self._streams_in.setdefault(history.number, set()).add(self.name_of[command.queue_id])
             self.streams.groups.command(self.name_of[command.queue_id], batch.origin, command)
@@ -49,6 +63,16 @@ class StreamLog(LogModel):
             for name in self._streams_in.get(history.number, ()):
                 self.streams.groups.lose_all(name, origin)
         super()._close(history, origin, stream, index)
+
+    def _check_first_deliveries(self, queue: QueueLog) -> None:
+        cursor = self.cursors.cursors.get(queue.queue_id)
+        if cursor is None or not cursor.kind.has_key_order:  # it has an order of its own
+            super()._check_first_deliveries(queue)
+
+    def at_the_end(self) -> None:
+        """See LogModel."""
+        self.cursors.at_the_end()
+        super().at_the_end()
 
 
 class StreamWeather(Weather):
@@ -73,6 +97,16 @@ class StreamWeather(Weather):
             own = tuple([key for key in keys if partition_of(key.encode(), _PARTITIONS) == number])
             self.stream_kinds.append(StreamKind(f"shared-{number}", whole="shared", keys=own))
         self.sharers = [GroupMember(f"member{number}", self) for number in range(4)]
+        self.keyed = "events"
+        self.cursor_kinds = [
+            CursorKind("all", "events"),
+            CursorKind("by-key", "events", has_key_order=True),
+            CursorKind("red", "events", value="red"),
+            CursorKind("kept", "events-kept"),
+            CursorKind("recent", "events-recent", has_key_order=True),
+        ]
+        self.log.cursors.kinds = {kind.name: kind for kind in self.cursor_kinds}
+        self.workers = [CursorConsumer(f"worker{number}", self) for number in range(5)]
         self.publishers = [StreamPublisher(f"publisher{number}", self) for number in range(3)]
         self.consumers = [StreamConsumer(f"reader{number}", self) for number in range(4)]
 
@@ -82,11 +116,13 @@ class StreamWeather(Weather):
         super()._begin()
         client = StreamClient("declares", self)
         self.wait_for(client.come, "who declares streams is let in")
-        for kind in [*self.stream_kinds, self.shared]:
-            if not kind.whole:
-                client.declare_stream(kind)
         channel = client.channel
         assert channel is not None
+        for kind in [*self.stream_kinds, self.shared, *self.cursor_kinds]:
+            if not (isinstance(kind, StreamKind) and kind.whole):
+                client.declare_stream(kind)
+        client.declare_exchange(channel, KEYED, "fanout")
+        client.bind(channel, self.keyed, KEYED)
         self.wait_for(lambda: not channel.questions, "the streams are declared")
         self.leave(client)
 
@@ -97,7 +133,7 @@ class StreamWeather(Weather):
 
     def _act_later(self) -> None:
         super()._act_later()
-        for client in [*self.publishers, *self.consumers, *self.sharers]:
+        for client in [*self.publishers, *self.consumers, *self.sharers, *self.workers]:
             self._client_later(client, self.chance.choice([3, 15, 40]))
 
     def _client_later(self, client: _Client, pace: int) -> None:
@@ -126,12 +162,13 @@ class StreamWeather(Weather):
         """See Weather: publishers ask until they know; readers go."""
         self.wait_for(self._all_serve, "all nodes serve")
         self.wait_for(all_done(self.publishers), "publishers know what is in the streams")
-        for client in [*self.publishers, *self.consumers, *self.sharers]:
+        for client in [*self.publishers, *self.consumers, *self.sharers, *self.workers]:
             if client.client is not None:
                 self.leave(client)
         super()._dismiss()
 
     def _drain(self) -> None:
+        self._drain_cursors()
         super()._drain()
         # By the clock of the group, which may be that of a node whose clock has jumped ahead.
         self.run_until(self.time + 2 * SECOND + self.clients.skew)
@@ -189,6 +226,24 @@ class StreamWeather(Weather):
     def published_as(self, name: str) -> str:
         """The queue to which is published what is to be in this stream."""
         return next(kind.whole or kind.name for kind in self.stream_kinds if kind.name == name)
+
+    def _drain_cursors(self) -> None:
+        """New consumers take what is in the queues over streams, each of them on some node."""
+        serving = self.serving()
+        drains = [
+            (kind, CursorConsumer(f"last of {kind.name}", self, self.chance.choice(serving)))
+            for kind in self.cursor_kinds
+        ]
+
+        def are_empty() -> bool:
+            for kind, drain in drains:
+                drain.drain(kind)
+            names = {kind.name for kind in self.cursor_kinds}
+            return not any(left.rsplit(" ", 1)[-1] in names for left in self.leftovers())
+
+        self.wait_for(are_empty, "the queues over streams drain")
+        for _, drain in drains:
+            self.leave(drain)
 
     def _left(self, kind: StreamKind) -> int:
         content = self.stream_model.content(kind.name)

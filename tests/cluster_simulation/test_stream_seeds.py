@@ -39,9 +39,11 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert not failures_of(range(1, SEEDS + 1), SECONDS, counts), _REPLAY
     for what in (
         "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
-        "reads from last", "reads from next", "reads from 1s", "digests",
+        "reads from last", "reads from next", "reads from 1s", "digests", "cursor returns",
     ):  # fmt: skip
         assert counts[what] > 0, what
+    assert counts["cursor deliveries"] > 10_000
+    assert counts["handings in order of a key"] > 3_000
     assert counts["confirmed"] > 5_000
     assert counts["read"] > 20_000
     assert counts["read in groups"] > 5_000
@@ -67,6 +69,10 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
         (rules.positions_are_what_was_read, 1),
         (rules.what_was_given_before_is_not_known, 1),
         (rules.a_partition_is_given_to_nobody, 1),
+        (rules.keys_have_no_order, 1),
+        (rules.an_image_has_not_what_came_back, 1),
+        (rules.an_image_has_another_place, 1),
+        (rules.nothing_has_the_value_that_is_wanted, 1),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

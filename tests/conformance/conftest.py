@@ -118,7 +118,7 @@ def named(address: Address) -> Iterator[Named]:
     yield made
     if names:
         connection = Connection(address).open()
-        for name in names:
+        for name in reversed(names):  # what is made of a stream before the stream
             # a channel each, without answers: an exclusive queue may still be somebody's, and goes by itself
             connection.channel().send("queue.delete", queue=name, nowait=True)
             connection.channel().send("exchange.delete", exchange=name, nowait=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.grammar import METHODS
+from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS
 from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, parse_stream_arguments
 from queues import arguments
 from queues.quorum.arguments import _OF_OTHER_TYPES
@@ -133,6 +134,7 @@ QUORUM_ARGUMENTS = (
     "x-quorum-initial-group-size",
     "x-max-in-memory-length",
     "x-max-in-memory-bytes",
+    *CURSOR_ARGUMENTS,
 )
 #: Values that a stream takes, where others take the one above.
 _OF_STREAMS: dict[str, dict[str, object]] = {"x-stream-filter-size-bytes": {"x-stream-filter-size-bytes": 16}}
@@ -177,7 +179,7 @@ def _use_in_streams(name: str, asked: dict[str, object]) -> str:
     except arguments.WrongArgument:
         return "406: of another queue type"
     has_effect = name in (*OWN_ARGUMENTS, "x-max-length-bytes") and name != "x-initial-cluster-size"
-    return "in force" if has_effect else "no effect"
+    return "in force" if has_effect else "ignored" if name in CURSOR_ARGUMENTS else "no effect"
 
 
 def arguments_table(rows: list[Row]) -> list[str]:

@@ -31,17 +31,19 @@ from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERA
 from amqp_broker.management.definitions.reading import DefinitionsError, Entry
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
-from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord
+from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.queue_type import WrongProperty
+from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
 from amqp_broker.queue_types.register import (
     DEFAULT_TYPE,
     QUEUE_TYPES,
     asked_type,
     lives_in_groups,
 )
+from amqp_broker.queue_types.stream.type import StreamType
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
@@ -107,6 +109,18 @@ def import_commands(
 ) -> list[Command]:
     """The commands of `plan_import` alone."""
     return plan_import(definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups).commands
+
+
+def _in_order(items: Items) -> Iterator[Entry]:
+    """The entries as they stand, but queues that are made of others behind those."""
+    later = []
+    for entry in items:
+        arguments = entry.get("arguments")
+        if isinstance(arguments, dict) and SOURCE in arguments:
+            later.append(entry)
+        else:
+            yield entry
+    yield from later
 
 
 def plan_import(
@@ -188,7 +202,7 @@ class Importer:
                     f"{category}: left out, as only virtual host '{self._vhost}' is imported"
                 )
                 continue
-            for entry in items:
+            for entry in _in_order(items):
                 yield from step(entry) or ()
                 yield None
         self._check_administrators()
@@ -406,7 +420,9 @@ class Importer:
         command = commands.declare_queue(
             vhost,
             name,
-            self._next_queue_id(type_name, self._state.next_queue_id),
+            self._next_queue_id(
+                type_name, self._state.next_queue_id, self._source_of(entry, vhost, type_name, arguments)
+            ),
             type_name=type_name,
             auto_delete=auto_delete,
             arguments_raw=arguments.raw,
@@ -444,8 +460,21 @@ class Importer:
         rest = QUEUE_TYPES[type_name].with_partitions(arguments, 0).raw
         self._do(commands.partition_stream(vhost, name, ids[0], type_name, arguments.raw, 0, ids[1:], rest))
 
-    def _next_queue_id(self, type_name: str, lowest: int) -> int:
-        """The lowest id that a queue may get; of queues in groups, each in the group behind the last one's."""
+    def _source_of(
+        self, entry: Entry, vhost: str, type_name: str, arguments: Mapping[str, object]
+    ) -> QueueRecord | None:
+        """The stream that a queue is made of."""
+        name = QUEUE_TYPES[type_name].made_of(arguments)
+        source = self._state.queue(vhost, name) if name is not None else None
+        if name is not None and (source is None or source.type != StreamType.name):
+            entry.error(f"arguments.{SOURCE}", f"there is no stream '{name}': it has to be in the definitions too")
+        return source
+
+    def _next_queue_id(self, type_name: str, lowest: int, source: QueueRecord | None = None) -> int:
+        """The lowest id that a queue may get; of queues in groups, each in the group behind the last one's, but one
+        that is made of another one in the same."""
+        if source is not None:
+            return lowest + (source.queue_id - lowest) % self._queue_groups
         if not lives_in_groups(type_name):
             return lowest
         self._last_group = (self._last_group + 1) % self._queue_groups

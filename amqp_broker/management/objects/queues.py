@@ -153,6 +153,7 @@ class Queues(VhostThings[Queue, Seen]):
             "partitions": lambda one: _figure(one, "partitions"),
             "partition_of": lambda one: one.declaration.part_of or None,
             "stream_groups": lambda one: _figure(one, "stream_groups"),
+            "messages_lost": lambda one: _figure(one, "messages_lost"),
             "head_message_timestamp": _head_timestamp,
         }
         self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}

@@ -27,7 +27,7 @@ from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from queues.background import Background
 from queues.message import Delivery, Message
 from queues.outcomes import PublishOutcome
-from queues.quorum.commands import Command, Detach, Enqueue, Get, Purge
+from queues.quorum.commands import Command, Detach, Enqueue, Get, How, Purge, Settle
 from queues.quorum.effects import (
     AttachRefused,
     Confirmed,
@@ -269,6 +269,8 @@ class CommandSink(WriteGroup):
                 effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count
             )
             delivery.consumer = delivery_owner.consumer
+        elif effect.delivery_id:  # the message is not to be had any more
+            self.submit(Settle(effect.consumer, How.RETURN, ((effect.delivery_id, effect.delivery_id),)))
         then(None, delivery, effect.ready)
 
     def _on_attach_refused(self, effect: AttachRefused) -> None:

@@ -33,6 +33,7 @@ from queues.quorum.commands import (
     Dispatched,
     DropQueue,
     Enqueue,
+    How,
     NodeDown,
     Settle,
     Tick,
@@ -49,6 +50,7 @@ from queues.quorum.effects import (
     QueueOpened,
     Refusal,
     SessionClosed,
+    Unreadable,
 )
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
@@ -382,6 +384,8 @@ class QueueGroup(CommandSink):
             wake = self._growing.get(effect.queue_id)
             if wake is not None:
                 wake()
+        elif isinstance(effect, Unreadable):
+            self.submit(Settle(effect.consumer, How.RETURN, ((effect.delivery_id, effect.delivery_id),)))
         elif isinstance(effect, DeadLettered):
             self.letters.note(effect)
         elif isinstance(effect, Discarded):

@@ -130,6 +130,10 @@ class QuorumGroups:
                 ids.append(lowest + (chosen - 1 - lowest) % len(groups))
         return ids
 
+    def place_beside(self, next_queue_id: int, queue_id: int) -> int:
+        """The id, from `next_queue_id` on, that puts a new queue into the group of another one."""
+        return next_queue_id + (queue_id - next_queue_id) % len(self.all)
+
     def leased(self) -> list[Queue]:
         """The queues with lease groups in the logs that this node leads."""
         led = [group for group in self.all.values() if group.raft.is_leader] if self.is_active else []

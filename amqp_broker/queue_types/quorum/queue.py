@@ -28,6 +28,7 @@ from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
+    from queues.quorum.cursor_commands import OpenCursor
     from queues.quorum.queue import QuorumQueue as RulesOfQueue
 
 _NOTHING = QueueStatistics(0, 0, 0, 0, 0)
@@ -69,7 +70,7 @@ class QuorumQueue(QueueProxy):
             self._take_settings(settings)
             self.group.settings_changed(self)
 
-    def leases(self) -> QuorumLeases:
+    def leases(self) -> QuorumLeases | None:
         """See Queue."""
         return self._leases
 
@@ -79,7 +80,7 @@ class QuorumQueue(QueueProxy):
         if self.group.machine.settings_of(self.queue_id) is None:
             self.group.submit(self.open_command())
 
-    def open_command(self) -> OpenQueue:
+    def open_command(self) -> OpenQueue | OpenCursor:
         """See GroupQueue."""
         return OpenQueue(self.queue_id, self.wanted)
 
@@ -157,7 +158,7 @@ class QuorumQueue(QueueProxy):
         raft = self.group.raft
         return "" if raft.is_leader else raft.leader or None
 
-    def peek(self, wish: PeekWish) -> PeekSteps:
+    def peek(self, wish: PeekWish) -> PeekSteps | None:
         """See Queue."""
 
         machine = self.group.machine

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
+from amqp_broker.queue_types.quorum.cursor import QueueOverStream
+from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS, parse_cursor_arguments, source_of
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
+from amqp_broker.queue_types.stream.queue import StreamQueue
 from queues.arguments import QueueArguments, read_fields, with_policy
 from queues.quorum.arguments import parse_quorum_arguments
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from queues.queue import Queue
+    from queues.quorum.cursor_settings import CursorSettings
     from queues.quorum.settings import QuorumSettings
 
 
@@ -28,6 +32,7 @@ class QuorumType(GroupType):
         "dead-letter-routing-key", "dead-letter-strategy", "delivery-limit", "lease-expires", "consumer-timeout",
         "queue-leader-locator", "max-in-memory-length", "max-in-memory-bytes", "target-group-size",
     )  # fmt: skip
+    own_arguments = CURSOR_ARGUMENTS
     title = "a quorum queue"
     rabbitmq_name = "rabbit_quorum_queue"
     exclusiveness = "exclusive-ownership"
@@ -36,12 +41,29 @@ class QuorumType(GroupType):
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
+        if source_of(arguments) is not None:
+            return parse_cursor_arguments(arguments, 0).arguments
         return parse_quorum_arguments(arguments).arguments
+
+    @classmethod
+    def made_of(cls, arguments: Mapping[str, object]) -> str | None:
+        """See QueueType."""
+        return source_of(arguments)
+
+    def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
+        """See QueueType: a queue over a stream is in the stream's group."""
+        source = source_of(arguments)
+        stream = self._host.find_queue(vhost, source) if source is not None else None
+        if stream is not None:
+            return self._host.place_beside(lowest, stream.queue_id)
+        return super().next_queue_id(lowest, vhost, name, arguments)
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
+        if source_of(declaration.arguments) is not None:
+            return self._over_stream(declaration, queue_id)
 
         def settings() -> QuorumSettings:
             policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
@@ -54,6 +76,20 @@ class QuorumType(GroupType):
             return with_policy(found, policy or {}, operator).lease_expires
 
         return self._host.group_of(queue_id).open_queue(declaration, queue_id, settings, lease_expires)
+
+    def _over_stream(self, declaration: QueueDeclaration, queue_id: int) -> Queue:
+        found = self._host.find_queue(declaration.vhost, source_of(declaration.arguments) or "")
+        stream = found if isinstance(found, StreamQueue) else None
+        stream_id = stream.queue_id if stream is not None else 0
+
+        def settings() -> CursorSettings:
+            policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
+            return parse_cursor_arguments(declaration.arguments, stream_id, *policies)
+
+        group = self._host.group_of(queue_id)
+        queue = QueueOverStream(declaration, queue_id, group, settings, stream)
+        group.add_queue(queue)
+        return queue
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""
@@ -73,4 +109,7 @@ class QuorumType(GroupType):
         """See QueueType."""
         assert isinstance(queue, QuorumQueue)
         figures = queue.statistics()
-        return {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+        found: JsonObject = {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+        if isinstance(queue, QueueOverStream):
+            found["next_offset"], found["messages_lost"] = queue.place()
+        return found

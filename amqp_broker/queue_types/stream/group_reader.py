@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amqp_broker.queue_types.stream.filters import ReaderFilter
-    from amqp_broker.queue_types.stream.offsets import Start
+    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from amqp_broker.turn.clock import TurnClock
@@ -82,7 +82,7 @@ class GroupReader(StreamReader):
         self,
         queue: StreamQueue,
         consumer: StreamSubscriber,
-        start: Start,
+        start: Begin,
         wanted: ReaderFilter | None,
         name: str,
         settings: GroupSettings,

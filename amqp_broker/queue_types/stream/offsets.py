@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from amqp_broker.queue_types.stream.arguments import age_of, kind_of
 from queues.arguments import ArgumentError
+from queues.stream.start import Start, StartKind, place_of
 
 if TYPE_CHECKING:
     from queues.stream.stream import Stream
@@ -20,47 +21,39 @@ OFFSET: Final = "x-stream-offset"
 _LAST_SECOND: Final = 1 << 40  # the stream's times are far below it, and milliseconds of it fit into 63 bits
 
 #: The offset at which a reader of this stream begins, at a time in milliseconds since the epoch.
-Start = Callable[["Stream", int], int]
+Begin = Callable[["Stream", int], int]
 
 #: The oldest message.
-FIRST: Final[Start] = lambda stream, now: stream.first  # noqa: E731  # as the others
-_NAMED: Final[Mapping[str, Start]] = {
-    "first": FIRST,
-    "last": lambda stream, now: stream.log.last_chunk(),
-    "next": lambda stream, now: stream.next,
-}
+FIRST: Final[Begin] = lambda stream, now: stream.first  # noqa: E731  # as others are made
+_NAMED: Final[Mapping[str, StartKind]] = {
+    "first": StartKind.FIRST, "last": StartKind.LAST, "next": StartKind.NEXT,
+}  # fmt: skip
 
 
-def parse_offset(arguments: Mapping[str, object]) -> Start:
-    """What x-stream-offset means: a name; an offset; how many from the end, below 0; a time; or an age, "7D". Raises
+def parse_offset(arguments: Mapping[str, object]) -> Begin:
+    """What x-stream-offset means to a reader. Where that is beyond the end of what this node knows, it may be beyond
+    that of all, too, or not (reader.py sees to that). Raises ArgumentError."""
+    start = parse_start(arguments)
+    return lambda stream, now: place_of(start, stream, now)
+
+
+def parse_start(arguments: Mapping[str, object]) -> Start:
+    """What x-stream-offset says: a name; an offset; how many from the end, below 0; a time; or an age, "7D". Raises
     ArgumentError."""
     if OFFSET not in arguments:
-        return _NAMED["next"]
+        return Start(StartKind.NEXT)
     value, kind = arguments[OFFSET], kind_of(arguments, OFFSET)
     if kind == "timestamp":
-        return _from_time(_seconds(value))
+        return Start(StartKind.TIME, 1000 * min(_seconds(value), _LAST_SECOND))
     if isinstance(value, int) and not isinstance(value, bool):
-        return _from_offset(value)
+        return Start(StartKind.OFFSET, value) if value >= 0 else Start(StartKind.FROM_END, -value)
     if isinstance(value, str):
         if value in _NAMED:
-            return _NAMED[value]
+            return Start(_NAMED[value])
         age = age_of(value)
         if age is not None:
-            return lambda stream, now: stream.log.offset_at(max(0, now - age))
+            return Start(StartKind.AGE, age)
     raise ArgumentError(OFFSET, f"{{invalid_stream_offset_arg,{_term(kind, value)}}}")
-
-
-def _from_offset(offset: int) -> Start:
-    """It may be beyond the end: of what this node knows of it, or of all (reader.py sees to that)."""
-    def start(stream: Stream, now: int) -> int:
-        wanted = stream.next + offset if offset < 0 else offset
-        return max(stream.first, wanted)
-
-    return start
-
-
-def _from_time(seconds: int) -> Start:
-    return lambda stream, now: stream.log.offset_at(1000 * min(seconds, _LAST_SECOND))
 
 
 def _seconds(value: object) -> int:

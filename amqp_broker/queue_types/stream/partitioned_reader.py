@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amqp_broker.queue_types.stream.group_reader import GroupSettings
-    from amqp_broker.queue_types.stream.offsets import Start
+    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.partitioned import PartitionedStream
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
@@ -96,7 +96,7 @@ class PartitionedReader:
         self._first.prepare()
         self._first.when_current(is_current)
 
-    def _open(self, start: Start, then: Callable[[Refusal | None], None]) -> None:
+    def _open(self, start: Begin, then: Callable[[Refusal | None], None]) -> None:
         """See to it that there is the group in each partition."""
         streams = self.queue.partitions()
         if not streams:

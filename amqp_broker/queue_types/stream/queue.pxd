@@ -16,6 +16,7 @@ cdef class StreamQueue(Queue):
     cdef public ChunkWriter writer
     cdef public dict consumers
     cdef dict _watching
+    cdef public dict followers
     cdef public QueueSums counts
     cdef public object addresses
     cdef object _find_settings

@@ -49,8 +49,9 @@ log = logging.getLogger("amqp_broker")
 
 class StreamQueue(Queue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
-    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. _watching: those of
-    the stream of which it is a partition, and whoever else is served as a reader is."""
+    of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the
+    quorum queues over it, by name. _watching: those of the stream of which it is a partition, and whoever else is
+    served as a reader is."""
 
     keeps_messages = True
     #: Of transactions: what is published twice because of a crash is there twice.
@@ -76,6 +77,7 @@ class StreamQueue(Queue):
         self.settings = as_queue_arguments(self.wanted)
         self.consumers: dict[Consumer, StreamReader] = {}
         self._watching: dict[StreamReader, None] = {}
+        self.followers: dict[str, None] = {}
         self.counts = QueueSums()
         self.addresses = group.pager.addresses
         self._find_settings = find_settings
@@ -151,6 +153,18 @@ class StreamQueue(Queue):
     def stream_source(self) -> StreamOperations:
         """See Queue."""
         return StreamOperations(self)
+
+    def begin_following(self, name: str) -> None:
+        """There is a queue of this name over it."""
+        self.followers[name] = None
+
+    def end_following(self, name: str) -> None:
+        """There is none any more."""
+        self.followers.pop(name, None)
+
+    def made_of_it(self) -> list[str]:
+        """See Queue."""
+        return list(self.followers)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amqp_broker.queue_types.stream.filters import ReaderFilter
-    from amqp_broker.queue_types.stream.offsets import Start
+    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
@@ -64,7 +64,7 @@ class StreamReader:
     what it wants of that, None for everything. counts: the queue's."""
 
     def __init__(
-        self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
+        self, queue: StreamQueue, consumer: StreamSubscriber, start: Begin, wanted: ReaderFilter | None
     ) -> None:
         self.offset = _UNPLACED
         self.is_late = False

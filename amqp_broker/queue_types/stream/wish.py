@@ -8,7 +8,7 @@ from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME
 from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter
-from amqp_broker.queue_types.stream.offsets import Start, parse_offset
+from amqp_broker.queue_types.stream.offsets import Begin, parse_offset
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
@@ -23,7 +23,7 @@ class Wish(NamedTuple):
     """start: where it begins. filter: what it wants of that, None for everything. group: with whom it reads, None for
     nobody."""
 
-    start: Start
+    start: Begin
     filter: ReaderFilter | None
     group: str | None
 

@@ -525,3 +525,32 @@ def test_whatever_was_made_is_exported_and_imported_without_loss(history: list[C
         assert [queue.name for queue in again.queues(vhost.name)] == [
             queue.name for queue in metadata.queues(vhost.name) if queue.durable
         ]
+
+
+def _over_a_stream(source: str = "orders") -> dict[str, Any]:
+    over = {"x-queue-type": "quorum", "x-stream-source": source}
+    kinds = {"billing": over, "other": {"x-queue-type": "quorum"}, "orders": {"x-queue-type": "stream"}}
+    queues = [
+        {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+        for name, arguments in kinds.items()
+    ]
+    return {"vhosts": [{"name": "/"}], "queues": queues}
+
+
+@pytest.mark.parametrize("groups", [1, 3, 8])
+def test_a_queue_over_a_stream_comes_behind_the_stream_and_into_its_group(groups: int) -> None:
+    """Wherever it stands in the file."""
+    metadata = imported(_over_a_stream(), queue_groups=groups)
+    billing, orders = metadata.queue("/", "billing"), metadata.queue("/", "orders")
+    assert billing is not None
+    assert orders is not None
+    assert billing.queue_id > orders.queue_id
+    assert billing.queue_id % groups == orders.queue_id % groups
+    again = imported(export(metadata), queue_groups=groups)
+    assert {each.name for each in again.queues("/")} == {"billing", "orders", "other"}
+
+
+@pytest.mark.parametrize("source", ["nowhere", "other"])
+def test_a_queue_over_no_stream_is_refused(source: str) -> None:
+    with pytest.raises(DefinitionsError, match=f"queues\\[0\\].*x-stream-source.*no stream '{source}'"):
+        imported(_over_a_stream(source))

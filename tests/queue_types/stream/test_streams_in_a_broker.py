@@ -14,7 +14,7 @@ import pytest
 
 from amqp_broker.client import Connection
 from amqp_broker.protocol.fields import Table
-from amqp_broker.protocol.methods import BasicConsume, BasicQos, ExchangeDeclare, QueueBind, QueueDeclare
+from amqp_broker.protocol.methods import BasicConsume, BasicGet, BasicQos, ExchangeDeclare, QueueBind, QueueDeclare
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
@@ -118,6 +118,31 @@ def test_it_outlives_a_kill_and_is_counted_in_a_stopped_folder(tmp_path: Path) -
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     found = {row["name"]: (row["kind"], row["messages"]) for row in json.loads(done.stdout)["queues"]}
     assert found["lasting"] == ("stream", 101)
+
+
+def test_a_queue_over_a_stream_is_shown_and_outlives_a_kill(tmp_path: Path) -> None:
+    over = {"x-queue-type": "quorum", "x-stream-source": "orders", "x-stream-offset": "first"}
+    with Broker(tmp_path) as broker, broker.connect() as connection:
+        fill(connection, "orders", *[b"%d" % number for number in range(100)])
+        with connection.channel() as channel:
+            channel.call(QueueDeclare(0, "billing", False, True, False, False, False, Table(over)))
+            channel.call(BasicGet(0, "billing", True))
+        broker.kill()
+    with Broker(tmp_path) as broker, broker.connect() as connection:
+        with connection.channel() as channel:
+            channel.call(QueueDeclare(0, "billing", False, True, False, False, False, Table(over)))
+        assert listed(broker, "billing")["messages_ready"] + listed(broker, "billing")["messages_unacked"] in (99, 100)
+        found = shown(broker, "billing")
+        assert (found["type"], found["next_offset"], found["messages_lost"]) == ("quorum", 1, 0)
+        assert found["arguments"] == over
+        assert found["leader"] == shown(broker, "orders")["leader"]
+    command = [sys.executable, "-m", "amqp_broker", "inspect", str(broker.data), "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    counted = {row["name"]: (row["kind"], row["messages"]) for row in json.loads(done.stdout)["queues"]}
+    assert counted["orders"] == ("stream", 100)
+    assert counted["billing"][0] == "quorum"
+    assert counted["billing"][1] in (99, 100)
 
 
 def test_its_offsets_are_looked_at_found_and_trimmed(broker: Broker, connection: Connection) -> None:

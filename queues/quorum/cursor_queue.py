@@ -1,0 +1,175 @@
+"""CursorQueue: a quorum queue over a stream of its group: it owns no messages, but a place in the stream, and what of
+it is in hand or came back (cursor_ready.py). All else is that of every quorum queue.
+
+    the stream grows, or loses its beginning -> stream_changed -> dispatch
+    give -> the message is read on the node whose consumer gets it, and nowhere else
+    bury -> the message is read on all members: a dead letter is a copy
+
+Invariants:
+1. What a hundred of them hold of one stream is a hundred places: no message is kept for a queue.
+2. It reads from the stream nothing that the log does not have: from `Stream.first` on, before `Stream.next`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import cython
+
+from queues.message import Entry, Message
+from queues.pager import Pager
+from queues.queue import Held
+from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.cursor_ready import ABSENT, CursorReady
+from queues.quorum.cursor_settings import CursorSettings
+from queues.quorum.queue import QueueStatistics, QuorumQueue, Sink
+from queues.reason import Reason
+
+if not cython.compiled:
+    from queues.message import make_entry
+
+if TYPE_CHECKING:
+    from queues.quorum.settings import QuorumSettings
+    from queues.stream.stream import Stream
+
+_EXPIRED = Reason.EXPIRED
+
+
+class CursorQueue(QuorumQueue):
+    """stream_id: of the stream whose messages these are."""
+
+    def __init__(self, queue_id: int, settings: CursorSettings, pager: Pager, sink: Sink) -> None:
+        self.stream_id = settings.stream_id
+        self.place = CursorReady(pager, queue_id)
+        super().__init__(queue_id, settings, pager, sink)
+        self.ready = self.place
+
+    def apply_settings(self, settings: QuorumSettings) -> None:
+        """See QuorumQueue. The stream stays the one that it was opened with, and what was taken from it is not looked
+        at again."""
+        assert isinstance(settings, CursorSettings)
+        QuorumQueue.apply_settings(self, settings)
+        self.place.apply_settings(settings, self.message_ttl)
+        self.may_expire = self.message_ttl >= 0
+
+    # -- its stream ----------------------------------------------------------------------------------------------------
+
+    def look_for(self, streams: Mapping[int, Stream], clock: int) -> None:
+        """Find its stream, if it has none yet. Raises CorruptRecord, OSError."""
+        stream = streams.get(self.stream_id)
+        if stream is not None and self.place.stream is None and not self.place.is_gone:
+            stream.followers[self.queue_id] = None
+            settings: CursorSettings = self.settings
+            self.place.follow(stream, settings.start, clock)
+
+    def stream_changed(self) -> None:
+        """The stream has got more, or lost its beginning. Call `dispatch` afterwards."""
+        self.place.changed()
+
+    def stream_gone(self) -> None:
+        """The stream is no more."""
+        self.place.leave()
+
+    def message_of(self, entry: Entry) -> Message | None:
+        """See QuorumQueue."""
+        return self.place.message(entry)
+
+    def enqueue(self, message: Message, clock: int) -> bool:
+        """See QuorumQueue: it has no messages of its own. Nodes publish to the stream."""
+        return False
+
+    def holdings(self) -> Iterator[Held | None]:
+        """See Queue: with their messages, as far as the stream has them."""
+        for held in QuorumQueue.holdings(self):
+            if held is None:
+                yield None
+                continue
+            entry: Any = held.delivery
+            shown = make_entry(self.message_of(entry) or ABSENT, entry.sequence, entry.expires_at, 0)
+            shown.returns, shown.is_redelivered = entry.returns, entry.is_redelivered
+            yield held._replace(delivery=shown)
+
+    # -- what QueueRules asks of its host ------------------------------------------------------------------------------
+
+    def give(self, entry: Entry, consumer: Any, now: int) -> int:
+        """See QuorumQueue: only the node that delivers it reads it."""
+        taker: QuorumConsumer = consumer
+        if not self.sink.tells(taker.origin):
+            return QuorumQueue.give(self, entry, taker, now)
+        message = self.message_of(entry)
+        assert message is not None  # what is ready is in the stream
+        entry.message = message
+        QuorumQueue.give(self, entry, taker, now)
+        entry.message = ABSENT
+        return 0
+
+    def bury(self, entry: Entry, reason: Reason) -> None:
+        """See QuorumQueue. What the stream does not have any more is lost."""
+        message = self.message_of(entry)
+        if message is None:
+            self.place.lost += 1
+            self.forget(entry)
+        else:
+            entry.message = message
+            QuorumQueue.bury(self, entry, reason)
+
+    def forget(self, entry: Entry) -> None:
+        """See QuorumQueue: nothing is kept for it, but its key may be free now."""
+        self.place.settled(entry)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def drop_expired(self, most: int, now: int) -> int:
+        """See QueueRules. The time of a message is that at which it was published."""
+        place = self.place
+        while most > 0 and 0 < place.first_expiry() <= now:
+            entry = place.pop()
+            if entry is None:
+                break  # what was looked at is not wanted
+            if entry.expires_at > now:
+                place.put_back([entry])
+                break
+            self.drop(entry, _EXPIRED)
+            most -= 1
+        return most
+
+    def normalise(self, clock: int) -> None:
+        """See QuorumQueue."""
+        QuorumQueue.normalise(self, clock)
+        self.place.looked = 0
+
+    def due_without_delivery_owners(self, clock: int) -> int:
+        """See QuorumQueue."""
+        expires, self.may_expire = self.may_expire, False
+        due = QuorumQueue.due_without_delivery_owners(self, clock)
+        self.may_expire = expires
+        expiry = self.place.first_expiry()
+        if expiry and (not due or expiry < due):
+            due = expiry
+        if self.place.may_go_on and self._has_credit():
+            now = max(1, clock)
+            due = min(due, now) if due else now
+        return due
+
+    def _has_credit(self) -> bool:
+        """Whether somebody would get a message."""
+        return any(consumer.has_credit() for consumer in self.dispatcher.in_line())
+
+    # -- the whole queue -----------------------------------------------------------------------------------------------
+
+    def discard(self) -> None:
+        """See QuorumQueue."""
+        stream = self.place.stream
+        if stream is not None:
+            stream.followers.pop(self.queue_id, None)
+        QuorumQueue.discard(self)
+        self.place.stream = None
+
+    def statistics(self) -> QueueStatistics:
+        """See QuorumQueue: octets are a share of the stream's."""
+        found, stream = QuorumQueue.statistics(self), self.place.stream
+        if stream is None or stream.next == stream.first:
+            return found
+        octets = stream.log.octets * found.ready // (stream.next - stream.first)
+        return QueueStatistics(found.ready, octets, found.unacked, found.consumers, found.dead_letters)
