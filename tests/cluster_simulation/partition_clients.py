@@ -99,7 +99,7 @@ class GroupMember(StreamClient):
         if message.body != event.body:
             raise Violation(f"'{stream}' has message {message.number} at {offset}, and there comes {event.body[:20]!r}")
         self.streams.look()
-        model.groups.delivered(stream, self.group, offset, method.redelivered)
+        model.groups.delivered(stream, self.group, channel.model.node, offset, method.redelivered)
         if not method.redelivered:
             if offset <= self._last.get(stream, -1):
                 raise Violation(f"{self.name}: '{stream}' delivers {offset} behind {self._last[stream]}")

@@ -2,7 +2,8 @@
 
     P1  a position is stored by who reads now, and everything before it was acknowledged
     P2  of a partition one member of a group reads in a generation
-    P3  what comes unmarked has not come before; to each member the offsets of a partition come in order
+    P3  what comes unmarked has not come before, but from a node that does not know yet that it reads no more; to each
+        member the offsets of a partition come in order
     P4  in the end everything was acknowledged, and every group is at the end
 """
 
@@ -94,12 +95,14 @@ class GroupModel:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def delivered(self, stream: str, name: str, offset: int, is_redelivered: bool) -> None:
+    def delivered(self, stream: str, name: str, node: str, offset: int, is_redelivered: bool) -> None:
         """P3."""
         group = self.groups.get((stream, name))
         if group is None:
             raise Violation(f"'{stream}' delivers to group '{name}', of which the log does not know")
-        if offset in group.seen and not is_redelivered:
+        if group.members and group.members[0][0] != node:
+            self._counts["from who was cut off"] += 1
+        elif offset in group.seen and not is_redelivered:
             raise Violation(f"'{stream}' delivers {offset} to group '{name}' again, and does not say so")
         self._counts["came again"] += offset in group.seen
         group.seen.add(offset)
